@@ -68,7 +68,7 @@ func TestInput_Changed(t *testing.T) {
 	write(t, other, inputText[:20])
 	p.refused("shorter", "read 24 bytes of "+named, "which has 20 bytes")
 	write(t, other, "In"+inputText[2:])
-	p.refused("other beginning", "read 24 bytes of "+named, "begins otherwise", "CAIRN_CHANGED_INPUT=1")
+	p.refused("other beginning", "read 24 bytes of "+named, "begins differently", "CAIRN_CHANGED_INPUT=1")
 	p.pipe = true
 	p.refused("pipe", "read 24 bytes of "+named, "it is a pipe")
 	p.pipe = false
@@ -79,13 +79,13 @@ func TestInput_Changed(t *testing.T) {
 
 	p.stdin = first
 	write(t, data, "Da"+dataText[2:])
-	p.refused("other file", data, "position 24", "begins otherwise")
+	p.refused("other file", data, "position 24", "has changed")
 	write(t, data, dataText[:30])
 	p.refused("shorter file", data+" has 30 bytes, but had 48")
 	if err := os.Remove(data); err != nil {
 		t.Fatal(err)
 	}
-	p.refused("no file", "open "+data, "bring it back")
+	p.refused("no file", "open "+data, "restore it")
 
 	there, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestInput_ChangeAllowed(t *testing.T) {
 	p, _ := reader(t)
 	write(t, p.stdin, strings.ToUpper(inputText))
 	write(t, filepath.Join(p.dir, "data"), strings.ToUpper(dataText))
-	p.refused("changed", "begins otherwise")
+	p.refused("changed", "begins differently")
 	if code, _, text := p.start("CAIRN_CHANGED_INPUT=1"); code != 0 {
 		t.Fatal(code, text)
 	}

@@ -235,7 +235,7 @@ func TestMigrate_StartLimit(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	for _, c := range []struct{ how, want string }{
 		{"hangs before Open", "the new process of rank 1 did not come to Restore within 1 s"},
-		{"hangs before Restore", "did not come to Restore within"},
+		{"hangs before Restore", "did not call Restore within"},
 		{"ends", "rank 1 not moved: the new process of rank 1 on d ended with status 1 (it said: it has no ring)"},
 	} {
 		cairnRun(t, "migrate", "--rank", "1", "--to", "d", "--start-limit", "1s", "--env", "RING="+c.how).exit(exitFailed).complains(c.want)

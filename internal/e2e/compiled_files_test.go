@@ -243,7 +243,7 @@ func olderCheckpoint(t *testing.T, made string) {
 	if err := os.WriteFile(sets[len(sets)-1], text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := s.start(); code != 0 || !strings.Contains(s.text, "stepped over") {
+	if code, _ := s.start(); code != 0 || !strings.Contains(s.text, "skipping a damaged checkpoint") {
 		t.Fatalf("status %d: %s", code, s.text)
 	}
 	s.same(wantedAlone(t, made))

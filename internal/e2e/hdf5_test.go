@@ -152,7 +152,7 @@ func TestHDF5_Edited(t *testing.T) {
 			d := drive(t, []string{survivor(t)}, args...)
 			must(t, d.ready, "ready step=75 resumed=true")
 			d.kill()
-			must(t, d.stderr.String(), "a damaged checkpoint is stepped over", "/MemBlocks/sparse")
+			must(t, d.stderr.String(), "skipping a damaged checkpoint", "/MemBlocks/sparse")
 
 			older := filepath.Join(dir, "ckpt-00000002")
 			if err := os.Rename(older, filepath.Join(t.TempDir(), "away")); err != nil {

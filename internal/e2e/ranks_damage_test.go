@@ -104,9 +104,9 @@ func TestRanks_Damage(t *testing.T) {
 		damage func(t *testing.T, path string)
 		line   string
 	}{
-		{"flip", flip, "a damaged checkpoint is stepped over"},
-		{"spoil", spoil, "a damaged checkpoint is stepped over"},
-		{"remove", remove, "a checkpoint that has lost a file is stepped over"},
+		{"flip", flip, "skipping a damaged checkpoint"},
+		{"spoil", spoil, "skipping a damaged checkpoint"},
+		{"remove", remove, "skipping a checkpoint that has lost a file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.again(t)
@@ -127,7 +127,7 @@ func TestRanks_Damage(t *testing.T) {
 			if code := sup.ends(); code != 1 {
 				t.Fatalf("exit status %d:\n%s", code, sup.text())
 			}
-			oneLine(t, sup.text(), "[0] heat: cairn: no checkpoint in", "rank 2", fmt.Sprint(newest), "to start afresh, move that folder away")
+			oneLine(t, sup.text(), "[0] heat: cairn: no checkpoint in", "rank 2", fmt.Sprint(newest), "to start over, move that directory away")
 			if strings.Contains(sup.text(), "restored") {
 				t.Errorf("something was restored:\n%s", sup.text())
 			}
@@ -169,7 +169,7 @@ func TestRanks_OtherNumber(t *testing.T) {
 		}
 		for line := range strings.Lines(sup.text()) {
 			if strings.Contains(line, "heat: cairn:") {
-				must(t, line, "saved by a run of 4 ranks", fmt.Sprintf("this one has %d", n), fmt.Sprint(s.kept[0]), "start it with as many")
+				must(t, line, "saved by a run of 4 ranks", fmt.Sprintf("this one has %d", n), fmt.Sprint(s.kept[0]), "start as many")
 			}
 		}
 		must(t, sup.text(), "heat: cairn:")

@@ -45,7 +45,7 @@ func TestSignal_Stop(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitStopped {
 		t.Fatalf("exit status %d, not %d: %s", code, exitStopped, stderr.String())
 	}
-	must(t, stderr.String(), "stopped on request", "set 1 is saved; start the program again to go on")
+	must(t, stderr.String(), "stopped on request", "checkpoint 1 is committed; start the program again to resume")
 
 	d := drive(t, []string{survivor(t)}, args...)
 	var step int

@@ -9,21 +9,21 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// A program that 'cairn build' has made restartable has one run, which its run
-// time (package resume) opens before main begins. What the program itself calls
-// Open for is that run: it is lent to the program, which may use all of it but
-// not end it.
+// What package resume needs. A program that 'cairn build' made has one run, which
+// package resume opens before main. If the program itself calls cairn.Open, it
+// gets that run: the run adopts the program's options, and the program may use it,
+// but not end it.
 
-// handleName and worldName are the variables by which pointers to the run and
-// to its communicator are restored as what they were.
+// handleName and worldName are the variables that stand for the run and for its
+// communicator in checkpoints.
 const (
 	handleName = reserved + "run"
 	worldName  = reserved + "world"
 )
 
-// ProtectHandles makes the run itself, and the communicator of all its ranks, part of
-// the state: what points to them before a restart does so after it. It is for
-// package resume, and called before Restore.
+// ProtectHandles makes the run and the communicator of all ranks part of the
+// state: a pointer to them points to them again after a restart. Call it before
+// Restore.
 func (p *Run) ProtectHandles() {
 	p.handles = true
 	world := p.World()
@@ -31,31 +31,30 @@ func (p *Run) ProtectHandles() {
 }
 
 // SyncAlso names files and directories, by absolute paths, that the program has
-// changed: they are made durable before the checkpoint is published that is
-// about to be copied. It is for package resume, and called by OnCopy.
+// changed. They are made durable before the checkpoint that is about to be
+// copied is committed. OnCopy calls it.
 func (p *Run) SyncAlso(paths []string) { p.saver.SyncAlso(paths) }
 
-// CairnState says that a run has no state but what it is. A run is restored
-// only in programs that 'cairn build' made; in others it can't be protected.
+// CairnState saves nothing: a restored pointer to a run points to the run of
+// the process. Only compiled programs can have it in their state.
 func (p *Run) CairnState(c *graph.Coder) error {
 	if !p.handles {
-		return fmt.Errorf("a run can't be saved by itself: keep the *cairn.Run out of protected variables")
+		return fmt.Errorf("a run cannot be saved: keep the *cairn.Run out of protected variables")
 	}
 	return nil
 }
 
-// Adopt changes the run to what a program says in its own call of Open, and from
-// then on lets Finish and Close do nothing, until Release is called. It is for
-// package resume.
+// Adopt gives the run the options of the program's own call of Open. Finish and
+// Close do nothing from then on, until Release.
 //
-// The folder, what the command line of 'cairn run' says, and Keep, Memory,
-// Compression, MaxBases and NoTracking stay as they are. All ranks call it; with
-// again, which is for one that was restored, they do not wait for each other.
+// The directory, the options of the command line of 'cairn run', and Keep,
+// Memory, Compression, MaxBases and NoTracking do not change. All ranks call
+// Adopt. If again is set (after a restore), ranks do not synchronize.
 func (p *Run) Adopt(o Options, again bool) error {
 	p.adopted = true
 	if o.Dir != "" && p.identity.Rank == 0 && !again {
 		if abs, err := filepath.Abs(o.Dir); err == nil && abs != p.opts.Dir {
-			p.log.Info("cairn: the folder that the program names is not used", "folder", abs, "used", p.opts.Dir)
+			p.log.Info("cairn: the directory that the program names is not used", "directory", abs, "used", p.opts.Dir)
 		}
 	}
 	p.opts.OnSaved, p.opts.OnError = o.OnSaved, o.OnError
@@ -69,7 +68,7 @@ func (p *Run) Adopt(o Options, again bool) error {
 			p.signals = watchSignals(p)
 		}
 	}
-	own := p.opts.EveryPoints == 0 && p.opts.Every == 0 // nobody else has said when
+	own := p.opts.EveryPoints == 0 && p.opts.Every == 0 // the command line does not say when
 	if own {
 		p.opts.Every, p.opts.EveryPoints = o.Every, o.EveryPoints
 		p.opts.Auto = o.Auto || o.Every == 0 && o.EveryPoints == 0
@@ -83,14 +82,14 @@ func (p *Run) Adopt(o Options, again bool) error {
 			return fmt.Errorf("cairn: %w", err)
 		}
 	}
-	if own && p.restored && !(again && p.isDestination()) { // there it is known when
+	if own && p.restored && !(again && p.isDestination()) { // a destination knows when
 		p.schedule()
 	}
 	return nil
 }
 
-// Release takes back what was lent: Finish and Close end the run. It reports
-// whether all ranks are there, as far as is known.
+// Release ends what Adopt began: Finish and Close end the run. It reports
+// whether all ranks are connected.
 func (p *Run) Release() bool {
 	p.adopted = false
 	if p.identity.Size == 1 {
@@ -102,10 +101,10 @@ func (p *Run) Release() bool {
 	return e.Err() == nil
 }
 
-// SetSafePoints says before Restore what Options.SafePoints says.
+// SetSafePoints sets Options.SafePoints. Call it before Restore.
 func (p *Run) SetSafePoints() { p.opts.SafePoints = true }
 
-// replan lets coordination follow changed options.
+// replan applies changed options to the coordination.
 func (t *peers) replan(again bool) error {
 	p, e := t.run, t.engine
 	mine := plan{0, uint64(p.opts.EveryPoints), p.opts.SafePoints}
@@ -122,23 +121,23 @@ func (t *peers) replan(again bool) error {
 	if again {
 		return nil
 	}
-	return t.world.Barrier() // nobody comes to a point before all know
+	return t.world.Barrier() // no rank reaches a point before all have them
 }
 
-// IsDestination reports whether this process is to take the place of a running one,
-// which has the run's files until Restore returns. It is for package resume.
+// IsDestination reports whether this process takes over a running rank, which
+// owns the run's files until Restore returns.
 func (p *Run) IsDestination() bool { return p.isDestination() }
 
-// SetJournal says that somebody else brings the files of a run of several ranks
-// back to what they were: Restore opens and positions them, and does not change
-// them. choose is called by Restore with the checkpoint that it is about to load,
-// on all ranks. It is for package resume, and called before Restore.
+// SetJournal says that the caller restores files: Restore opens and positions
+// them, and in a run of several ranks does not change them. Restore calls
+// choose on all ranks with the index of the checkpoint that it is about to
+// load. Call SetJournal before Restore.
 func (p *Run) SetJournal(choose func(index uint64) error) {
 	p.onChoose = choose
 	p.files.journaled = p.identity.Size > 1
 }
 
-// callOnChoose calls choose.
+// callOnChoose calls the function of SetJournal.
 func (p *Run) callOnChoose(index uint64) error {
 	if p.onChoose == nil {
 		return nil
@@ -146,11 +145,11 @@ func (p *Run) callOnChoose(index uint64) error {
 	return p.onChoose(index)
 }
 
-// gathered is how many bytes a rank can tell the others by Allgather.
+// gathered bounds the size of what a rank passes to Allgather, in bytes.
 const gathered = 2 << 10
 
-// Allgather tells all ranks something, and returns what each of them tells. It is for
-// package resume, and called before Restore on all ranks.
+// Allgather gives every rank's bytes to all ranks. All ranks call it, before
+// Restore.
 func (p *Run) Allgather(mine []byte) ([][]byte, error) {
 	type slot struct {
 		Len  int32
@@ -175,5 +174,5 @@ func (p *Run) Allgather(mine []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// Host tells hosts apart: ranks that have the same one see the same files.
+// Host identifies the host: ranks with the same Host see the same files.
 func (p *Run) Host() string { return p.identity.Host }

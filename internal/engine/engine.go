@@ -23,113 +23,81 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Errors that programs tell apart with errors.Is.
+// Errors to test for with errors.Is. Package cairn documents them.
 var (
-	// ErrStopped is returned by Point after a signal that says save and stop:
-	// the state is saved, and the program should end.
-	ErrStopped = errors.New("stopped on request")
-	// ErrNotSaved is wrapped by errors of Point and Checkpoint that say why a
-	// set was not saved. The program is as it was, and so are older sets.
+	ErrStopped  = errors.New("stopped on request")
 	ErrNotSaved = errors.New("checkpoint not saved")
-	// ErrCorrupt is wrapped when sets are damaged.
-	ErrCorrupt = ckpt.ErrCorrupt
-	// ErrMismatch is wrapped when the program protects other variables or
-	// types than the set holds.
+	ErrCorrupt  = ckpt.ErrCorrupt
 	ErrMismatch = errors.New("the program and its checkpoint do not fit")
-	// ErrFinished says that the run in the directory has finished: its work is
-	// done, and starting over needs consent (Options.Fresh).
 	ErrFinished = errors.New("the run has finished")
-	// ErrInUse says that another process uses the folder.
-	ErrInUse = store.ErrLocked
+	ErrInUse    = store.ErrLocked
 )
 
-// Compression of blocks in files.
+// Compression is how blocks are compressed in files.
 type Compression = ckpt.Compression
 
-// Compressions. Gzip is read by every HDF5 tool, Zstd is faster and smaller.
 const (
 	None = ckpt.None
 	Zstd = ckpt.Zstd
 	Gzip = ckpt.Gzip
 )
 
-// SignalAction is what a signal makes the next Point do.
+// SignalAction is what the next Point does after a signal.
 type SignalAction int
 
 const (
 	SaveAndContinue SignalAction = iota + 1
-	SaveAndStop                  // Point returns ErrStopped when the set is safe
+	SaveAndStop
 )
 
-// Options of a run. Only Dir is needed.
+// Options configure a run. Package cairn documents those that programs set.
 type Options struct {
-	// Dir is where sets are kept, one run at a time. All ranks of a run name
-	// the same one. It may be empty under 'cairn run', which has a place.
-	Dir string
-
-	// Fresh is the consent to start over: Open discards what Dir holds of an
-	// earlier run, finished or not. The environment variable CAIRN_FRESH=1 says
-	// the same; under 'cairn run', only its flag --fresh does.
-	Fresh bool
-
-	// Checkpoints are readable by the current user only, and Dir must be owned
-	// by that user, root included, and not be writable by all. GroupReadable lets the
-	// group of Dir read what is made in it from now on, and AnyOwner accepts
-	// another user's directory. CAIRN_GROUP=1 and CAIRN_ANY_OWNER=1 in the
-	// environment say the same.
+	Dir                     string
+	Fresh                   bool
 	GroupReadable, AnyOwner bool
 
-	// When a checkpoint is due. Several may be given; the first that comes
-	// due counts. With none, Auto is taken; until a save was measured it
-	// assumes that one takes a nanosecond per byte.
-	Every       time.Duration // so long after the last one
-	EveryPoints int           // so many points after the last one
-	Auto        bool          // Young's and Daly's optimum for the measured cost and MTBF
-	MTBF        time.Duration // mean time between failures, for Auto; 0: 24 hours
-	// Signals that make one due. nil: SIGTERM saves and stops, SIGUSR1 saves;
-	// empty: none. The second signal that says stop has its usual effect.
-	Signals map[os.Signal]SignalAction
+	Every       time.Duration
+	EveryPoints int
+	Auto        bool
+	MTBF        time.Duration
+	Signals     map[os.Signal]SignalAction
+	SafePoints  bool
 
-	// SafePoints says that no message crosses any point: sets that are due by
-	// EveryPoints are then taken by each rank at the same points without a
-	// message exchanged. That is checked before a set counts as saved: one that
-	// a message crosses is discarded, and all ranks take another one together.
-	SafePoints bool
-
-	Keep        int         // newest sets to keep; 0: 2
-	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
-	Compression Compression // None, Zstd or Gzip
-	MaxBases    int         // older files that a differential set may need; 0: 64; negative: full sets only
-	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
-
-	// OutsideFiles lets Restore change files outside the working directory that
-	// the program has not opened, for a checkpoint from elsewhere; see EnvOutside.
+	Keep         int
+	Memory       int64
+	Compression  Compression
+	MaxBases     int
+	NoTracking   bool
 	OutsideFiles bool
+	Drop         []string
 
-	Drop    []string             // variables that a set may hold though the program has none of that name
-	OnSaved func(CheckpointInfo) // called by Point, Checkpoint or Close when a set is safe; of several at once, for the newest
-	OnError func(error)          // called when a set could not be saved; Point then returns nil
-	OnDue   func()               // called by any goroutine when Due has become true, or may have
-	OnCopy  func() error         // called by Point or Checkpoint before the state is copied; an error: no set
-	Log     *slog.Logger         // warnings, such as a damaged set; nil: slog.Default()
+	OnSaved func(CheckpointInfo)
+	OnError func(error)
+	// OnDue is called by any goroutine when Due has become true, or may have.
+	OnDue func()
+	// OnCopy is called before the state is copied. If it returns an error, no
+	// checkpoint is taken.
+	OnCopy func() error
+	Log    *slog.Logger
 
 	fs           vfs.FS        // for tests
 	identity     *identity     // …
 	closeTimeout time.Duration // …
 }
 
-// CheckpointInfo tells of a set that is safe.
+// CheckpointInfo describes a committed checkpoint. It has the fields of
+// cairn.CheckpointInfo.
 type CheckpointInfo struct {
 	Index        uint64
 	Reason       string
-	StateBytes   int64         // bytes of the state
-	WrittenBytes int64         // bytes of the file
-	Pause        time.Duration // the program was held
-	WriteTime    time.Duration // from when the writer began, until it was safe
+	StateBytes   int64
+	WrittenBytes int64
+	Pause        time.Duration
+	WriteTime    time.Duration
 }
 
-// Run is a program's connection to its checkpoints. Except for Request, its
-// methods are called by one goroutine at a time.
+// Run protects this process. Request may be called by any goroutine; all other
+// methods by one goroutine at a time.
 type Run struct {
 	opts     Options
 	runID    runID
@@ -153,40 +121,40 @@ type Run struct {
 	files         fileTable
 	migration     migration
 
-	observed       bool // Point must tell others about itself
+	observed       bool // others must learn of each point: ranks or the supervisor
 	points         uint64
-	reportedPoints atomic.Uint64          // points, for who reports them
+	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
 	pointsLeft     int                    // points until one is due by count
-	wake           atomic.Bool            // Point must look closer
-	request        atomic.Pointer[string] // a checkpoint was asked for, by whom
-	due            atomic.Bool            // … is due by time
-	stop           atomic.Pointer[string] // … and to stop then
-	deferredReason string                 // a reason that waits for the writer
+	wake           atomic.Bool            // the next Point has something to do
+	request        atomic.Pointer[string] // who requested a checkpoint; nil: nobody
+	due            atomic.Bool            // a checkpoint is due by time
+	stop           atomic.Pointer[string] // who requested a checkpoint and a stop; nil: nobody
+	deferredReason string                 // why a checkpoint is due that waits for the writer
 	timer          *time.Timer
 	dueAt          time.Time // when it fires
 	signals        *signalWatch
 	outcome        chan ckpt.Result
 	current        CheckpointInfo
-	uncommitted    map[uint64]CheckpointInfo // sets of which the other ranks have not said yet what became of them
-	lastCommitted  uint64                    // the last set that is
-	lastErr        error                     // why the last one is not
-	pendingErr     error                     // … as long as nobody was told
-	failures       int                       // sets in a row that are not
+	uncommitted    map[uint64]CheckpointInfo // checkpoints whose outcome on the other ranks is not known yet
+	lastCommitted  uint64                    // index of the newest committed checkpoint
+	lastErr        error                     // why the last checkpoint failed
+	pendingErr     error                     // lastErr, until Point or Close has returned it
+	failures       int                       // failed checkpoints in a row
 	crossed        bool                      // a message crossed a point at which ranks save alone
-	cost           time.Duration             // cost of the last save
+	cost           time.Duration             // pause of the last checkpoint
 	finished       bool
-	status         int // … with this exit status
+	status         int // exit status, if finished
 	closed         bool
-	handles        bool                   // see ProtectHandles
-	onChoose       func(set uint64) error // see SetJournal
-	recordedFiles  map[string]bool        // files that were looked at: see vouch
-	adopted        bool                   // see Adopt
+	handles        bool                     // see ProtectHandles
+	onChoose       func(index uint64) error // see SetJournal
+	recordedFiles  map[string]bool          // see recordFiles
+	adopted        bool                     // see Adopt
 
 	reporting chan struct{} // closed to end the reports to a supervisor
 }
 
-// Open starts a run. It takes the folder's lock and creates the folder where
-// needed; it reads no state yet.
+// Open opens the run in a directory, or the one of a context made by WithRun.
+// It creates the directory if necessary and locks it. It reads no state.
 func Open(ctx context.Context, opts Options) (*Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -225,7 +193,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			if err != nil {
 				return nil, fmt.Errorf("cairn: %w", err)
 			}
-			opts.Dir = abs // the program may change its working folder
+			opts.Dir = abs // the program may change its working directory
 		}
 		if opts.identity == nil {
 			var err error
@@ -236,7 +204,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	}
 	opts.readFresh(id)
 	if opts.Dir == "" {
-		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
+		return nil, errors.New("cairn: Options.Dir is empty: name a directory for the checkpoints")
 	}
 	if opts.Every == 0 && opts.EveryPoints == 0 {
 		opts.Auto = true
@@ -246,7 +214,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	}
 	p := &Run{opts: opts, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
-	if p.isDestination() { // the process whose place it takes has the lock
+	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
 	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, id.Rank, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
@@ -268,7 +236,8 @@ func WithRun(ctx context.Context, p *Run) context.Context {
 	return context.WithValue(ctx, runKey{}, p)
 }
 
-// join joins the run that the folder is open for.
+// join finds out the state of the run, and connects this process with the other
+// ranks and the supervisor. The directory is open.
 func (p *Run) join(ctx context.Context) error {
 	if err := p.checkEnded(); err != nil {
 		return fmt.Errorf("cairn: %w", err)
@@ -280,7 +249,7 @@ func (p *Run) join(ctx context.Context) error {
 	}
 	p.files.resuming = len(indices)+len(lost) > 0 || p.isDestination()
 	p.files.formerDirs, p.files.workDir = p.identity.FormerDirs, p.identity.WorkDir
-	p.wakePoint() // the first Point looks whether all is as it should be
+	p.wakePoint() // the first Point checks that the run can be used
 	if p.identity.Output {
 		if err := p.files.adoptOutput(); err != nil {
 			return fmt.Errorf("cairn: %w", err)
@@ -304,31 +273,15 @@ func (p *Run) join(ctx context.Context) error {
 	return nil
 }
 
-// ProtectOption qualifies a protected variable.
+// ProtectOption qualifies a protected variable; see package cairn.
 type ProtectOption uint8
 
 const (
-	// Optional accepts that a set does not hold the variable, as those of an
-	// older program: it keeps the value it has.
 	Optional ProtectOption = 1 << iota
-	// Fixed demands that a slice (or a slice of slices) has in the set the
-	// lengths that it has in the program when Restore is called, and an array
-	// of a device (device.Array) its dimensions.
 	Fixed
 )
 
-// Protect makes *v part of the state under a name that the files show. It
-// refuses values that can't be saved, with the path to the field; that error
-// comes again from Restore, so that it need not be looked at here. All
-// variables are protected before Restore.
-//
-// Restore assigns to *v. What *v refers to (the target of a pointer, the rows
-// of a slice of slices, a map) is then new memory: whatever took a reference
-// before Restore still has the old. So protect an object itself
-// (Protect(p, "sim", sim) where sim is a *Sim), which keeps its address, or
-// take references after Restore. Likewise, a pointer to a package variable
-// that is not protected is restored as a pointer to a copy; only the error
-// values of the standard library, such as io.EOF, stay themselves.
+// Protect makes *v part of the state; see cairn.Protect.
 func Protect[T any](p *Run, name string, v *T, how ...ProtectOption) error {
 	err := p.protect(name, v, how)
 	if err != nil {
@@ -358,7 +311,7 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 		if err := ckpt.Check(img); err != nil {
 			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
 		}
-	} else if err := graph.Check(root, p.env()); err != nil && !deferrable(err) { // else it needs the other roots
+	} else if err := graph.Check(root, p.env()); err != nil && !deferrable(err) { // other errors may need the other roots
 		return withRemedy(err)
 	}
 	for _, h := range how {
@@ -372,15 +325,15 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 	return nil
 }
 
-// deferrable says that a value which can't be saved now matters only when it is saved.
-// A compiled program protects all package variables as their initialisers leave
-// them: it runs, and Point tells of those that can't be saved.
+// deferrable reports whether a value that cannot be saved is an error only when
+// a checkpoint is taken. A compiled program protects all package variables with
+// their initial values: it runs, and Point reports those that cannot be saved.
 func deferrable(err error) bool {
 	var u *graph.UnsupportedError
 	return graph.IsWhole() && errors.As(err, &u)
 }
 
-// withRemedy adds to an error about a value that can't be saved what to do.
+// withRemedy adds what to do about a value that cannot be saved.
 func withRemedy(err error) error {
 	var u *graph.UnsupportedError
 	if !errors.As(err, &u) {
@@ -388,11 +341,11 @@ func withRemedy(err error) error {
 	}
 	switch u.Type {
 	case "os.File", "*os.File":
-		return fmt.Errorf("%w; open it with Run.OpenFile, or hand it over with Run.File", err)
+		return fmt.Errorf("%w; open it with Run.OpenFile, or hand it over with Run.ProtectFile", err)
 	case "sync.Mutex", "sync.RWMutex", "sync.WaitGroup":
-		return fmt.Errorf("%w; it must be at rest when it is saved", err)
+		return fmt.Errorf("%w; it must not be in use when it is saved", err)
 	}
-	return fmt.Errorf("%w; leave it out by a CairnState method of the type that holds it, and make it again after Restore", err)
+	return fmt.Errorf("%w; give the type that holds it a CairnState method that leaves it out, and set it again after Restore", err)
 }
 
 func checkName(name string) error {
@@ -407,15 +360,13 @@ func checkName(name string) error {
 	}
 	for _, r := range name {
 		if r == '/' || r < ' ' || r == '\uFFFD' {
-			return fmt.Errorf("a name can't hold %q", r)
+			return fmt.Errorf("a name cannot contain %q", r)
 		}
 	}
 	return nil
 }
 
-// Register makes the type T known to the run. It is needed only for a type
-// that is held in an interface and that Cairn can't find by its name; the
-// error that asks for it says so.
+// Register makes the type T known to the run; see cairn.Register.
 func Register[T any](p *Run) { p.types = append(p.types, reflect.TypeFor[T]()) }
 
 func (p *Run) env() *graph.Env {
@@ -426,7 +377,7 @@ func (p *Run) env() *graph.Env {
 	return env
 }
 
-// Dir is where the sets are kept.
+// Dir returns the directory of the checkpoints.
 func (p *Run) Dir() string { return p.opts.Dir }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
@@ -441,7 +392,7 @@ func (p *Run) requestBy(reason string) {
 	p.wakePoint()
 }
 
-// wakePoint makes the next Point look closer.
+// wakePoint makes the next Point look for something to do.
 func (p *Run) wakePoint() {
 	p.wake.Store(true)
 	if p.opts.OnDue != nil {
@@ -449,13 +400,12 @@ func (p *Run) wakePoint() {
 	}
 }
 
-// Due reports whether the next Point will do more than count. A program that
-// has something to prepare for a checkpoint looks here before it calls Point,
-// or is told by Options.OnDue. In a run of several ranks, Point says it all.
+// Due reports whether the next Point may do more than count; see cairn.Run.Due.
+// Options.OnDue is called when it becomes true.
 func (p *Run) Due() bool { return p.wake.Load() || p.pointsLeft == 1 || p.identity.Size > 1 }
 
-// PassPoint counts a point at which the program does not call Point, because
-// nothing was Due when it looked.
+// PassPoint counts a point at which the program does not call Point because Due
+// returned false.
 func (p *Run) PassPoint() {
 	p.points++
 	p.pointsLeft--
@@ -464,8 +414,8 @@ func (p *Run) PassPoint() {
 	}
 }
 
-// CountsPoints reports whether checkpoints are due by the number of points, so that
-// Point or PassPoint must be called at each of them.
+// CountsPoints reports whether the program must call Point or PassPoint at
+// every point, because checkpoints are due by their number.
 func (p *Run) CountsPoints() bool { return p.opts.EveryPoints > 0 || p.identity.Size > 1 }
 
 // requestStop makes the next Point save and return ErrStopped.
@@ -478,9 +428,7 @@ func (p *Run) requestStop(by string) {
 	p.wakePoint()
 }
 
-// Close waits until a set being written is safe, and ends the run; it saves
-// none by itself (see Checkpoint). It returns why the last set could not be
-// saved, if no Point said so.
+// Close waits for the writer and ends the run; see cairn.Run.Close.
 func (p *Run) Close() error {
 	if p.closed || p.adopted {
 		return nil

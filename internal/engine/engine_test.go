@@ -280,7 +280,7 @@ func TestMismatch(t *testing.T) {
 		protect func(p *Run)
 		want    string
 	}{
-		{"removed", func(p *Run) { Protect(p, "a", new(int)) }, `the set holds variable "b"`},
+		{"removed", func(p *Run) { Protect(p, "a", new(int)) }, `the checkpoint holds variable "b"`},
 		{"added", func(p *Run) {
 			Protect(p, "a", new(int))
 			Protect(p, "b", new([]float64))

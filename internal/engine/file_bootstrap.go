@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// fileBootstrap lets ranks exchange cards through a folder that all of them
-// see: each round every rank writes a file, and reads those of the others.
+// fileBootstrap lets ranks exchange endpoints through a directory that all of
+// them see: in each round every rank writes a file, and reads those of the
+// others.
 type fileBootstrap struct {
 	dir        string
 	rank, size int
 	round      int
 }
 
-// pollInterval is the time between two looks at a folder of which no event can
-// be awaited, as it may lie on another host.
+// pollInterval is the time between two looks at the directory. It may be on
+// another host, so that there are no events to wait for.
 const pollInterval = 20 * time.Millisecond
 
 func (m *fileBootstrap) path(round, rank int) string {
@@ -29,7 +30,7 @@ func (m *fileBootstrap) exchange(ctx context.Context, endpoint []byte) ([][]byte
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if m.round == 1 { // what an earlier start under the same name left
+	if m.round == 1 { // files of an earlier start with the same name
 		old, _ := filepath.Glob(filepath.Join(m.dir, fmt.Sprintf("*-%04d", m.rank)))
 		for _, f := range old {
 			os.Remove(f)
@@ -61,7 +62,7 @@ func (m *fileBootstrap) exchange(ctx context.Context, endpoint []byte) ([][]byte
 			}
 		}
 	}
-	// All have written this round, so all have read the one before it.
+	// All ranks have written this round, so all have read the previous one.
 	if m.round > 1 {
 		os.Remove(m.path(m.round-1, m.rank))
 	}

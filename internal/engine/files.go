@@ -15,17 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// OpenFile opens a data file of the program as os.OpenFile does, and makes it
-// part of the state: sets hold its path, mode, offset and size. When a run is
-// restored, the file is positioned where it was, and one that is written is
-// cut back to the size it had, so that output is neither doubled nor lost.
-// What was overwritten in place since the set was saved is not undone.
-//
-// SetFileName it before Restore, as on a fresh start: an existing file is then not
-// truncated if a set will say what it holds. After Restore, a file that was
-// open when the set was saved is handed out as it is, not opened anew. A
-// *os.ProtectFile that came from here may itself be part of protected values. A
-// relative name is relative to the working folder when the run is restored, too.
+// OpenFile opens a data file and makes it part of the state; see
+// cairn.Run.OpenFile.
 func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if f := p.files.claim(name, flag); f != nil {
 		return f, nil
@@ -52,8 +43,8 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 	return f, nil
 }
 
-// ProtectFile makes a file that the program opened itself, with these flags, part of
-// the state; see OpenFile.
+// ProtectFile makes a file part of the state that the program has opened; see
+// cairn.Run.ProtectFile.
 func (p *Run) ProtectFile(f *os.File, flag int) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -62,8 +53,8 @@ func (p *Run) ProtectFile(f *os.File, flag int) error {
 	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), false)
 }
 
-// FilesClaimed says that the program has its files from the values that were
-// restored, and asks for none of them again: what OpenFile opens is new.
+// FilesClaimed says that the program has its files from restored values and
+// does not open them again: from now on OpenFile opens a new file.
 func (p *Run) FilesClaimed() {
 	for _, o := range p.files.open {
 		o.unclaimed = false
@@ -72,34 +63,34 @@ func (p *Run) FilesClaimed() {
 
 // fileTable holds the run's open data files.
 type fileTable struct {
-	resuming   bool // sets exist, and Restore has not been called
+	resuming   bool // there are checkpoints, and Restore has not been called
 	open       []*openFile
 	next       int
-	saved      []*openFile // while restoring: by the set's ids
-	migrated   bool        // nothing has been written since the state was taken
-	formerDirs []string    // where the run was started before it was moved or copied,
-	workDir    string      // and where it is started now
-	journaled  bool        // somebody else brings files back: see SetJournal
+	saved      []*openFile // while restoring: by the checkpoint's ids
+	migrated   bool        // this process is a destination, and has changed no file yet
+	formerDirs []string    // where the run was started before it was moved or copied
+	workDir    string      // where it is started now
+	journaled  bool        // package resume restores files: see SetJournal
 	dirInode   uint64      // inode of the checkpoint directory; 0: not known
 
 	output       outputDigest    // of standard output
-	digestInputs bool            // entries have digests: see RecordInputs
-	stdin        *ckpt.FileEntry // while restoring: what it was
-	inputs       []openFile      // … files that were only read, as the set has them
+	digestInputs bool            // entries get digests: see RecordInputs
+	stdin        *ckpt.FileEntry // while restoring: its entry in the checkpoint
+	inputs       []openFile      // while restoring: files that are only read, as in the checkpoint
 }
 
 type openFile struct {
 	entry     ckpt.FileEntry
 	f         *os.File
-	truncate  bool // was asked for, and waits for Restore
+	truncate  bool // Restore truncates it, unless the checkpoint holds it
 	created   bool // did not exist before
-	unclaimed bool // opened by Restore, and the program has not asked for it yet
+	unclaimed bool // opened by Restore, and not yet returned by OpenFile
 
-	// Where it stood when the program got it, or when Restore was over.
+	// Size and offset when the program opened it, or after Restore.
 	firstSize, firstOff int64
 }
 
-// The standard streams are known without being opened; they have no entry.
+// The standard streams have no entry. These are their ids.
 const (
 	idStdin = 1<<30 + iota
 	idStdout
@@ -112,7 +103,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		return err
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("cairn: %s is not a regular file: it can't be positioned when the run is restored", name)
+		return fmt.Errorf("cairn: %s is not a regular file: it cannot be positioned when the run is restored", name)
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -134,12 +125,12 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	return nil
 }
 
-// stdoutPath is how the file that standard output goes to is named in a set,
-// where it belongs to the run.
+// stdoutPath names the file of standard output in a checkpoint, if it belongs
+// to the run.
 const stdoutPath = "/dev/stdout"
 
-// adoptOutput makes standard output part of the state, a file that somebody
-// who supervises the run has opened for it.
+// adoptOutput makes standard output part of the state. The supervisor has
+// opened a file for it.
 func (t *fileTable) adoptOutput() error {
 	st, err := os.Stdout.Stat()
 	if err != nil {
@@ -155,8 +146,8 @@ func (t *fileTable) adoptOutput() error {
 	return nil
 }
 
-// redirectOutput makes standard output the file of the rank whose place this process
-// takes. settle is told whether it has.
+// redirectOutput makes standard output the file of the rank that this process
+// takes over. Call settle with whether it has.
 func (t *fileTable) redirectOutput(path string) (settle func(taken bool), err error) {
 	if path == "" {
 		return func(bool) {}, nil
@@ -169,8 +160,9 @@ func (t *fileTable) redirectOutput(path string) (settle func(taken bool), err er
 	return control.TakeStdout(path)
 }
 
-// portablePath is the path as the program gave it, with forward slashes: a
-// relative one is looked up in the working folder of whoever restores it.
+// portablePath is the path that the program gave, with forward slashes. A
+// relative path is relative to the working directory of the process that
+// restores it.
 func portablePath(name string) string { return filepath.ToSlash(filepath.Clean(name)) }
 
 // modeOf is the part of open flags that matters when a file is opened again.
@@ -188,8 +180,8 @@ func modeOf(flag int) string {
 	return mode
 }
 
-// claim returns the file of that name that Restore has opened, if nobody has
-// asked for it yet.
+// claim returns the file of that name that Restore has opened, if OpenFile has
+// not returned it yet.
 func (t *fileTable) claim(name string, flag int) *os.File {
 	path := portablePath(name)
 	if fd, ok := control.StreamOf(name); ok && fd > 0 {
@@ -238,7 +230,8 @@ func (t *fileTable) file(id int) (*os.File, error) {
 	return nil, fmt.Errorf("%w: no file %d in the file map", ErrCorrupt, id)
 }
 
-// entries says where all files stand. Closed ones are forgotten.
+// entries returns the entries of all open files, with their sizes and offsets.
+// It removes closed files from the table.
 func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	var out []ckpt.FileEntry
 	var live []*openFile
@@ -274,7 +267,7 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	return out, nil
 }
 
-// mark takes note of where all files stand before the loop.
+// mark records the sizes and offsets of all files after Restore.
 func (t *fileTable) mark() error {
 	if _, err := t.entries(); err != nil {
 		return err
@@ -285,7 +278,8 @@ func (t *fileTable) mark() error {
 	return nil
 }
 
-// begin pairs the files of a set with those that the program has opened again.
+// begin pairs the files of a checkpoint with those that the program has opened
+// again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
 	t.saved, t.stdin, t.inputs = nil, nil, nil
@@ -296,7 +290,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 		}
 		o := &openFile{entry: e, unclaimed: true}
 		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
-			continue // it belonged to the run then
+			continue // only then did it belong to the run
 		}
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
@@ -310,7 +304,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	}
 }
 
-// reopen opens the file if the program has not, without changing it.
+// reopen opens the file if the program has not. It does not change the file.
 func (o *openFile) reopen() error {
 	if o.f != nil {
 		return nil
@@ -347,8 +341,9 @@ func (o *openFile) reopen() error {
 	return nil
 }
 
-// unmatched returns a written file that only the program opened, and one that
-// only the set knows: the program may have been started with other paths.
+// unmatched returns a written file that only the program has opened, and one
+// that only the checkpoint names: the program may have been started with other
+// paths.
 func (t *fileTable) unmatched() (ours, theirs string) {
 	for _, o := range t.open {
 		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && !t.has(o.f) {
@@ -363,25 +358,25 @@ func (t *fileTable) unmatched() (ours, theirs string) {
 	return ours, theirs
 }
 
-// tooShort is the error of a file that has fewer bytes than it had.
+// tooShort is the error for a file that is shorter than in the checkpoint.
 func (t *fileTable) tooShort(o *openFile, size int64) error {
 	has := fmt.Sprintf("%s has %d bytes", o.entry.Abs, size)
 	if o.created {
-		has = o.entry.Abs + " did not exist any more"
+		has = o.entry.Abs + " does not exist any more"
 	}
 	if t.migrated {
 		if o.created {
 			has = o.entry.Abs + " is not on this host"
 		}
-		return fmt.Errorf("data file: %s, but has %d where the rank is now: if the hosts do not share it, let it be brought with --copy-files", has, o.entry.Size)
+		return fmt.Errorf("data file: %s, but has %d where the rank runs now: if the hosts do not share it, copy it with --copy-files", has, o.entry.Size)
 	}
-	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back%s, or move the checkpoint folder away to start afresh", has, o.entry.Size, o.formerPath()))
+	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, but had %d bytes in the checkpoint: restore it%s, or move the checkpoint directory away to start over", has, o.entry.Size, o.formerPath()))
 }
 
-// finish positions all files and cuts back those that are written. The set's
-// values are in place by now, so nothing is cut for a set that is not used.
-// In a running program (back), files that are not in the set were opened after
-// it: they get back what they held then.
+// finish positions all files and truncates those that are written. The values
+// of the checkpoint are loaded by now, so nothing is truncated for a checkpoint
+// that is not used. In a running program (back), files that are not in the
+// checkpoint were opened after it: they get the content that they had then.
 func (t *fileTable) finish(back bool) error {
 	if err := t.check(); err != nil {
 		return err
@@ -389,8 +384,8 @@ func (t *fileTable) finish(back bool) error {
 	return t.apply(back)
 }
 
-// check looks whether all files are what a checkpoint needs. It changes nothing,
-// and comes before apply: with several ranks, on all of them.
+// check returns an error if a file is not what the checkpoint needs. It changes
+// nothing. With several ranks, all of them check before any calls apply.
 func (t *fileTable) check() error {
 	for _, o := range t.saved {
 		if err := o.reopen(); err != nil {
@@ -413,7 +408,7 @@ func (t *fileTable) check() error {
 			return err
 		}
 		if t.migrated && o.entry.Mode == "r" && !sameContent(o.f, &o.entry) {
-			return fmt.Errorf("data file: %s has other content here than where the rank is now: if the hosts do not share it, let it be brought with --copy-files", o.entry.Abs)
+			return fmt.Errorf("data file: %s differs from the file where the rank runs now: if the hosts do not share it, copy it with --copy-files", o.entry.Abs)
 		}
 	}
 	if t.stdin != nil {
@@ -422,7 +417,7 @@ func (t *fileTable) check() error {
 	return nil
 }
 
-// apply positions and cuts files, after check.
+// apply positions and truncates files.
 func (t *fileTable) apply(back bool) error {
 	open := t.saved
 	next := 0
@@ -442,7 +437,7 @@ func (t *fileTable) apply(back bool) error {
 		if t.has(o.f) {
 			continue
 		}
-		if o.truncate && !t.migrated { // not in the set, so what it holds came later
+		if o.truncate && !t.migrated { // not in the checkpoint: its content is newer
 			if err := o.f.Truncate(0); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
@@ -461,14 +456,15 @@ func (t *fileTable) apply(back bool) error {
 	return nil
 }
 
-// restoredElsewhere reports whether somebody else brings a file back that is written. Its
-// size is then perhaps another than this rank has seen: other ranks write it, too.
+// restoredElsewhere reports whether package resume restores a written file.
+// Other ranks may write it, too, so that its size may differ from what this
+// rank has seen.
 func (t *fileTable) restoredElsewhere(o *openFile) bool {
 	return t.journaled && o.entry.Mode != "r" && o.entry.Path != stdoutPath
 }
 
-// truncateAndSeek puts a file back to a size, if it is written and that is asked for, and to
-// a position.
+// truncateAndSeek positions a file, and truncates it before if shorten is set
+// and it is written.
 func (o *openFile) truncateAndSeek(size, off int64, shorten bool) error {
 	if _, ok := o.stream(); ok {
 		return nil
@@ -491,7 +487,7 @@ func (t *fileTable) has(f *os.File) bool {
 	return false
 }
 
-// abandon closes what was opened for a set that is not used after all.
+// abandon closes the files that were opened for a checkpoint that is not used.
 func (t *fileTable) abandon() {
 	for _, o := range t.saved {
 		if o.unclaimed && o.f != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// EnvFresh is the environment variable that says what Options.Fresh does.
+// EnvFresh is the environment variable with the effect of Options.Fresh.
 const EnvFresh = "CAIRN_FRESH"
 
-// FinishedError is what Open returns for a run that has finished. It is an
+// FinishedError is the error of Open for a run that has finished. It wraps
 // ErrFinished.
 type FinishedError struct {
 	Dir    string
@@ -29,37 +29,33 @@ func (e *FinishedError) Error() string {
 
 func (e *FinishedError) Unwrap() error { return ErrFinished }
 
-// Finish says that the work is done: Close records that, and then removes the
-// checkpoints. The next Open returns ErrFinished, unless there is consent to
-// start over (Options.Fresh).
+// Finish marks the work as done; see cairn.Run.Finish.
 func (p *Run) Finish() { p.finished = !p.adopted }
 
-// FinishWith is Finish for a program that ends with an exit status; it is for
-// programs that 'cairn build' made.
+// FinishWith is Finish for a program that ends with an exit status.
 func (p *Run) FinishWith(status int) {
 	p.Finish()
 	p.status = status
 }
 
-// Fresh reports whether the run was started over: what the directory held of an
-// earlier one was discarded.
+// Fresh reports whether Open has discarded an earlier run.
 func (p *Run) Fresh() bool { return p.opts.Fresh }
 
-// readFresh takes in whether the user wants to start over.
+// readFresh sets Fresh if the supervisor or the environment says so.
 func (o *Options) readFresh(s *identity) {
 	if s.supervisor != nil {
-		o.Fresh = s.Fresh // the supervisor says it at the first start only
+		o.Fresh = s.Fresh // the supervisor sets it at the first start only
 	} else if v := os.Getenv(EnvFresh); v != "" && v != "0" {
 		o.Fresh = true
 	}
 }
 
-// checkEnded looks at how an earlier run in the directory ended. A run that has
-// finished is not started again without consent. With consent, or after a crash
-// while an earlier run was being discarded, it discards what is left of it.
+// checkEnded returns an error if the run in the directory has finished. If
+// Fresh is set, or if a crash interrupted a discard, it discards what is left
+// instead.
 //
-// The ranks of a run need not agree here: each looks at the same record, and
-// removes what is its own.
+// The ranks of a run need not agree here: all look at the same record, and each
+// removes its own files.
 func (p *Run) checkEnded() error {
 	if p.isDestination() {
 		return nil
@@ -73,7 +69,7 @@ func (p *Run) checkEnded() error {
 	case end == nil:
 		return nil
 	}
-	if p.identity.Rank == 0 { // a crash may have come while it did this
+	if p.identity.Rank == 0 { // a crash may have interrupted this
 		if err := store.Clear(p.dir.FS(), p.dir.Path()); err != nil {
 			return fmt.Errorf("removing the checkpoints of a finished run: %w", err)
 		}
@@ -81,9 +77,9 @@ func (p *Run) checkEnded() error {
 	return &FinishedError{p.dir.Path(), end.Status, end.Time}
 }
 
-// discard removes what the directory holds of an earlier run: all of it for one
-// rank, else this rank's part. It is recorded first, so that a crash on the way
-// leaves nothing that a later start would take for a whole run.
+// discard removes what the directory holds of an earlier run: everything if
+// there is one rank, otherwise this rank's part. It records that first, so that
+// a crash leaves nothing that a later start would mistake for a whole run.
 func (p *Run) discard() error {
 	fsys, dir := p.dir.FS(), p.dir.Path()
 	if p.identity.Rank == 0 {
@@ -114,11 +110,11 @@ func (p *Run) discard() error {
 	return nil
 }
 
-// finish ends a run whose work is done. It is recorded, durably, before any
-// checkpoint is removed: a crash on the way leaves a run that has finished, or
-// one that resumes from its last checkpoint, and never one that starts from the
-// beginning. A supervisor does that when all ranks have ended well. Of several
-// ranks rank 0 does it for all, which write no more.
+// finish ends a run whose work is done. It records that durably before it
+// removes any checkpoint: after a crash the run has finished, or resumes from
+// its last checkpoint; it never starts from the beginning. If there is a
+// supervisor, that does it when all ranks have ended well. Otherwise rank 0
+// does it for all.
 func (p *Run) finish() error {
 	if err := p.files.sync(); err != nil {
 		return fmt.Errorf("cairn: %w; the run has not finished", err)
@@ -142,7 +138,7 @@ func (p *Run) finish() error {
 	return nil
 }
 
-// sync makes what was written to the data files durable.
+// sync makes the content of the data files durable.
 func (t *fileTable) sync() error {
 	for _, o := range t.open {
 		if o.entry.Mode == "r" {
@@ -155,12 +151,13 @@ func (t *fileTable) sync() error {
 	return nil
 }
 
-// vanished is the error of a run that has saved checkpoints and finds none.
+// vanished is the error for a run that has committed checkpoints and finds
+// none.
 func (p *Run) vanished() error {
-	return fileMismatch(fmt.Sprintf("checkpoint %d of this run was committed, but there is none in %s any more: bring that directory back (is its file system mounted?), or start over with --fresh", p.identity.Expect, p.dir.Path()))
+	return fileMismatch(fmt.Sprintf("checkpoint %d of this run was committed, but there is none in %s any more: restore that directory (is its file system mounted?), or start over with --fresh", p.identity.Expect, p.dir.Path()))
 }
 
-// errorText is what an error says to a supervisor; nothing if there is none.
+// errorText is the text of an error for the supervisor, "" for nil.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -22,19 +22,20 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// identity is this process's place in the run: who it is, and how it meets the
-// other ranks. There are three ways to get one: from the supervisor, from the
-// launcher of an MPI library or Slurm, or, with neither, alone.
+// identity is who this process is in its run: its rank, the number of ranks,
+// and how it exchanges endpoints with the others. It comes from the supervisor
+// or from the launcher of an MPI library or Slurm. A process without either is
+// alone.
 type identity struct {
 	control.Welcome
-	supervisor  *supervisor    // nil: nobody supervises
-	writer      *net.UnixConn  // to the helper's writer; nil: the writer lives here
-	mpi         *mpilib.Driver // where an MPI library's launcher started us
-	exchange    func(ctx context.Context, card []byte) ([][]byte, error)
-	testDrivers []transport.Driver // for tests: instead of what drivers opens
+	supervisor  *supervisor    // nil: there is none
+	writer      *net.UnixConn  // to the helper's writer; nil: the writer is in this process
+	mpi         *mpilib.Driver // if an MPI library's launcher started this process
+	exchange    func(ctx context.Context, endpoint []byte) ([][]byte, error)
+	testDrivers []transport.Driver // for tests: used by drivers
 }
 
-// singleIdentity is the seat of a process without other ranks.
+// singleIdentity is the identity of a process without other ranks.
 func singleIdentity() *identity { return &identity{Welcome: control.Welcome{Size: 1}} }
 
 // findIdentity finds out who this process is.
@@ -80,9 +81,9 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		}
 		s.exchange = func(_ context.Context, endpoint []byte) ([][]byte, error) { return s.mpi.Allgather(endpoint) }
 	} else {
-		log.Info("cairn: no MPI library, ranks meet in the checkpoint folder", "reason", err)
+		log.Info("cairn: no MPI library, ranks exchange their endpoints through the checkpoint directory", "reason", err)
 		if launch == "" {
-			return nil, fmt.Errorf("cairn: rank %d of %d can't meet the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)
+			return nil, fmt.Errorf("cairn: rank %d of %d cannot find the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)
 		}
 		if err := vfs.MakeDir(opts.Dir, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
 			return nil, fmt.Errorf("cairn: %w", err)
@@ -93,10 +94,9 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 	return s, s.agreeOnSecret(ctx)
 }
 
-// openMPI opens the MPI library, if the launcher is one that can connect it. A
-// library that looks in vain for what srun offers only with --mpi ends the
-// process, so it is not even tried then, unless the user names it or asks for
-// the transport.
+// openMPI opens the MPI library if the launcher can connect it. Under an srun
+// without --mpi the library would end the process: then openMPI does not try,
+// unless the user names the library or the transport.
 func (s *identity) openMPI() (*mpilib.Driver, error) {
 	offered := slices.Contains(s.Transports, "mpi")
 	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK", mpilib.EnvLibrary} {
@@ -108,11 +108,11 @@ func (s *identity) openMPI() (*mpilib.Driver, error) {
 	return mpilib.Open(mpilib.Options{})
 }
 
-// joinMPI opens the MPI library in a process that takes the place of another
-// one, if whoever started it says that it can join the world of the others.
+// joinMPI opens the MPI library in a destination, if the environment says that
+// it can join the other ranks.
 func (s *identity) joinMPI() (err error) {
 	if os.Getenv(control.EnvJoin) == "" {
-		return errors.New("processes that come later can't join with this launcher")
+		return errors.New("with this launcher, later processes cannot join")
 	}
 	if _, size, _, err := launched(); err != nil || size != 1 {
 		return errors.Join(errors.New("no launcher has started this process as a world of its own"), err)
@@ -123,11 +123,11 @@ func (s *identity) joinMPI() (err error) {
 	return s.mpi.OpenPort()
 }
 
-// envTransport lists the transports to use in a run that nobody supervises.
+// envTransport lists the transports of a run without a supervisor.
 const envTransport = "CAIRN_TRANSPORT"
 
-// launched looks for the marks of a launcher in the environment. launch is a
-// name for this start that all its ranks know, if the launcher gives one.
+// launched looks for a launcher in the environment. launch is a name for this
+// start that all ranks know, if the launcher gives one.
 func launched() (rank, size int, launch string, err error) {
 	for _, l := range []struct{ rank, size, launch string }{
 		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
@@ -158,8 +158,8 @@ func launched() (rank, size int, launch string, err error) {
 	return 0, 0, "", nil
 }
 
-// agreeOnSecret lets ranks that nobody supervises agree on what a supervisor
-// would have told them.
+// agreeOnSecret lets ranks without a supervisor agree on a launch name and a
+// secret.
 func (s *identity) agreeOnSecret(ctx context.Context) error {
 	type greeting struct {
 		Launch string
@@ -173,7 +173,7 @@ func (s *identity) agreeOnSecret(ctx context.Context) error {
 	}
 	all, err := s.exchange(ctx, raw)
 	if err != nil {
-		return fmt.Errorf("cairn: the ranks can't meet: %w", err)
+		return fmt.Errorf("cairn: the ranks cannot exchange their endpoints: %w", err)
 	}
 	if err := json.Unmarshal(all[0], &g); err != nil {
 		return fmt.Errorf("cairn: greeting of rank 0: %w", err)
@@ -183,7 +183,7 @@ func (s *identity) agreeOnSecret(ctx context.Context) error {
 	return err
 }
 
-// hostID tells hosts apart: ranks that have the same one share memory.
+// hostID identifies the host: ranks with the same ID share memory.
 func hostID() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -193,15 +193,15 @@ func hostID() (string, error) {
 	return name + " " + machineID() + " " + net, nil
 }
 
-// machineID tells machines apart, whose processors ranks share.
+// machineID identifies the machine whose processors the ranks share.
 func machineID() string {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(boot))
 }
 
 // drivers opens the transports to use, in order of preference: shared memory
-// inside a host; between hosts the MPI library whose launcher started us, else
-// TCP.
+// inside a host; between hosts the MPI library whose launcher started this
+// process, else TCP.
 func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error) {
 	if s.testDrivers != nil {
 		return s.testDrivers, nil
@@ -218,7 +218,7 @@ func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error
 			}
 		}
 	}()
-	if s.supervisor != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank may not be the library's
+	if s.supervisor != nil && chosen && slices.Contains(names, "mpi") { // a destination may not belong to the library
 		names = append(slices.Clone(names), "shm", "tcp")
 	}
 	for i, name := range names {
@@ -262,12 +262,12 @@ func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error
 		list = append(list, d)
 	}
 	if s.mpi != nil && !slices.Contains(list, transport.Driver(s.mpi)) {
-		list = append(list, &unused{s.mpi}) // it met the others, and must be ended with them
+		list = append(list, &unused{s.mpi}) // it is connected with the others, and must be closed together with them
 	}
 	return list, nil
 }
 
-// unused is a driver that serves nobody.
+// unused is a driver that reaches no rank.
 type unused struct{ transport.Driver }
 
 func (u *unused) Name() string        { return "unused" }

@@ -17,61 +17,60 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// A program that is gone on with has to read what it read before. So a set that
-// package resume asks for has a digest of each file that is only read, and of
-// stdin where that is a file:
+// A resumed program must read the same input again. A checkpoint of a compiled
+// program therefore holds a digest of each file that is only read, and of stdin if
+// that is a file:
 //
 //	0            piece                 offset-piece   offset        size
 //	├─ compared ──┤                     ├── compared ──┤             │
 //
-// What is appended to a file meanwhile, or changed behind the position, is the
-// program's to find; its beginning is compared though it may lie behind the
-// position, since files are read by ReadAt, too.
+// Changes after the position are not detected, except at the beginning of the
+// file: programs also read with ReadAt.
 
-// envChanged lets a program go on though what it read has changed.
+// envChanged is the environment variable that lets a program resume although
+// its input has changed.
 const envChanged = "CAIRN_CHANGED_INPUT"
 
 const (
 	pieceSize = 64 << 10
-	// maxDigested bounds what is read of all files for a set.
+	// maxDigested bounds what is read of all files for a checkpoint.
 	maxDigested  = 16 << 20
 	minPieceSize = 4 << 10
 )
 
-// RecordInputs makes what identifies the files that the program only reads, and its
-// stdin, part of the state; see CheckInputs. It is for package resume, and called
-// before Restore.
+// RecordInputs adds digests of the files that the program only reads, and of
+// stdin, to checkpoints; see CheckInputs. Call it before Restore.
 func (p *Run) RecordInputs() { p.files.digestInputs = true }
 
-// CheckInputs compares what the program had read when the set was saved that was
-// restored with what is there now. read is how much of stdin that was. It is for
-// package resume, and called after Restore.
+// CheckInputs compares the input consumed before the restored checkpoint with
+// the current input. read is the number of bytes read from stdin. Call it after
+// Restore.
 func (p *Run) CheckInputs(read int64) error {
 	t := &p.files
 	var errs []error
-	if in := t.stdin; in == nil && read > 0 { // a set from before they had it
+	if in := t.stdin; in == nil && read > 0 { // a checkpoint without digests
 		errs = append(errs, checkStdin(&ckpt.FileEntry{Offset: read, Stdin: true}))
-	} else if in != nil && in.Offset == 0 && in.Size > 0 { // perhaps it is not read at all
+	} else if in != nil && in.Offset == 0 && in.Size > 0 { // nothing was read yet, and perhaps nothing will be
 		if what := stdinProblem(in); what != "" {
-			p.log.Warn("cairn: stdin was a file when the set was saved, of which nothing had been read, and is another one now", "was", in.Path, "bytes", in.Size, "now", what)
+			p.log.Warn("cairn: stdin is another file than in the checkpoint; nothing had been read of it", "was", in.Path, "bytes", in.Size, "now", what)
 		}
 	}
 	for _, o := range t.inputs {
 		if sameContent(o.f, &o.entry) {
 			continue
 		}
-		errs = append(errs, fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, which the program reads and was at position %d of, begins otherwise than when the set was saved, or has other bytes before that position: bring the old one back%s%s", o.entry.Abs, o.entry.Offset, o.formerPath(), changedRemedy())))
+		errs = append(errs, fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, which the program reads, has changed before position %d since the checkpoint: restore it%s%s", o.entry.Abs, o.entry.Offset, o.formerPath(), changedRemedy())))
 	}
 	t.stdin, t.inputs = nil, nil
 	return p.Refuse(errors.Join(errs...))
 }
 
 func changedRemedy() string {
-	return ", or let the program go on with what is there now by " + envChanged + "=1"
+	return ", or let the program continue with the new content by " + envChanged + "=1"
 }
 
-// stdinProblem says what stdin is, if what was read of it can't be before the
-// position that it was at; else it returns "".
+// stdinProblem describes stdin if it cannot be the input that was read before
+// the checkpoint. Otherwise it returns "".
 func stdinProblem(e *ckpt.FileEntry) string {
 	st, err := os.Stdin.Stat()
 	name := stdinName()
@@ -83,18 +82,18 @@ func stdinProblem(e *ckpt.FileEntry) string {
 	case st.Mode()&os.ModeCharDevice != 0:
 		return "it is a terminal, or another device"
 	case st.IsDir():
-		return "it is a folder"
+		return "it is a directory"
 	case !st.Mode().IsRegular():
-		return "it is a pipe, which can't be set to a position"
+		return "it is a pipe, which cannot be positioned"
 	case st.Size() < e.Offset:
 		return fmt.Sprintf("it is %s, which has %d bytes", cmp.Or(name, "a file"), st.Size())
 	case !sameContent(os.Stdin, e):
-		return fmt.Sprintf("it is %s, which begins otherwise", cmp.Or(name, "a file"))
+		return fmt.Sprintf("it is %s, which begins differently", cmp.Or(name, "a file"))
 	}
 	return ""
 }
 
-// checkStdin returns an error if stdin is not what it was.
+// checkStdin returns an error if stdin is not the input of the checkpoint.
 func checkStdin(e *ckpt.FileEntry) error {
 	now := stdinProblem(e)
 	if e.Offset == 0 || now == "" {
@@ -107,15 +106,15 @@ func checkStdin(e *ckpt.FileEntry) error {
 			again = was
 		}
 	}
-	msg := fmt.Sprintf("stdin is not what it was: the program had read %d bytes of %s when the set was saved, but now %s: start it again with %s as stdin (< FILE)", e.Offset, was, now, again)
+	msg := fmt.Sprintf("stdin has changed: the program had read %d bytes of %s at the checkpoint, but now %s: start it again with %s as stdin (< FILE)", e.Offset, was, now, again)
 	if st, err := os.Stdin.Stat(); err == nil && st.Mode().IsRegular() && st.Size() >= e.Offset {
 		msg += changedRemedy()
 	}
 	return fileMismatch(msg)
 }
 
-// stdinName is the file that stdin is, as far as the system tells; it may have
-// been removed.
+// stdinName returns the path of the file that stdin is, if the system tells it.
+// The file may have been removed.
 func stdinName() string {
 	if runtime.GOOS != "linux" || os.Stdin.Name() != "/dev/stdin" {
 		return ""
@@ -127,8 +126,8 @@ func stdinName() string {
 	return name
 }
 
-// fileMismatch is an error of files that are not what they were. Nothing is wrong with
-// the set, and trying again is of no use.
+// fileMismatch is the error for a file that is not what it was. The checkpoint
+// is intact, and another start does not help.
 type fileMismatch string
 
 func (m fileMismatch) Error() string { return string(m) + ". The checkpoints are kept" }
@@ -136,21 +135,20 @@ func (m fileMismatch) Error() string { return string(m) + ". The checkpoints are
 // Lasting makes it an error that another start does not mend.
 func (m fileMismatch) Lasting() {}
 
-// lasting is an error that another start does not mend.
+// lasting is an error that another start does not remove.
 type lasting interface {
 	error
 	Lasting()
 }
 
-// allDamaged says that there is no checkpoint that can be loaded.
+// allDamaged is the error for a run of which no checkpoint can be loaded.
 type allDamaged struct{ error }
 
 func (a allDamaged) Unwrap() error { return a.error }
 func (a allDamaged) Lasting()      {}
 
-// Refuse tells whoever supervises the run that it can't continue as it is started
-// now, if err, or an error that it wraps, has a method Lasting(). It returns err.
-// It is for package resume.
+// Refuse tells the supervisor that the run cannot continue as it is started
+// now, if err or an error that it wraps has a method Lasting. It returns err.
 func (p *Run) Refuse(err error) error {
 	var l lasting
 	var n notCorrupt
@@ -160,8 +158,8 @@ func (p *Run) Refuse(err error) error {
 	return err
 }
 
-// formerPath tells where a file was, if the program was started in another folder
-// than this one then.
+// formerPath says where a file was, if the program was started in another
+// directory then.
 func (o *openFile) formerPath() string {
 	was := filepath.FromSlash(o.entry.At)
 	if was == "" || was == o.entry.Abs {
@@ -174,16 +172,17 @@ func (o *openFile) formerPath() string {
 	return fmt.Sprintf("; it was %s then%s", was, where)
 }
 
-// openError is the error of a file that can't be opened.
+// openError is the error for a file that cannot be opened.
 func (o *openFile) openError(err error) error {
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // that may pass
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // it may be temporary
 		return fmt.Errorf("data file of the checkpoint: %w", err)
 	}
-	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %v: bring it back%s, or move the checkpoint folder away to start afresh", err, o.formerPath()))
+	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %v: restore it%s, or move the checkpoint directory away to start over", err, o.formerPath()))
 }
 
-// wrongFile returns an error if a file would be cut and written that only has the
-// same relative name, in another folder: the program's own is where it was.
+// wrongFile returns an error if a file to be truncated only has the same
+// relative name in another directory, and the program's own file is still where
+// it was.
 func (t *fileTable) wrongFile(o *openFile, now fs.FileInfo) error {
 	if !t.digestInputs || t.migrated || o.entry.Mode == "r" || o.formerPath() == "" || t.relocated(o) {
 		return nil
@@ -192,13 +191,14 @@ func (t *fileTable) wrongFile(o *openFile, now fs.FileInfo) error {
 		return nil // the checkpoints were copied, and the file with them
 	}
 	if was, err := os.Stat(filepath.FromSlash(o.entry.At)); err != nil || os.SameFile(was, now) {
-		return nil // it was moved here, with its folder
+		return nil // it was moved here, with its directory
 	}
 	return fileMismatch(fmt.Sprintf("data file of the checkpoint: the program was writing to %s, which is still there, but would now write to %s%s", filepath.FromSlash(o.entry.At), o.entry.Abs, o.formerPath()))
 }
 
-// relocated reports whether a file was moved or copied together with the run: it
-// is where it was, relative to the directory that the run is started in.
+// relocated reports whether a file was moved or copied together with the run:
+// its path relative to the directory that the run is started in has not
+// changed.
 func (t *fileTable) relocated(o *openFile) bool {
 	for _, from := range t.formerDirs {
 		if rel, err := filepath.Rel(from, filepath.FromSlash(o.entry.At)); err == nil && filepath.IsLocal(rel) && filepath.Join(t.workDir, rel) == o.entry.Abs {
@@ -208,7 +208,7 @@ func (t *fileTable) relocated(o *openFile) bool {
 	return false
 }
 
-// stdinEntry says where stdin stands, if it is a file.
+// stdinEntry returns the entry of stdin, if it is a file.
 func (t *fileTable) stdinEntry(piece int64) (ckpt.FileEntry, bool) {
 	st, err := os.Stdin.Stat()
 	if err != nil || !st.Mode().IsRegular() {
@@ -223,7 +223,7 @@ func (t *fileTable) stdinEntry(piece int64) (ckpt.FileEntry, bool) {
 	return e, true
 }
 
-// digests adds what identifies them to entries of files that are only read.
+// digests adds digests to the entries of files that are only read.
 func (t *fileTable) digests(out []ckpt.FileEntry, files []*openFile) []ckpt.FileEntry {
 	n := int64(1)
 	for i := range out {
@@ -243,7 +243,8 @@ func (t *fileTable) digests(out []ckpt.FileEntry, files []*openFile) []ckpt.File
 	return out
 }
 
-// isKernelFile reports whether a file's content is made when it is read.
+// isKernelFile reports whether the kernel generates the content of a file when
+// it is read.
 func isKernelFile(path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -251,12 +252,13 @@ func isKernelFile(path string) bool {
 	return strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
 }
 
-// contentDigest is a digest of a file's beginning, and of what comes before the
-// position, with how much of each that is; "" if it can't be made.
+// contentDigest returns a digest of the beginning of a file and of what
+// precedes its position, and the size of both. It returns "" if the file cannot
+// be read.
 func contentDigest(f *os.File, e *ckpt.FileEntry, piece int64) string {
 	end := min(e.Offset, e.Size)
 	head := min(e.Size, piece)
-	if e.Stdin { // it is read from its beginning, or not at all
+	if e.Stdin { // it is read from its beginning
 		head = min(end, piece)
 	}
 	from := max(head, end-piece)
@@ -276,8 +278,8 @@ func contentDigest(f *os.File, e *ckpt.FileEntry, piece int64) string {
 	return fmt.Sprintf("%d:%016x%016x", piece, d.Hi, d.Lo)
 }
 
-// sameContent reports whether a file has what it had when the entry was made, as
-// far as that is known. Its size is that at least.
+// sameContent reports whether a file has the content that it had when the entry
+// was made, as far as the digest tells.
 func sameContent(f *os.File, e *ckpt.FileEntry) bool {
 	size, _, ok := strings.Cut(e.Digest, ":")
 	piece, err := strconv.ParseInt(size, 10, 64)

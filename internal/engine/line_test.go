@@ -135,7 +135,7 @@ func TestNoRecoveryLine(t *testing.T) {
 		os.Remove(f)
 	}
 	for r, err := range newCrew(n, mem.Options{}).run(Options{Dir: dir, EveryPoints: 5}, counting(30, nil, from, sum)) {
-		if err == nil || !strings.Contains(err.Error(), "move that folder away") {
+		if err == nil || !strings.Contains(err.Error(), "move that directory away") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

@@ -20,47 +20,48 @@ import (
 	"github.com/cairnrun/cairn/internal/step"
 )
 
-// A rank moves: its state goes to a process on another host, the newcomer,
-// which takes its place among the ranks (docs/migration.md). Here is what the
-// ranks do; the supervisor decides.
+// A rank migrates: its state is sent to another process, the destination, which
+// takes its place among the ranks (docs/migration.md). The supervisor decides; this
+// file has the source's part, precopy.go the copy while the program computes, and
+// receive.go the destination's part.
 
 // migration is a rank's part in the moves of its run.
 type migration struct {
 	mu        sync.Mutex
-	changed   chan struct{} // closed when something below is new
+	changed   chan struct{} // closed when a field below changes
 	plans     map[uint64]*control.Move
 	decisions map[uint64]*control.Switch
-	outgoing  *outgoing // this rank is to leave
-	source    net.Conn  // of a newcomer: its source
-	ended     error     // there are no more moves
+	outgoing  *outgoing // this rank is the source of a move
+	source    net.Conn  // in a destination: the connection to the source
+	ended     error     // why there are no more moves
 
 	spawning sync.Mutex // held while the MPI library starts a process
 }
 
-// outgoing is the way from a source to its newcomer.
+// outgoing is the connection from a source to its destination.
 type outgoing struct {
 	id        uint64
 	stream    *migrate.Source
 	collector graph.Collector
-	images    chan chan error // a point is to hand over the image, and tell when it has
-	sent      int64           // ahead
+	images    chan chan error // requests for the image at the next point
+	sent      int64           // bytes of precopy
 	rounds    int
 	cancel    context.CancelCauseFunc
 }
 
-// handoff is what a newcomer has to know besides the state of the program.
+// handoff is what a destination must know besides the state of the program.
 type handoff struct {
 	Identity  runID        `json:"identity"`
 	Ledger    p2p.Counters `json:"ledger"`
-	Node      []byte       `json:"node"`      // of coord
+	Node      []byte       `json:"node"`      // state of the coordination
 	Exchanges uint64       `json:"exchanges"` // exchanges of endpoints so far
-	Next      uint64       `json:"next"`      // set
+	Next      uint64       `json:"next"`      // index of the next checkpoint
 	Safe      uint64       `json:"safe"`
-	Damaged   []uint64     `json:"damaged"` // sets that do not count as kept
-	Aside     []uint64     `json:"aside"`   // … and are not removed
+	Damaged   []uint64     `json:"damaged"` // checkpoints that do not count as kept
+	Aside     []uint64     `json:"aside"`   // checkpoints that are damaged or another run's, and not removed
 	Left      int          `json:"left"`    // points until a checkpoint is due by count
 	Late      string       `json:"late"`
-	// Due is how long it is until the next checkpoint is.
+	// Due is the time until the next checkpoint is due.
 	Due time.Duration `json:"due"`
 }
 
@@ -71,7 +72,7 @@ func (v *migration) notify() {
 	}
 }
 
-// await waits until f, which is called with the lock held, says so.
+// await waits until f returns true. It calls f with the lock held.
 func (v *migration) await(ctx context.Context, f func() bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,7 +98,7 @@ func (v *migration) await(ctx context.Context, f func() bool) error {
 	}
 }
 
-// decision waits for what the supervisor decides about a move.
+// decision waits for the supervisor's decision about a move.
 func (v *migration) decision(ctx context.Context, id uint64) (m *control.Switch, err error) {
 	err = v.await(ctx, func() bool {
 		m = v.decisions[id]
@@ -106,10 +107,10 @@ func (v *migration) decision(ctx context.Context, id uint64) (m *control.Switch,
 	return m, err
 }
 
-// handleMove takes in what the supervisor says about a move.
+// handleMove handles a message of the supervisor about a move.
 func (p *Run) handleMove(m control.Message) {
 	if m, ok := m.(*control.Pause); ok && p.identity.Size > 1 && m.Endpoints != nil && !slices.Contains(m.Ranks, p.identity.Rank) {
-		if err := p.peers.engine.Reaches(m.Endpoints); err != nil { // it has a lock that comes before the mover's
+		if err := p.peers.engine.Reaches(m.Endpoints); err != nil { // before v.mu: Reaches takes another lock
 			p.moveFailed(m.ID, err)
 		}
 	}
@@ -129,7 +130,7 @@ func (p *Run) handleMove(m control.Message) {
 		}
 		go p.precopy(ctx, l, m)
 	case *control.Pause:
-		// Ranks may still have to be held for one that was called off.
+		// Ranks may still have to pause for a move that was canceled.
 		maps.DeleteFunc(v.decisions, func(id uint64, _ *control.Switch) bool { return v.plans[id] == nil })
 		v.plans[m.ID] = &m.Move
 		if p.identity.Size > 1 && p.identity.Rank == 0 {
@@ -144,12 +145,12 @@ func (p *Run) handleMove(m control.Message) {
 	}
 	v.notify()
 	p.wakePoint()
-	if p.identity.Size > 1 { // alone, World may make a team at any time
+	if p.identity.Size > 1 { // in a run of one rank, World may set peers at any time
 		p.peers.engine.Wake()
 	}
 }
 
-// end says why there are no more moves.
+// end ends all moves, for a reason.
 func (v *migration) end(why error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -160,7 +161,7 @@ func (v *migration) end(why error) {
 	v.notify()
 }
 
-// moveFailed tells the supervisor that a move can't be.
+// moveFailed tells the supervisor that a move failed.
 func (p *Run) moveFailed(id uint64, err error) {
 	p.identity.supervisor.send(&control.MoveFailed{Move: id, Error: fmt.Sprintf("rank %d: %v", p.identity.Rank, err)})
 }
@@ -169,12 +170,13 @@ func moveOptions(m *control.Move, s *identity) migrate.Options {
 	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Files: m.Files}
 }
 
-// moveSecret is what a source and its newcomer prove to each other that they know.
+// moveSecret is the secret that a source and its destination prove to each
+// other to know.
 func (s *identity) moveSecret(id uint64) []byte {
 	return control.Derive(s.Secret, fmt.Sprintf("move %d of rank %d", id, s.Rank))
 }
 
-// requestMove asks all ranks to be held together.
+// requestMove asks all ranks to pause together.
 func (t *peers) requestMove(id uint64) {
 	e := t.engine
 	e.Lock()
@@ -188,7 +190,7 @@ func (t *peers) requestMove(id uint64) {
 	t.act()
 }
 
-// move is what this rank does while all are held for a move, see coord.Move.
+// move is what this rank does while all ranks pause for a move; see coord.Move.
 // The engine's lock is not held.
 func (t *peers) move(ctx context.Context, a *coord.Move) error {
 	p, e := t.run, t.engine
@@ -231,7 +233,7 @@ func (t *peers) move(ctx context.Context, a *coord.Move) error {
 		e.Lock()
 	}
 	defer e.Unlock()
-	t.paused = false // the node may hold it again at once
+	t.paused = false // the node may pause it again at once
 	e.Continue(false)
 	t.nextCheck.Store(0)
 	err = t.node.Moved(a.ID)
@@ -239,7 +241,7 @@ func (t *peers) move(ctx context.Context, a *coord.Move) error {
 	return err
 }
 
-// planOf waits for the supervisor's word on who moves, and serves the others
+// planOf waits until the supervisor says who moves, and serves the other ranks
 // meanwhile; so does decisionOn.
 func (t *peers) planOf(id uint64) (plan *control.Move, err error) {
 	err = t.serveUntil(func(v *migration) bool {
@@ -268,7 +270,7 @@ func (t *peers) serveUntil(f func(v *migration) bool) error {
 	})
 }
 
-// sendFinalCopy sends the rest of the state to the newcomer.
+// sendFinalCopy sends the rest of the state to the destination.
 func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Move) (*control.MoveStats, error) {
 	v := &p.migration
 	v.mu.Lock()
@@ -276,7 +278,7 @@ func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Mo
 	ready := l != nil && l.id == plan.ID && l.stream != nil
 	v.mu.Unlock()
 	if !ready {
-		return nil, errors.New("there is no connection to the process that is to take its place")
+		return nil, errors.New("there is no connection to the destination")
 	}
 	if err := p.awaitWriter(ctx); err != nil {
 		return nil, err
@@ -338,7 +340,7 @@ func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Mo
 	return &s, nil
 }
 
-// forget drops what is known of a move that is decided.
+// forget removes a move that is decided.
 func (v *migration) forget(id uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -346,7 +348,7 @@ func (v *migration) forget(id uint64) {
 	delete(v.decisions, id)
 }
 
-// cancelMove ends a move that is not to be.
+// cancelMove ends a move that was canceled.
 func (p *Run) cancelMove(id uint64) {
 	v := &p.migration
 	v.mu.Lock()
@@ -357,9 +359,9 @@ func (p *Run) cancelMove(id uint64) {
 	}
 }
 
-// handOver ends this process's part in the run: the newcomer has it. It gives up
-// what there can be only one of, and does nothing any more; whoever started it
-// kills it.
+// handOver ends this process's part in the run after the destination has taken
+// over. It gives up what only one process may have, and then blocks until it is
+// killed.
 func (p *Run) handOver(id uint64) {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -371,13 +373,13 @@ func (p *Run) handOver(id uint64) {
 	p.saver.CloseAtExit()
 	err := p.dir.Close()
 	if err != nil {
-		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
+		p.log.Warn("cairn: the checkpoint directory of a migrated rank could not be closed", "error", err)
 	}
 	p.identity.supervisor.send(&control.HandedOver{Move: id})
 	select {}
 }
 
-// moveSingle is a point of a run of one rank that is to move.
+// moveSingle is a point in a run of one rank that is to move.
 func (p *Run) moveSingle(ctx context.Context) error {
 	v := &p.migration
 	v.mu.Lock()
@@ -390,13 +392,13 @@ func (p *Run) moveSingle(ctx context.Context) error {
 		}
 	}
 	v.mu.Unlock()
-	if plan == nil || p.saver.Busy() { // its outcome rouses the next point
+	if plan == nil || p.saver.Busy() { // its outcome wakes the next point
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	p.identity.supervisor.send(&control.Paused{Move: plan.ID})
 	if by := p.stop.Load(); by != nil {
-		p.moveFailed(plan.ID, fmt.Errorf("the program is to stop: %s", *by))
+		p.moveFailed(plan.ID, fmt.Errorf("the program is about to stop: %s", *by))
 	} else if stats, err := p.sendFinalCopy(ctx, plan, new(coord.Move)); err != nil {
 		p.moveFailed(plan.ID, err)
 	} else {
@@ -404,7 +406,7 @@ func (p *Run) moveSingle(ctx context.Context) error {
 	}
 	verdict, err := v.decision(ctx, plan.ID)
 	if err != nil {
-		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", err)
+		return fmt.Errorf("cairn: %w; end the program: it is restarted from its last checkpoint", err)
 	}
 	if verdict.OK {
 		p.handOver(plan.ID)

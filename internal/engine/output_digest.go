@@ -10,17 +10,17 @@ import (
 	"os"
 )
 
-// outputDigest digests a rank's standard output, which is a file of the run: what
-// a checkpoint says of it is compared when that is restored, as all else is.
-// Each checkpoint reads what was written since the one before.
+// outputDigest is the digest of a rank's standard output, which is a file of
+// the run. Restore compares it. Each checkpoint reads only what was written
+// since the previous one.
 type outputDigest struct {
 	h  hash.Hash
-	at int64 // bytes that are in h
+	at int64 // bytes in h
 }
 
 // upTo returns the digest of a file's first size bytes.
 func (s *outputDigest) upTo(path string, size int64) (string, error) {
-	if s.h == nil || size < s.at { // it was cut back
+	if s.h == nil || size < s.at { // it was truncated
 		s.h, s.at = sha256.New(), 0
 	}
 	if size > s.at {
@@ -41,8 +41,8 @@ func (s *outputDigest) upTo(path string, size int64) (string, error) {
 	return hex.EncodeToString(s.h.Sum(nil)[:16]), nil
 }
 
-// digestOutput adds the digest to the entry of standard output. One that can't be read
-// has none.
+// digestOutput adds the digest to the entry of standard output. If the file
+// cannot be read, the entry has none.
 func (t *fileTable) digestOutput(o *openFile) {
 	o.entry.Digest = ""
 	if sum, err := t.output.upTo(o.entry.Abs, o.entry.Size); err == nil {
@@ -52,8 +52,8 @@ func (t *fileTable) digestOutput(o *openFile) {
 	}
 }
 
-// checkOutput compares standard output with what it was when the checkpoint was
-// taken.
+// checkOutput returns an error if standard output has changed since the
+// checkpoint.
 func (t *fileTable) checkOutput(o *openFile) error {
 	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.migrated {
 		return nil
@@ -67,7 +67,7 @@ func (t *fileTable) checkOutput(o *openFile) error {
 		return fmt.Errorf("the output of the checkpoint: %w", err)
 	}
 	if sum != o.entry.Digest {
-		return fileMismatch(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
+		return fileMismatch(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes have changed since the checkpoint: restore them, or start over with --fresh", o.entry.Abs, o.entry.Size))
 	}
 	return nil
 }

@@ -16,22 +16,21 @@ import (
 
 // Which files Restore may change.
 //
-// A checkpoint names the files that were written, and Restore cuts them back.
-// Somebody else may have made the checkpoint. So Restore changes a file only if
-// the program has opened it itself, or it lies in the working directory, or the
-// run has recorded that it writes it, in this very directory, or the user
-// consents.
+// A checkpoint names the files that were written, and Restore truncates them.
+// Somebody else may have made the checkpoint. Restore therefore changes a file
+// only if the program has opened it itself, or it is in the working directory, or
+// the run has recorded it in this checkpoint directory, or the user allows it.
 
-// EnvOutside is an environment variable by which the user consents: if it is set,
-// Restore changes files outside the working directory that a checkpoint from
-// elsewhere names. See Options.OutsideFiles.
+// EnvOutside is an environment variable. If it is set, Restore changes files
+// outside the working directory that a checkpoint from elsewhere names; see
+// cairn.Options.
 const EnvOutside = "CAIRN_OUTSIDE_FILES"
 
-// ownFiles is the run's record of the files that a rank writes, in the checkpoint
-// directory. It lists those in the working directory too: that may be another one
-// at the restart, of a program that changes it or a rank that moved. It holds as long as that directory is the
-// one that it was written in: who sends somebody a copy of it can't know which
-// inode that copy will have.
+// ownFiles is the record of the files that a rank writes. It is in the
+// checkpoint directory. It also lists files in the working directory, since a
+// restart may have another one. The record is valid only in the directory that
+// it was written in: an attacker who sends a copy of the directory does not
+// know the inode that the copy will have.
 type ownFiles struct {
 	Format int      `json:"format"`
 	Dir    uint64   `json:"dir"` // inode of the checkpoint directory
@@ -44,11 +43,11 @@ func (p *Run) ownFilesPath() string {
 	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.identity.Rank))
 }
 
-// real reports whether the checkpoints are in the system's own files.
+// realFiles reports whether the checkpoints are files of the system.
 func (p *Run) realFiles() bool { return p.opts.fs == vfs.OS() }
 
-// outside returns the real path of a file, if it does not lie in the working
-// directory.
+// outside returns the real path of a file, and whether it is outside the
+// working directory.
 func outside(name string) (string, bool) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -70,7 +69,7 @@ func outside(name string) (string, bool) {
 	return path, err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// recordedPaths returns the files that the run has recorded.
+// recordedPaths returns the files in the record.
 func (p *Run) recordedPaths() []string {
 	var own ownFiles
 	st, err := os.Stat(p.opts.Dir)
@@ -80,7 +79,7 @@ func (p *Run) recordedPaths() []string {
 	return own.Paths
 }
 
-// recordFiles records files that are written, before a checkpoint names them.
+// recordFiles records files that are written before a checkpoint names them.
 func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 	if !p.realFiles() {
 		return nil
@@ -113,8 +112,8 @@ func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 	return nil
 }
 
-// checkOutsideFiles returns an error if a checkpoint names a file to be changed that Restore
-// may not change. It comes before any is opened.
+// checkOutsideFiles returns an error if a checkpoint names a file that Restore
+// may not change. Call it before any file is opened.
 func (p *Run) checkOutsideFiles() error {
 	if p.restored || p.files.migrated || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
 		return nil
@@ -128,7 +127,7 @@ func (p *Run) checkOutsideFiles() error {
 		if !ok || slices.Contains(p.recordedPaths(), path) {
 			continue
 		}
-		errs = append(errs, fileMismatch(fmt.Sprintf("the checkpoint names %s as a file to be cut back and written, which is outside the working directory, and the program has not opened it: the checkpoint comes from elsewhere. If you trust it, set Options.OutsideFiles or %s=1", path, EnvOutside)))
+		errs = append(errs, fileMismatch(fmt.Sprintf("the checkpoint comes from elsewhere and names %s as a file to truncate and write, which is outside the working directory and not opened by the program. If you trust the checkpoint, set Options.OutsideFiles or %s=1", path, EnvOutside)))
 	}
 	return errors.Join(errs...)
 }

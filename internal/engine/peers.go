@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// peers is a run's connection with its other ranks.
+// peers connects this rank with the others.
 type peers struct {
 	run      *Run
 	engine   *p2p.Engine
@@ -27,8 +27,8 @@ type peers struct {
 	rounds
 }
 
-// inflight is what was under way between ranks when a set was taken. It is
-// saved like a variable of the program.
+// inflight is what was in flight between ranks at a checkpoint. It is saved like
+// a variable of the program.
 type inflight struct {
 	Due      uint64 // the last point that was due, see coord.Save
 	Contexts uint32
@@ -36,8 +36,8 @@ type inflight struct {
 }
 
 const (
-	// inflightName is the name of that variable, in the space of names that
-	// programs can't use.
+	// inflightName is the name of that variable. Programs cannot use names with
+	// this prefix.
 	inflightName = reserved + "inflight"
 	reserved     = "cairn."
 )
@@ -54,7 +54,7 @@ func connectPeers(ctx context.Context, p *Run, s *identity) (*peers, error) {
 	t.engine, err = p2p.New(p2p.Config{
 		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.exchange, Observer: t,
 	})
-	if err == nil && !p.isDestination() { // that connects when it has its state
+	if err == nil && !p.isDestination() { // a destination connects when it has its state
 		if s.supervisor != nil {
 			t.engine.Record(setupLimit)
 		}
@@ -76,9 +76,7 @@ func (t *peers) closeDrivers() error {
 	return errors.Join(errs...)
 }
 
-// World returns the communicator of all ranks of the run; of one rank, when
-// the program runs alone. Called before Restore, messages that a rank sends to
-// itself are part of the state also when it is alone.
+// World returns the communicator of all ranks; see cairn.Run.World.
 func (p *Run) World() *mpi.Comm {
 	if p.peers == nil {
 		p.peers = &peers{run: p}
@@ -94,19 +92,18 @@ func (p *Run) World() *mpi.Comm {
 	return p.peers.world
 }
 
-// Rank is this process's number among the ranks of the run, and Ranks how
-// many there are.
+// Rank returns the number of this process among the ranks, and Ranks their number.
 func (p *Run) Rank() int  { return p.identity.Rank }
 func (p *Run) Ranks() int { return p.identity.Size }
 
 // protect makes what is in flight part of the state.
 func (t *peers) protect() {
 	t.run.roots = append(t.run.roots, graph.Root{Name: inflightName, Ptr: &t.inflight})
-	t.run.varOptions[inflightName] = Optional // a program that sends messages now may not have before
+	t.run.varOptions[inflightName] = Optional // older checkpoints may be of a program without messages
 }
 
-// captureInflight puts what is in flight into the variable that is saved with the
-// state, and adds the totals of messages to the note.
+// captureInflight puts what is in flight into the variable that is saved with
+// the state, and adds the message counts to the note.
 func (t *peers) captureInflight(note *ckpt.Note, s *coord.Save) {
 	e := t.engine
 	e.Lock()
@@ -121,18 +118,18 @@ func (t *peers) captureInflight(note *ckpt.Note, s *coord.Save) {
 	for r := range note.Sent {
 		note.Sent[r] = e.Sent(r)
 	}
-	if s.Alone { // what has come and was not taken was sent after the point
+	if s.Alone { // what was received and not taken was sent after the point
 		note.Received = make([]uint64, e.Size())
 		for r := range note.Received {
-			if r != e.Rank() { // which are not counted as sent
+			if r != e.Rank() { // messages to itself are not counted as sent
 				note.Received[r] = e.Taken(r)
 			}
 		}
 	}
 }
 
-// checkPending checks that all receives that wait for a message are in the state,
-// and that none of what is there has been spoiled by the loss of a rank.
+// checkPending returns an error if a pending receive is not part of the state,
+// or if the loss of a rank has spoiled the state.
 func (t *peers) checkPending(alone bool) error {
 	e := t.engine
 	e.Lock()
@@ -150,7 +147,7 @@ func (t *peers) checkPending(alone bool) error {
 	return nil
 }
 
-// stepResult is what a rank thinks of a step that all take together.
+// stepResult is a rank's result of a step that all ranks take together.
 type stepResult struct {
 	Code int32
 	Len  int32
@@ -177,14 +174,14 @@ func resultOf(err error) stepResult {
 	return v
 }
 
-// errUnsafe says that messages crossed a set that was taken without
+// errUnsafe says that messages crossed a checkpoint that was taken without
 // coordination.
 var errUnsafe = errors.New("the point was not safe")
 
 // agree tells all ranks how a step went here. It returns nil if it went well
-// everywhere, else a rank on which it did not, the same everywhere, and an
-// error: that rank's, or this one's own if it is as bad. It wraps ErrCorrupt if
-// the set can be stepped over by all.
+// everywhere. Otherwise it returns a rank on which it failed, the same on all
+// ranks, and that rank's error, or this rank's own if that is as bad. The error
+// wraps ErrCorrupt if all ranks can skip the checkpoint.
 func (t *peers) agree(mine error) (worst int, err error) {
 	all := make([]stepResult, t.world.Size())
 	if err := mpi.Allgather(t.world, []stepResult{resultOf(mine)}, all); err != nil {
@@ -210,7 +207,7 @@ func (t *peers) agree(mine error) (worst int, err error) {
 	case w.Code == all[t.engine.Rank()].Code:
 		return worst, mine
 	default:
-		return worst, fmt.Errorf("rank %d can't restore: %s", worst, text)
+		return worst, fmt.Errorf("rank %d cannot restore: %s", worst, text)
 	}
 }
 
@@ -223,7 +220,7 @@ type remoteError struct {
 func (r *remoteError) Error() string { return r.text }
 func (r *remoteError) Unwrap() error { return r.is }
 
-// gatherIndices gives every rank's list of sets to all ranks.
+// gatherIndices gives every rank's list of checkpoints to all ranks.
 func (t *peers) gatherIndices(mine []uint64) ([][]uint64, error) {
 	n := t.world.Size()
 	counts := make([]int, n)
@@ -247,8 +244,8 @@ func (t *peers) gatherIndices(mine []uint64) ([][]uint64, error) {
 	return out, nil
 }
 
-// restore loads the newest set that all ranks can load. It returns nil if
-// there never was one.
+// restore loads the newest checkpoint that all ranks can load. It returns nil
+// if there never was one.
 func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, error) {
 	p := t.run
 	var bad []error
@@ -275,7 +272,7 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 		if !ok {
 			return nil, t.checkFreshStart(bad, all)
 		}
-		// What is undone in files for an older checkpoint is undone for good.
+		// Changes of files that are undone for an older checkpoint stay undone.
 		worst, err := t.examine(ctx, line, careful || p.onChoose != nil && len(bad) > 0)
 		if err == nil {
 			if err := p.callOnChoose(line); err != nil {
@@ -297,17 +294,17 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 			return nil, err
 		}
 		skip[line] = true
-		if errors.Is(err, ErrCorrupt) && !errors.Is(err, syscall.EIO) { // that may pass: the set is kept
+		if errors.Is(err, ErrCorrupt) && !errors.Is(err, syscall.EIO) { // it may be temporary: keep the checkpoint
 			p.damaged[line] = !errors.Is(err, errOtherRun)
 		}
 		bad = append(bad, err)
-		if worst == t.engine.Rank() { // one says it for all
-			p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", line, "rank", worst, "error", err, "next", "an older set is tried; 'cairn verify' tells more")
+		if worst == t.engine.Rank() { // one rank warns for all
+			p.log.Warn("cairn: skipping a damaged checkpoint", "checkpoint", line, "rank", worst, "error", err, "next", "an older checkpoint is tried; 'cairn verify' reports the damage")
 		}
 	}
 }
 
-// load loads a set on all ranks. It returns what agree does.
+// load loads a checkpoint on all ranks. It returns what agree does.
 func (t *peers) load(ctx context.Context, line uint64) (table *ckpt.Table, worst int, err error) {
 	p := t.run
 	table, err = p.load(ctx, line)
@@ -315,7 +312,7 @@ func (t *peers) load(ctx context.Context, line uint64) (table *ckpt.Table, worst
 	if worst, err = t.agree(err); err == nil {
 		worst, err = t.agree(noOlderHelps(t.shareSizes(), p.dir.File(line)))
 	}
-	if err == nil { // nobody cuts a file before all ranks have looked
+	if err == nil { // no rank truncates a file before all have checked
 		worst, err = t.agree(noOlderHelps(p.files.check(), p.dir.File(line)))
 	}
 	if err == nil {
@@ -332,7 +329,7 @@ func (t *peers) load(ctx context.Context, line uint64) (table *ckpt.Table, worst
 	return table, worst, err
 }
 
-// warnMissing says it if a set that was complete is not any more, and an older one
+// warnMissing warns if a committed checkpoint has lost a file and an older one
 // is taken.
 func (t *peers) warnMissing(lists [][]uint64, line uint64) {
 	if t.engine.Rank() != 0 {
@@ -344,14 +341,15 @@ func (t *peers) warnMissing(lists [][]uint64, line uint64) {
 	}
 	for r, list := range lists {
 		if !slices.Contains(list, l.Index) {
-			t.run.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Index, "rank", r, "taken", line,
-				"next", "the run goes on from the older one; what came after it is computed again")
+			t.run.log.Warn("cairn: skipping a checkpoint that has lost a file", "checkpoint", l.Index, "rank", r, "taken", line,
+				"next", "the run resumes from the older one and computes the rest again")
 			return
 		}
 	}
 }
 
-// checkFreshStart says whether a run that found no set may begin anew.
+// checkFreshStart returns an error if a run that found no checkpoint may not
+// start from the beginning.
 func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 	var err error
 	if t.engine.Rank() == 0 {
@@ -364,14 +362,14 @@ func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 		case lerr != nil:
 			err = lerr
 		case l.Index > 0 && l.Ranks != t.engine.Size():
-			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.run.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
+			err = fmt.Errorf("%s: %w: checkpoint %d was saved by a run of %d ranks, and this one has %d: start as many, or use another directory", t.run.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
 		case l.Index > 0 && len(t.run.identity.Avoid) > 0:
-			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --quarantine 0' tries them once more", t.run.identity.Avoid)
+			err = fmt.Errorf("the checkpoints %v are in quarantine because the program failed with them again and again, and no other is left: 'cairn run --quarantine 0' tries them once more", t.run.identity.Avoid)
 		case l.Index > 0:
-			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.missingOn(lists, l.Index))
+			err = fmt.Errorf("checkpoint %d was complete on all %d ranks, and is not any more%s", l.Index, l.Ranks, t.missingOn(lists, l.Index))
 		}
 		if err != nil && !errors.Is(err, ErrMismatch) {
-			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.run.dir.Path(), err)
+			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start over, move that directory away: %w", t.run.dir.Path(), err)
 		}
 	}
 	if err != nil {
@@ -384,7 +382,7 @@ func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 	return err
 }
 
-// missingOn names a rank that lacks a set which others have.
+// missingOn names a rank that lacks a checkpoint which others have.
 func (t *peers) missingOn(lists [][]uint64, index uint64) string {
 	for r, list := range lists {
 		if !slices.Contains(list, index) {
@@ -403,10 +401,11 @@ func joinInLine(errs []error) error {
 	return &remoteError{strings.Join(texts, "; "), errs[0]}
 }
 
-// notCorrupt is an error after which there is nothing to step over to.
+// notCorrupt is an error after which there is no older checkpoint to take.
 type notCorrupt struct{ error }
 
-// noOlderHelps says which checkpoint an error is about, and that no older checkpoint helps.
+// noOlderHelps adds the file to an error, and marks that no older checkpoint
+// helps.
 func noOlderHelps(err error, path string) error {
 	if err == nil {
 		return nil
@@ -414,9 +413,9 @@ func noOlderHelps(err error, path string) error {
 	return notCorrupt{fmt.Errorf("%s: %w", path, err)}
 }
 
-// examine looks whether all ranks' parts of a set can be loaded, as far as
-// that can be seen without changing anything; with careful, also whether all
-// of it is intact. It returns what agree does.
+// examine checks whether all ranks' parts of a checkpoint can be loaded, as far
+// as that can be seen without changing anything; if careful is set, also
+// whether all blocks are intact. It returns what agree does.
 func (t *peers) examine(ctx context.Context, index uint64, careful bool) (worst int, err error) {
 	s, err := ckpt.Open(t.run.dir.FS(), t.run.dir.File(index))
 	if err == nil {
@@ -445,7 +444,7 @@ func (t *peers) examine(ctx context.Context, index uint64, careful bool) (worst 
 	}
 	for r := range theirs {
 		if theirs[r] != received[r] {
-			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken%s", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index, advice)
+			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which checkpoint %d was taken%s", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index, advice)
 			break
 		}
 	}

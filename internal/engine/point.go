@@ -14,26 +14,11 @@ import (
 	"github.com/cairnrun/cairn/internal/step"
 )
 
-// Point is a place where a checkpoint may be taken: no other goroutine
-// changes protected variables while it runs. It returns at once unless a
-// checkpoint is due. When one is, it returns as soon as everything that
-// belongs to the set has been copied; what the program changes from then on
-// never reaches that set. Digesting, writing and publishing go on behind.
-//
-// It returns ErrStopped after a signal that says save and stop; an error that
-// wraps ErrNotSaved when a set could not be saved (the program may go on, and
-// the next one is due after a pause, of ten seconds at first, that doubles up to
-// the usual interval, or after EveryPoints); both when the signal came and the
-// save failed. ctx is looked at only when there is something to do; a signal
-// that says stop is obeyed even if ctx was canceled by the same signal.
-//
-// In a run of several ranks a due point waits for the other ranks. If ctx ends
-// meanwhile, this rank has left the run: they may count on it staying where it
-// is, so all that it sends or receives after that fails.
+// Point is a place where a checkpoint may be taken; see cairn.Run.Point.
 func (p *Run) Point(ctx context.Context) error {
 	p.points++
 	p.pointsLeft--
-	if p.observed { // there are others who want to know
+	if p.observed {
 		p.reportedPoints.Store(p.points)
 		if p.identity.Size > 1 {
 			if p.peers.nothingDue() && !p.wake.Load() {
@@ -48,7 +33,8 @@ func (p *Run) Point(ctx context.Context) error {
 	return p.point(ctx)
 }
 
-// pointTogether is point in a run of several ranks.
+// pointTogether is a point in a run of several ranks that may have something to
+// do.
 func (p *Run) pointTogether(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
@@ -63,6 +49,7 @@ func (p *Run) pointTogether(ctx context.Context) error {
 	return p.peers.point(ctx)
 }
 
+// point is a point in a run of one rank that may have something to do.
 func (p *Run) point(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
@@ -98,7 +85,7 @@ func (p *Run) point(ctx context.Context) error {
 	if stop != nil {
 		reason, must = *stop, true
 	}
-	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: when it is done
+	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: take it when the writer is done
 		p.deferredReason = reason
 		return p.takeError()
 	}
@@ -117,8 +104,9 @@ func (p *Run) point(ctx context.Context) error {
 	return p.takeError()
 }
 
-// stopped waits for the set that a signal asked for, and says how it went. A
-// program that goes on nevertheless is not asked again.
+// stopped waits until the checkpoint before a stop is written, and returns the
+// error that ends the program. A program that continues anyway is not stopped
+// again.
 func (p *Run) stopped(ctx context.Context, by string) error {
 	if err := p.awaitWriter(ctx); err != nil {
 		return err
@@ -128,18 +116,16 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	step.At("stop.saved")
 	p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(p.lastErr)})
 	if p.lastErr != nil && p.lastCommitted == 0 {
-		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lastErr)
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and there is no checkpoint: %w", ErrStopped, by, p.lastErr)
 	}
 	if p.lastErr != nil {
-		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, by, p.lastCommitted, p.lastErr)
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, by, p.lastCommitted, p.lastErr)
 	}
-	return fmt.Errorf("cairn: %w: %s: set %d is saved; start the program again to go on", ErrStopped, by, p.lastCommitted)
+	return fmt.Errorf("cairn: %w: %s: checkpoint %d is committed; start the program again to resume", ErrStopped, by, p.lastCommitted)
 }
 
-// Checkpoint saves now, whether due or not, and returns when the set is safe.
-// In a run of several ranks it asks all of them for a set, and returns when
-// this rank's part of one is safe on all ranks: it is then best called by all
-// of them at the same place, which counts as a point.
+// Checkpoint saves now, and waits until the checkpoint is committed; see
+// cairn.Run.Checkpoint.
 func (p *Run) Checkpoint(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
@@ -159,7 +145,7 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 	return p.lastErr
 }
 
-// ready tells why no checkpoint can be taken.
+// ready returns an error if no checkpoint can be taken.
 func (p *Run) ready() error {
 	if err := p.usable(); err != nil {
 		return err
@@ -167,7 +153,7 @@ func (p *Run) ready() error {
 	return p.stateErr
 }
 
-// usable tells why the run can't be used.
+// usable returns an error if the run cannot be used.
 func (p *Run) usable() error {
 	switch {
 	case p.protectErr != nil:
@@ -175,14 +161,14 @@ func (p *Run) usable() error {
 	case p.closed:
 		return errors.New("cairn: the run is closed")
 	case p.identity.Size == 1 && p.identity.supervisor.err() != nil:
-		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", p.identity.supervisor.err())
+		return fmt.Errorf("cairn: %w; end the program: it is restarted from its last checkpoint", p.identity.supervisor.err())
 	case !p.restored:
 		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")
 	}
 	return nil
 }
 
-// save starts a set, after the one under way.
+// save takes a checkpoint in a run of one rank. It waits for the writer before.
 func (p *Run) save(ctx context.Context, reason string) error {
 	note := ckpt.Note{Points: p.points, Reason: reason}
 	if p.peers != nil {
@@ -194,7 +180,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	saving, done := p.current, p.saver.Done()
 	go func() {
 		r := <-done
-		if p.identity.Size <= 1 { // the next point may be far
+		if p.identity.Size <= 1 { // report it now: the next point may be far
 			p.reportOutcome(saving, r)
 			if r.Err == nil {
 				p.identity.supervisor.send(&control.Committed{Index: r.Index})
@@ -220,7 +206,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		}
 	}
 	p.saver.Prefetch()
-	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
+	files, err := p.files.entries() // first: it removes closed files, so that Collect refuses them
 	if err == nil {
 		if err = p.recordFiles(files); err != nil && p.identity.Size <= 1 {
 			p.reportOutcome(CheckpointInfo{}, ckpt.Result{Index: p.saver.Next(), Err: err})
@@ -250,7 +236,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	return index, nil
 }
 
-// saveTogether saves this rank's part of a set, as all ranks do.
+// saveTogether saves this rank's part of a checkpoint that all ranks take.
 func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := p.awaitWriter(ctx); err != nil {
@@ -264,7 +250,7 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 		reopen, err = t.engine.CloseFragile(ctx)
 		t.engine.Unlock()
 		if err != nil {
-			t.engine.Fail(err) // the others can't reach this rank any more
+			t.engine.Fail(err) // the other ranks cannot reach this one any more
 			return err
 		}
 	}
@@ -301,7 +287,8 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	return err
 }
 
-// checkpointTogether asks for a set, and takes part until there is one.
+// checkpointTogether requests a checkpoint of all ranks, and takes part until
+// there is one.
 func (p *Run) checkpointTogether(ctx context.Context) error {
 	before := p.current.Index
 	p.lastErr = nil
@@ -325,9 +312,9 @@ func (p *Run) checkpointTogether(ctx context.Context) error {
 	return p.lastErr
 }
 
-// committed takes in that all ranks have a set.
+// committed notes that all ranks have saved a checkpoint.
 func (p *Run) committed(index uint64) {
-	if p.saver.Busy() && p.current.Index == index { // of this rank, too: its outcome is there
+	if p.saver.Busy() && p.current.Index == index { // this rank's outcome is there, too
 		p.collect(<-p.outcome)
 	}
 	p.lastCommitted, p.lastErr, p.failures = index, nil, 0
@@ -343,7 +330,7 @@ func (p *Run) committed(index uint64) {
 	}
 }
 
-// awaitWriter waits until no set is being written.
+// awaitWriter waits until no checkpoint is being written.
 func (p *Run) awaitWriter(ctx context.Context) error {
 	if !p.saver.Busy() {
 		return nil
@@ -365,7 +352,7 @@ func imageBytes(img *graph.Image) int64 {
 	return n
 }
 
-// collect takes in what became of a set.
+// collect notes the outcome of a checkpoint on this rank.
 func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
 	p.current.WrittenBytes, p.current.WriteTime = r.Written, r.Took
@@ -373,7 +360,7 @@ func (p *Run) collect(r ckpt.Result) {
 		if _, ok := p.uncommitted[r.Index]; ok {
 			p.uncommitted[r.Index] = p.current
 		}
-		return // what counts is what became of it on all ranks
+		return // the outcome on all ranks counts
 	}
 	if r.Err != nil {
 		p.fail(p.markReported(r.Err))
@@ -385,7 +372,8 @@ func (p *Run) collect(r ckpt.Result) {
 	}
 }
 
-// reportOutcome tells the supervisor what became of this rank's part of a set.
+// reportOutcome tells the supervisor the outcome of this rank's part of a
+// checkpoint.
 func (p *Run) reportOutcome(s CheckpointInfo, r ckpt.Result) {
 	if r.Err != nil {
 		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
@@ -397,7 +385,8 @@ func (p *Run) reportOutcome(s CheckpointInfo, r ckpt.Result) {
 	})
 }
 
-// markReported marks an error that the supervisor, if there is one, was told of.
+// markReported marks an error that the supervisor, if there is one, knows
+// already.
 func (p *Run) markReported(err error) error {
 	if p.identity.supervisor == nil {
 		return err
@@ -405,8 +394,8 @@ func (p *Run) markReported(err error) error {
 	return control.Reported{Err: err}
 }
 
-// fail notes that a set could not be saved. What had become due meanwhile is not
-// tried at once: there would be a set that fails at every point.
+// fail notes that a checkpoint failed. If another one became due meanwhile, it
+// is not taken at once: it would fail at every point.
 func (p *Run) fail(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		p.pendingErr, p.lastErr = err, err
@@ -426,7 +415,7 @@ func (p *Run) fail(err error) {
 	p.pendingErr = err
 }
 
-// retryNext makes the next Point try what a canceled one did not do.
+// retryNext makes the next Point repeat what a canceled one did not do.
 func (p *Run) retryNext() {
 	if p.pointsLeft == 0 {
 		p.pointsLeft = 1
@@ -443,7 +432,7 @@ func (p *Run) takeError() error {
 // schedule sets when the next checkpoint is due.
 func (p *Run) schedule() { p.dueIn(p.interval()) }
 
-// interval is the time between checkpoints; 0: they are not due by time.
+// interval returns the time between checkpoints. 0: none is due by time.
 func (p *Run) interval() time.Duration {
 	every := p.opts.Every
 	if p.opts.Auto {
@@ -454,11 +443,11 @@ func (p *Run) interval() time.Duration {
 	return every
 }
 
-// firstRetryDelay is the time between a set that failed and the next one.
+// firstRetryDelay is the time between a failed checkpoint and the next one.
 const firstRetryDelay = 10 * time.Second
 
-// retryDelay is that time when so many sets in a row have failed. It doubles, up to
-// the usual interval.
+// retryDelay returns that time after a number of failed checkpoints in a row.
+// It doubles each time, up to the usual interval.
 func retryDelay(failed int, every time.Duration) time.Duration {
 	d := firstRetryDelay
 	for ; failed > 1; failed-- {
@@ -470,11 +459,11 @@ func retryDelay(failed int, every time.Duration) time.Duration {
 	return min(d, every)
 }
 
-// dueIn makes the next checkpoint due after a time, if not 0, and after
-// EveryPoints.
+// dueIn makes the next checkpoint due after a time (0: none is due by time),
+// and after EveryPoints.
 func (p *Run) dueIn(every time.Duration) {
 	p.pointsLeft = p.opts.EveryPoints
-	if every == 0 || p.identity.Rank != 0 { // one rank asks for all
+	if every == 0 || p.identity.Rank != 0 { // rank 0 requests it for all
 		return
 	}
 	p.dueAt = time.Now().Add(every)
@@ -492,10 +481,10 @@ func (p *Run) dueIn(every time.Duration) {
 	})
 }
 
-// Interval is the time between checkpoints that loses least when each costs
-// the program cost and failures come mtbf apart on average: Daly's estimate
-// (Future Generation Computer Systems 22, 2006), which refines Young's
-// sqrt(2·cost·mtbf).
+// Interval returns the time between checkpoints that loses the least work if
+// each costs the program cost and failures are mtbf apart on average. This is
+// Daly's estimate (Future Generation Computer Systems 22, 2006), which refines
+// Young's sqrt(2·cost·mtbf).
 func Interval(cost, mtbf time.Duration) time.Duration {
 	c, m := max(cost.Seconds(), 1e-3), mtbf.Seconds()
 	if c >= 2*m {

@@ -281,7 +281,7 @@ func TestFixed(t *testing.T) {
 	c := [][]float64{{0, 0, 0}, {0, 0, 0}}
 	r := open(t, dir)
 	Protect(r, "a", &c, Fixed)
-	if _, err := r.Restore(ctx); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), `"a" has shape [2 2] in the set, [2 3] in the program`) {
+	if _, err := r.Restore(ctx); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), `"a" has shape [2 2] in the checkpoint, [2 3] in the program`) {
 		t.Fatalf("Restore: %v", err)
 	}
 }
@@ -429,7 +429,7 @@ func TestStopNotSaved(t *testing.T) {
 		p.requestStop(sig.String())
 		p.wake.Store(true)
 		err = p.Point(ctx)
-		if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the last set that is safe is 1") {
+		if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the last committed checkpoint is 1") {
 			t.Fatalf("Point: %v", err)
 		}
 		if err := p.Point(ctx); err != nil {
@@ -498,7 +498,7 @@ func TestLostFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if _, err := p.Restore(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "set 3 has lost its file") {
+	if _, err := p.Restore(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "checkpoint 3 has lost its file") {
 		t.Fatalf("Restore: %v", err)
 	}
 }

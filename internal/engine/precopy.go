@@ -18,11 +18,10 @@ import (
 	"github.com/cairnrun/cairn/internal/p2p"
 )
 
-// What a rank that moves sends before the others wait for it.
-
-// precopy connects this rank with its newcomer, and sends state while the
-// program goes on: in each round, which begins at a point, what differs from
-// what was sent before. It says Near when that is of no more use.
+// precopy connects this rank with its destination, and sends state while the
+// program computes. Each round begins at a point and sends what has changed
+// since the previous one. precopy tells the supervisor when more rounds are of
+// no use.
 func (p *Run) precopy(ctx context.Context, l *outgoing, m *control.Precopy) {
 	conn, err := dialDestination(ctx, m.Addresses, p.identity.moveSecret(m.ID))
 	if err != nil {
@@ -58,7 +57,7 @@ func (p *Run) precopy(ctx context.Context, l *outgoing, m *control.Precopy) {
 		}
 		l.sent += sent
 		l.rounds++
-		// The program writes faster than the link takes it, or hardly at all.
+		// The program writes faster than the link sends, or hardly at all.
 		if l.rounds > 1 && (sent > last*7/10 || sent < last/50) {
 			break
 		}
@@ -67,7 +66,7 @@ func (p *Run) precopy(ctx context.Context, l *outgoing, m *control.Precopy) {
 	p.identity.supervisor.send(&control.Precopied{Move: m.ID})
 }
 
-// open keeps the stream to a newcomer, unless the move is off.
+// open keeps the stream to a destination, unless the move was canceled.
 func (v *migration) open(ctx context.Context, l *outgoing, s *migrate.Source) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,20 +78,20 @@ func (v *migration) open(ctx context.Context, l *outgoing, s *migrate.Source) bo
 	return true
 }
 
-// close ends it. The lock is held.
+// close ends the stream. The lock is held.
 func (l *outgoing) close(why error) {
 	l.cancel(why)
 	if l.stream != nil {
-		go l.stream.Close() // it may have to tell the other end
+		go l.stream.Close() // it may have to inform the destination
 	}
 }
 
-// setupLimit bounds what a rank keeps of what it received before Restore.
+// setupLimit bounds the messages that a rank keeps of those that it received
+// before Restore.
 const setupLimit = 64 << 20
 
-// sendSetup gives a newcomer what this rank received before Restore, and
-// waits until it has come to Restore, too, for so long at most (0: as long as it
-// takes).
+// sendSetup sends a destination what this rank received before Restore, and
+// waits until the destination calls Restore, at most for limit (0: forever).
 func (p *Run) sendSetup(ctx context.Context, conn net.Conn, limit time.Duration) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	var setup []p2p.SavedMessage
@@ -114,16 +113,16 @@ func (p *Run) sendSetup(ctx context.Context, conn net.Conn, limit time.Duration)
 	}
 	_, err = io.ReadFull(conn, make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("the process that is to take its place was started, but did not come to Restore within %v; --start-limit gives it more time", limit.Round(time.Millisecond))
+		return fmt.Errorf("the destination was started, but did not call Restore within %v; --start-limit gives it more time", limit.Round(time.Millisecond))
 	}
 	conn.SetReadDeadline(time.Time{})
 	if err != nil {
-		err = fmt.Errorf("the process that is to take its place did not come to Restore: %w", err)
+		err = fmt.Errorf("the destination did not call Restore: %w", err)
 	}
 	return err
 }
 
-// precopyImage hands over the state as it is at this point, if it is to be sent ahead.
+// precopyImage hands the state at this point to precopy, if it waits for one.
 func (p *Run) precopyImage() {
 	v := &p.migration
 	v.mu.Lock()
@@ -134,13 +133,13 @@ func (p *Run) precopyImage() {
 	}
 	select {
 	case done := <-l.images:
-		if p.saver.Busy() { // what prepares a copy counts on one at a time
+		if p.saver.Busy() { // one copy at a time
 			l.images <- done
 			p.wakePoint()
 			return
 		}
 		if p.opts.OnCopy != nil {
-			if err := p.opts.OnCopy(); err != nil { // not at this point: perhaps at the next
+			if err := p.opts.OnCopy(); err != nil { // try again at the next point
 				l.images <- done
 				p.wakePoint()
 				return
@@ -155,19 +154,19 @@ func (p *Run) precopyImage() {
 	}
 }
 
-// image is the state of the program as it is now, after OnCopy.
+// image returns the state of the program, after OnCopy.
 func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
-	if _, err := p.files.entries(); err != nil { // forgets closed files, which Collect then refuses
+	if _, err := p.files.entries(); err != nil { // removes closed files, so that Collect refuses them
 		return nil, err
 	}
 	return c.Collect(p.roots, p.env())
 }
 
-// dialDestination connects to a process that waits for its state at one of some
-// addresses: the first that proves to be it.
+// dialDestination connects to the destination at the first of some addresses
+// where it proves its identity.
 func dialDestination(ctx context.Context, addresses []string, secret []byte) (net.Conn, error) {
 	if len(addresses) == 0 {
-		return nil, errors.New("the process that is to take its place named no address")
+		return nil, errors.New("the destination named no address")
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -183,7 +182,7 @@ func dialDestination(ctx context.Context, addresses []string, secret []byte) (ne
 			if err == nil {
 				_, err = control.Client(conn, secret)
 			}
-			if err == nil { // it takes one of them
+			if err == nil { // the destination accepts one connection
 				conn.SetReadDeadline(time.Now().Add(dialTimeout))
 				if _, err = io.ReadFull(conn, make([]byte, 1)); err != nil {
 					conn.Close()
@@ -207,10 +206,10 @@ func dialDestination(ctx context.Context, addresses []string, secret []byte) (ne
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("the process that is to take its place can't be reached: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("the destination cannot be reached: %w", errors.Join(errs...))
 	}
 	return found, nil
 }
 
-// dialTimeout bounds how long it takes to reach a newcomer.
+// dialTimeout bounds the time to reach a destination.
 const dialTimeout = 20 * time.Second

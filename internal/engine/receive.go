@@ -23,11 +23,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// What a process does that takes the place of another one, and how the MPI
-// library of the others is made to start it.
-
-// spawn has the MPI library start the helper of a newcomer. Messages of this
-// rank wait meanwhile.
+// spawn makes the MPI library start the helper of a destination. Messages of
+// this rank wait meanwhile.
 func (p *Run) spawn(m *control.Spawn) {
 	say := func(err error) {
 		said := &control.Spawned{Move: m.Move, Moving: m.Moving}
@@ -52,15 +49,15 @@ func (p *Run) spawn(m *control.Spawn) {
 	}
 	e := p.peers.engine
 	e.Lock()
-	defer e.Unlock() // nothing that this rank does comes between
+	defer e.Unlock() // this rank must do nothing else with the library
 	p.identity.supervisor.send(&control.Spawned{Move: m.Move, Moving: m.Moving, Busy: true})
 	say(d.Spawn(m.Host, m.Command, m.Env))
 }
 
-// isDestination reports whether this process is to take the place of a running one.
+// isDestination reports whether this process takes over a running rank.
 func (p *Run) isDestination() bool { return p.identity.Move != nil }
 
-// awaitSource is Open in a process that takes the place of another one.
+// awaitSource is Open in a destination.
 func (p *Run) awaitSource(ctx context.Context) error {
 	conn, err := p.listenForSource(ctx)
 	if err == nil {
@@ -71,13 +68,13 @@ func (p *Run) awaitSource(ctx context.Context) error {
 	}
 	if err != nil {
 		p.moveFailed(p.identity.Move.ID, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.identity.Rank, err)
+		return fmt.Errorf("cairn: taking over rank %d: %w", p.identity.Rank, err)
 	}
 	p.migration.source = conn
 	return nil
 }
 
-// readSetup reads what sendSetup sends: its length, and JSON.
+// readSetup reads what sendSetup sends: a length, and JSON.
 func readSetup(r io.Reader) ([]p2p.SavedMessage, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -92,22 +89,22 @@ func readSetup(r io.Reader) ([]p2p.SavedMessage, error) {
 	return setup, err
 }
 
-// receive is Restore in a process that takes the place of another one.
+// receive is Restore in a destination.
 func (p *Run) receive(ctx context.Context) error {
 	id := p.identity.Move.ID
 	settle, err := p.files.redirectOutput(p.identity.Stdout)
 	if err == nil {
 		err = p.receiveState(ctx)
-		settle(err == nil) // what the program says of its failure is not the rank's output
+		settle(err == nil) // after an error, what the program prints is not the rank's output
 	}
 	if err != nil {
 		p.moveFailed(id, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.identity.Rank, err)
+		return fmt.Errorf("cairn: taking over rank %d: %w", p.identity.Rank, err)
 	}
 	return nil
 }
 
-var errMoveCanceled = errors.New("the move was called off")
+var errMoveCanceled = errors.New("the move was canceled")
 
 func (p *Run) receiveState(ctx context.Context) error {
 	m := p.identity.Move
@@ -144,13 +141,13 @@ func (p *Run) receiveState(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := p.checkShapes("the state that came"); err != nil {
+	if err := p.checkShapes("the received state"); err != nil {
 		return err
 	}
 	if err := p.files.finish(false); err != nil {
 		return err
 	}
-	p.points = max(received.Note.Points, 1) - 1 // the point that it was saved in comes again
+	p.points = max(received.Note.Points, 1) - 1 // the program calls that point again
 	p.lastCommitted = h.Safe
 	if t := p.peers; t != nil {
 		if err := t.engine.SetCounters(h.Ledger); err != nil {
@@ -181,7 +178,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 	}
 	if p.identity.Stderr != "" {
 		if err := control.TakeStderr(p.identity.Stderr); err != nil { // its helper copies it
-			p.log.Warn("cairn: standard error is shown when the program has ended", "error", err)
+			p.log.Warn("cairn: standard error is shown only after the program has ended", "error", err)
 		}
 	}
 	if p.dir, err = store.CreateFor(p.opts.fs, p.opts.Dir, p.identity.Rank, vfs.AccessFromEnv().With(p.opts.GroupReadable, p.opts.AnyOwner)); err != nil {
@@ -209,7 +206,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 	p.files.migrated = false
 	p.schedule()
 	if h.Left > 0 {
-		p.pointsLeft = h.Left + 1 // the point comes again
+		p.pointsLeft = h.Left + 1 // the program calls that point again
 	}
 	p.deferredReason = h.Late
 	if p.timer != nil && h.Due > 0 {
@@ -221,10 +218,11 @@ func (p *Run) receiveState(ctx context.Context) error {
 	return nil
 }
 
-// sameDirectory looks whether the checkpoint folder is that of the run on this host,
-// too: it has to have its identity, and hold what the rank would go back to.
+// sameDirectory returns an error if the checkpoint directory on this host is
+// not that of the run: it must have the run's ID, and hold the last committed
+// checkpoint.
 func (p *Run) sameDirectory(run string, safe uint64) error {
-	where := fmt.Sprintf("the checkpoint folder %s on this host is not that of the run; it has to be on a file system that all hosts share", p.dir.Path())
+	where := fmt.Sprintf("the checkpoint directory %s on this host is not that of the run; it must be on a file system that all hosts share", p.dir.Path())
 	if _, err := p.opts.fs.Stat(p.dir.Path()); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
@@ -240,7 +238,7 @@ func (p *Run) sameDirectory(run string, safe uint64) error {
 	return nil
 }
 
-// takeOver goes on with the coordination where the source was.
+// takeOver continues the coordination in the place of the source.
 func (t *peers) takeOver(h *handoff, id uint64) error {
 	t.engine.Lock()
 	defer t.engine.Unlock()
@@ -252,7 +250,8 @@ func (t *peers) takeOver(h *handoff, id uint64) error {
 	return err
 }
 
-// listenForSource listens for the source, and says where.
+// listenForSource tells the supervisor where this process listens, and waits
+// for the source.
 func (p *Run) listenForSource(ctx context.Context) (net.Conn, error) {
 	ln, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -276,13 +275,13 @@ func (p *Run) listenForSource(ctx context.Context) (net.Conn, error) {
 			}
 			go func() {
 				if _, err := control.Server(conn, secret); err != nil {
-					return // a stranger
+					return // not the source
 				}
 				if !taken.CompareAndSwap(false, true) {
-					conn.Close() // it has reached this process in several ways
+					conn.Close() // the source has connected already, by another address
 					return
 				}
-				conn.Write([]byte{1}) // that it failed shows later
+				conn.Write([]byte{1}) // an error shows later
 				came <- conn
 			}()
 		}
@@ -312,7 +311,8 @@ func (v *migration) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net
 	}
 }
 
-// listenAddresses lists where a listener of this host is reached, loopback last.
+// listenAddresses returns the addresses at which a listener of this host can be
+// reached, loopback last.
 func listenAddresses(a net.Addr) []string {
 	_, port, err := net.SplitHostPort(a.String())
 	if err != nil {

@@ -16,15 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/step"
 )
 
-// Restore puts the newest good set's values into the protected variables and
-// reopens and positions the run's files. It returns false when there is
-// nothing to restore. It is called once, after all Protect calls and before
-// the first Point.
-//
-// A damaged set is reported to Options.Log and stepped over to an older one.
-// When sets exist and none can be loaded that is an error, as is a set that
-// does not fit what the program protects. After an error the variables'
-// values are undefined, and the program must not go on.
+// Restore loads the newest intact checkpoint; see cairn.Run.Restore.
 func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if p.protectErr != nil {
 		return false, p.protectErr
@@ -86,7 +78,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	return table != nil, nil
 }
 
-// readySaver makes what saves, and what it needs for the state as it is.
+// readySaver makes the saver, and reserves memory for the state as it is.
 func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	opts := ckpt.Options{
 		Rank: p.identity.Rank, Ranks: p.identity.Size, Run: p.runID.Run, Attempt: p.runID.Attempt, Helper: p.identity.writer,
@@ -110,31 +102,19 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	return nil
 }
 
-// Rollback puts the values of the newest set back into the protected
-// variables, as Restore did, in the running program: after a device was lost
-// (see package device), or after anything else that spoiled the state. Nothing
-// else may use the variables meanwhile. Files of the run are put back, too;
-// those that were opened after the set hold what they held then, and stay open.
-// It returns false when there is no set: the files are then as they were after
-// Restore, and the program sets up its initial values again, or ends.
-//
-// After an error the variables' values are undefined: nothing is saved until
-// another Rollback has succeeded, which may be tried when it was a device
-// that failed meanwhile.
-//
-// A run of several ranks goes back as a whole: there Rollback returns an error,
-// and the program ends with it; what started the ranks brings all of them back.
+// Rollback restores the newest checkpoint in the running program; see
+// cairn.Run.Rollback.
 func (p *Run) Rollback(ctx context.Context) (bool, error) {
 	if err := p.usable(); err != nil {
 		return false, err
 	}
 	if p.identity.Size > 1 {
-		return false, errors.New("cairn: one rank can't go back alone: end the program, and all ranks are brought back to their last set")
+		return false, errors.New("cairn: Rollback is not possible in a run of several ranks: end the program, and all ranks are restarted from their last checkpoint")
 	}
 	if err := p.awaitWriter(ctx); err != nil {
 		return false, err
 	}
-	if _, err := p.files.entries(); err != nil { // forgets closed files
+	if _, err := p.files.entries(); err != nil { // removes closed files
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	indices, err := p.dir.Committed()
@@ -146,31 +126,31 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 		err = p.files.finish(true)
 	}
 	if err != nil {
-		p.stateErr = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
-		p.wakePoint() // every Point says so
+		p.stateErr = fmt.Errorf("cairn: the state is undefined because Rollback failed: %w", err)
+		p.wakePoint() // every Point returns the error
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	p.stateErr = nil
 	p.saver.Rewind(table, p.damaged)
 	p.pendingErr, p.deferredReason = nil, ""
 	if table == nil {
-		p.points = 0 // the program begins again
+		p.points = 0 // the program starts from the beginning
 	}
 	p.schedule()
 	return table != nil, nil
 }
 
-// restoreAlone loads the newest set that can be loaded. It returns nil if
-// there is none.
+// restoreAlone loads the newest checkpoint that can be loaded. It returns nil
+// if there is none.
 func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, error) {
 	var bad []error
 	for _, n := range indices {
 		if slices.Contains(p.identity.Avoid, n) {
-			bad = append(bad, fmt.Errorf("set %d is put aside: the program failed with it again and again", n))
+			bad = append(bad, fmt.Errorf("checkpoint %d is in quarantine: the program failed with it again and again", n))
 			continue
 		}
-		if p.damaged[n] { // an earlier Rollback has said more
-			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
+		if p.damaged[n] { // an earlier Rollback has reported it
+			bad = append(bad, fmt.Errorf("%w: checkpoint %d was skipped before", ErrCorrupt, n))
 			continue
 		}
 		err := p.verifyOlder(ctx, n, len(bad) > 0)
@@ -197,26 +177,26 @@ func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, 
 		switch {
 		case errors.Is(err, ErrCorrupt):
 			p.damaged[n] = !errors.Is(err, errOtherRun)
-		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
+		case !errors.Is(err, syscall.EIO): // it may be temporary: skip the checkpoint, but keep it
 			return nil, err
 		}
 		bad = append(bad, err)
-		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
+		p.log.Warn("cairn: skipping a damaged checkpoint", "checkpoint", n, "error", err)
 	}
 	if lost, err := p.dir.Lost(); err != nil {
 		return nil, err
 	} else if len(bad) == 0 && len(lost) > 0 {
-		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
+		bad = append(bad, fmt.Errorf("%w: checkpoint %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
 	}
 	if len(bad) > 0 {
-		err := fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+		err := fmt.Errorf("none of %d checkpoints in %s can be loaded; to start over, move that directory away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
 		return nil, p.permanent(bad, err)
 	}
 	return nil, nil
 }
 
-// permanent says of the error of a restart for which all checkpoints were bad that
-// another start does not mend it, if they are damaged: an I/O error may pass.
+// permanent marks the error of a restart for which all checkpoints are damaged:
+// another start does not help. An I/O error may be temporary.
 func (p *Run) permanent(bad []error, err error) error {
 	for _, b := range bad {
 		if !errors.Is(b, ErrCorrupt) || errors.Is(b, syscall.EIO) {
@@ -226,9 +206,9 @@ func (p *Run) permanent(bad []error, err error) error {
 	return allDamaged{err}
 }
 
-// verifyOlder verifies a checkpoint before a newer one is given up for it, in a
-// program whose files are brought back: what is undone for an older one is undone
-// for good, and the newer one would be of no use even if it were mended.
+// verifyOlder verifies an older checkpoint before Restore gives up a newer one,
+// if a journal undoes changes of files: undoing them makes the newer checkpoint
+// useless, even if it is repaired.
 func (p *Run) verifyOlder(ctx context.Context, index uint64, older bool) error {
 	if !older || p.onChoose == nil {
 		return nil
@@ -244,8 +224,9 @@ func (p *Run) verifyOlder(ctx context.Context, index uint64, older bool) error {
 	return p.verify(ctx, s)
 }
 
-// load restores the variables of one set. p.files.finish or abandon is to
-// follow: files are cut when it is certain that the set is used.
+// load restores the variables of one checkpoint. Call p.files.finish or abandon
+// after it: files are truncated only when it is certain that the checkpoint is
+// used.
 func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
 	if err != nil {
@@ -273,7 +254,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
-			err = fmt.Errorf("%w: %w; to go on without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", ErrMismatch, err, m.Name)
+			err = fmt.Errorf("%w: %w; to continue without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", ErrMismatch, err, m.Name)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -286,21 +267,22 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
 	step.At("restore.loaded")
-	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
+	p.points = max(s.Header.Note.Points, 1) - 1 // the program calls the point that saved again
 	return s.Table(), nil
 }
 
-// errOtherRun says that a file is another run's. It is stepped over and kept.
+// errOtherRun says that a file belongs to another run. Restore skips the file
+// and keeps it.
 var errOtherRun = errors.New("not a checkpoint of this run")
 
-// checkFits looks whether a set can be loaded, as far as that is seen without
-// changing anything, and returns what to restore.
+// checkFits returns an error if a checkpoint cannot be loaded, as far as it can
+// tell without changing anything, and otherwise what to restore.
 func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
 	if err := s.Header.CheckRun(p.runID.Run); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w: %w; if the run is to go on from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
+		return nil, nil, fmt.Errorf("%s: %w: %w; to resume from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
 	}
 	if n := max(s.Header.Ranks, 1); n != p.identity.Size {
-		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.identity.Size)
+		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start as many, or use another directory", s.Path, ErrMismatch, n, p.identity.Size)
 	}
 	img, err := s.Image()
 	if err != nil {
@@ -313,8 +295,8 @@ func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
 	return img, roots, nil
 }
 
-// hasOptional reports whether a set may hold variables that an older one lacks.
-// Then nothing is touched for a set that is damaged.
+// hasOptional reports whether older checkpoints may lack variables. Nothing is
+// loaded from a damaged checkpoint then.
 func (p *Run) hasOptional() bool {
 	for name, how := range p.varOptions {
 		if how&Optional != 0 && name != inflightName {
@@ -324,7 +306,7 @@ func (p *Run) hasOptional() bool {
 	return false
 }
 
-// verify checks all of a set.
+// verify checks all blocks of a checkpoint.
 func (p *Run) verify(ctx context.Context, s *ckpt.File) error {
 	bad, err := s.Verify(ctx, nil)
 	if err == nil && len(bad) > 0 {
@@ -336,8 +318,8 @@ func (p *Run) verify(ctx context.Context, s *ckpt.File) error {
 	return nil
 }
 
-// matchVariables compares the variables of a set with those that are protected, and
-// returns the ones to restore.
+// matchVariables compares the variables of a checkpoint with the protected
+// ones, and returns those to restore.
 func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 	var errs []error
 	vars, saved := 0, make(map[string]bool, len(img.Vars))
@@ -355,18 +337,18 @@ func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 		vars++
 		saved[v.Name] = true
 		known := protected[v.Name]
-		if !known && v.Name == inflightName { // a program that sent messages and does not any more
+		if !known && v.Name == inflightName { // the program does not send messages any more
 			if p.peers == nil {
-				errs = append(errs, fmt.Errorf("%w: the set holds messages between ranks; call World before Restore", ErrMismatch))
+				errs = append(errs, fmt.Errorf("%w: the checkpoint holds messages between ranks; call World before Restore", ErrMismatch))
 			}
 			continue
 		}
 		if !known && !dropped[v.Name] {
-			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
+			errs = append(errs, fmt.Errorf("%w: the checkpoint holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}
 	}
 	if len(errs) > 0 && len(errs) == vars {
-		return nil, fmt.Errorf("%w: they have no variable in common; is this another program's folder?", ErrMismatch)
+		return nil, fmt.Errorf("%w: they have no variable in common; is this another program's directory?", ErrMismatch)
 	}
 	var roots []graph.Root
 	for _, r := range p.roots {
@@ -374,26 +356,27 @@ func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 		case saved[r.Name]:
 			roots = append(roots, r)
 		case p.varOptions[r.Name]&Optional == 0:
-			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the set does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
+			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the checkpoint does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
 		}
 	}
 	return roots, errors.Join(errs...)
 }
 
-// checkShapes checks what was restored of Fixed variables.
+// checkShapes returns an error if a Fixed variable was restored with another
+// shape.
 func (p *Run) checkShapes(from string) error {
 	for name, now := range p.fixedShapes() {
 		if was := p.shapes[name]; now != was {
-			return fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", from, ErrMismatch, name, now, was)
+			return fmt.Errorf("%s: %w: variable %q has shape %s in the checkpoint, %s in the program", from, ErrMismatch, name, now, was)
 		}
 	}
 	return nil
 }
 
-// shaped is a variable that has dimensions.
+// shaped is a variable with dimensions.
 type shaped interface{ Dims() []int }
 
-// fixedShapes returns the lengths of the variables that are Fixed.
+// fixedShapes returns the lengths of the Fixed variables.
 func (p *Run) fixedShapes() map[string]string {
 	out := make(map[string]string)
 	for _, r := range p.roots {

@@ -215,7 +215,7 @@ func TestRollbackDamage(t *testing.T) {
 	if _, err := p.Rollback(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "none of 3 checkpoints") {
 		t.Fatalf("all are damaged: %v", err)
 	}
-	if _, err := p.Rollback(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "set 3 was stepped over before") {
+	if _, err := p.Rollback(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "checkpoint 3 was skipped before") {
 		t.Fatalf("once more: %v", err)
 	}
 	for range 2 {

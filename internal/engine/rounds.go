@@ -18,29 +18,28 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// rounds drives the coordination of checkpoints: what the node of package
-// coord wants done is done here. Except for the atomics, all of it is guarded
-// by the engine's lock.
+// rounds drives the coordination of checkpoints: it does what the node of
+// package coord decides. The engine's lock guards all fields but the atomics.
 type rounds struct {
 	node          *coord.Node // nil until the state is restored
 	earlyMessages []earlyMessage
 	earlyRequests []earlyRequest
 	earlyMoves    []uint64
-	paused        bool // the program is held, and the engine knows
-	mayPass       bool // it may leave its point
+	paused        bool // the program is paused, and package p2p knows it
+	mayPass       bool // the program may leave its point
 	save          *coord.Save
 	moving        *coord.Move
 	stop          *coord.Stop
-	noMore        error     // why there are no more sets
-	stopCanceled  error     // a stop that was asked for can't be had
-	outcomes      []outcome // what became of sets, for the next Point
+	noMore        error     // why there are no more checkpoints
+	stopCanceled  error     // why a requested stop is impossible
+	outcomes      []outcome // outcomes of checkpoints, for the next Point
 	line          chan uint64
-	recorderDone  chan struct{} // closed when the clerk is gone
+	recorderDone  chan struct{} // closed when recordLines has ended
 
-	writing sync.WaitGroup // outcomes of sets that are awaited
+	writing sync.WaitGroup // goroutines that wait for outcomes
 
-	points    atomic.Uint64 // that the program has entered
-	nextCheck atomic.Uint64 // the first one at which the node must be asked
+	points    atomic.Uint64 // points that the program has entered
+	nextCheck atomic.Uint64 // the first point at which the node must be asked
 	polledAt  atomic.Int64  // when links were last polled at a point
 	stopping  atomic.Bool   // this rank was asked to save and stop
 }
@@ -55,13 +54,14 @@ type earlyRequest struct {
 	stop   bool
 }
 
-// outcome is the outcome of a set on all ranks.
+// outcome is the outcome of a checkpoint on all ranks.
 type outcome struct {
 	index uint64
 	err   error
 }
 
-// begin starts coordination, when the ranks have restored the same set.
+// begin starts the coordination after the ranks have restored the same
+// checkpoint.
 func (t *peers) begin() error {
 	p, e := t.run, t.engine
 	if e.Size() == 1 {
@@ -76,8 +76,8 @@ func (t *peers) begin() error {
 	return t.coordinate(coord.Config{NextIndex: next, Due: t.inflight.Due}, nil)
 }
 
-// coordinate makes the node; with state, of one that another process had. The
-// lock is held.
+// coordinate makes the node; if state is set, with the state of another
+// process's node. The lock is held.
 func (t *peers) coordinate(cfg coord.Config, state []byte) (err error) {
 	p, e := t.run, t.engine
 	t.points.Store(p.points)
@@ -105,14 +105,14 @@ func (t *peers) coordinate(cfg coord.Config, state []byte) (err error) {
 	return nil
 }
 
-// plan is what a rank's options say about sets.
+// plan is what a rank's options say about checkpoints.
 type plan struct {
 	Next, Every uint64
 	Spatial     bool
 }
 
-// samePlan makes sure that all ranks have the same options. It returns the
-// largest Next.
+// samePlan checks that all ranks have the same options. It returns the largest
+// Next.
 func (t *peers) samePlan(mine plan) (next uint64, err error) {
 	e := t.engine
 	plans := make([]plan, e.Size())
@@ -128,8 +128,8 @@ func (t *peers) samePlan(mine plan) (next uint64, err error) {
 	return next, nil
 }
 
-// counts is what a node reads about its rank. The node is made while messages
-// are under way already, so its counts begin where there were none.
+// counts is what a node reads about its rank. Messages may be under way when
+// the node is made, so its counts begin at zero.
 type counts struct {
 	*p2p.Engine
 	t     *peers
@@ -152,7 +152,7 @@ func (c *counts) Totals() (sent, received uint64) {
 	return c.Engine.Totals()
 }
 
-// The engine tells, with its lock held:
+// Package p2p calls these with the lock held.
 
 func (t *peers) Control(from int, raw []byte) {
 	if t.node == nil {
@@ -164,7 +164,7 @@ func (t *peers) Control(from int, raw []byte) {
 	if err == nil {
 		err = t.node.Receive(from, m)
 	}
-	if err != nil { // the ranks run different programs, or something is badly wrong
+	if err != nil { // the ranks run different programs
 		t.engine.FailLocked(fmt.Errorf("a control message of rank %d: %w", from, err))
 	}
 	t.act()
@@ -209,7 +209,7 @@ func (t *peers) request(reason string, stop bool) {
 	t.act()
 }
 
-// act tells the node whether the program waits, and does what the node wants.
+// act tells the node whether the program waits, and does what the node decides.
 // The lock is held.
 func (t *peers) act() {
 	for {
@@ -262,7 +262,7 @@ func (t *peers) perform(a coord.Action) {
 		t.line <- a.Index
 	case coord.Failed:
 		t.outcomes = append(t.outcomes, outcome{a.Index, a.Err})
-		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks together take one that holds
+		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks take another one together
 			t.node.Ask("unsafe point", false)
 		}
 	case coord.CalledOff:
@@ -277,8 +277,8 @@ func (t *peers) perform(a coord.Action) {
 	t.engine.Wake()
 }
 
-// recordLines records the recovery line. It is not the program's goroutine, which
-// may be busy for long.
+// recordLines records the recovery line, in a goroutine of its own: the
+// program's may be busy for long.
 func (t *peers) recordLines() {
 	defer close(t.recorderDone)
 	for index := range t.line {
@@ -287,23 +287,24 @@ func (t *peers) recordLines() {
 		}
 		step.At("commit.all")
 		if err := t.run.dir.SetLine(store.Line{Index: index, Ranks: t.engine.Size(), Run: t.run.runID.Run, Attempt: t.run.runID.Attempt}); err != nil {
-			t.run.log.Warn("cairn: the recovery line could not be recorded", "set", index, "error", err)
+			t.run.log.Warn("cairn: the recovery line could not be recorded", "checkpoint", index, "error", err)
 		}
 		t.run.identity.supervisor.send(&control.Committed{Index: index})
 	}
 }
 
-// pollEvery is how often, at most, points look for control messages.
+// pollEvery is the shortest time between two looks for control messages at
+// points.
 const pollEvery = 100 * time.Microsecond
 
-// started is when this process was, to measure from.
+// started is when this process started.
 var started = time.Now()
 
 // nothingDue reports whether the program may pass its point at once.
 func (t *peers) nothingDue() bool {
 	k := t.points.Add(1)
-	// Not by the time of day: set back by an hour, it would keep all messages
-	// waiting for an hour.
+	// Not by the time of day: if the clock is set back by an hour, messages
+	// would wait for an hour.
 	if now := int64(time.Since(started)); now-t.polledAt.Load() > int64(pollEvery) {
 		t.polledAt.Store(now)
 		t.engine.Poll()
@@ -311,11 +312,10 @@ func (t *peers) nothingDue() bool {
 	return k < t.nextCheck.Load()
 }
 
-// point is the program's stay in a point at which there is, or may be,
-// something to do.
+// point is a point at which there may be something to do.
 func (t *peers) point(ctx context.Context) error {
 	p, e := t.run, t.engine
-	if t.stopping.Load() { // the signal that says so may have canceled ctx, too
+	if t.stopping.Load() { // the same signal may have canceled ctx
 		ctx = context.WithoutCancel(ctx)
 	}
 	defer context.AfterFunc(ctx, e.Wake)()
@@ -337,7 +337,7 @@ func (t *peers) point(ctx context.Context) error {
 			}
 			e.Lock()
 			t.paused = false
-			e.Continue(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
+			e.Continue(!s.Alone) // checkpoints that ranks take alone have no epoch: some ranks may skip one
 			t.nextCheck.Store(0)
 			if err != nil {
 				t.node.Saved(s.Index, err)
@@ -352,7 +352,7 @@ func (t *peers) point(ctx context.Context) error {
 			e.Unlock()
 			err := t.move(ctx, m)
 			e.Lock()
-			if err != nil { // the others count on what this rank can't do
+			if err != nil { // the other ranks rely on it
 				e.FailLocked(err)
 				return fmt.Errorf("cairn: a move of ranks: %w", err)
 			}
@@ -363,8 +363,8 @@ func (t *peers) point(ctx context.Context) error {
 		})
 		if err == nil && !t.stopping.Load() && ctx.Err() != nil && !t.mayPass && t.stop == nil && t.save == nil && t.moving == nil {
 			err = ctx.Err()
-			// The others may count on this rank staying where it is: if the
-			// program goes on now, nothing that it does may reach them.
+			// The other ranks may rely on this one staying where it is: if the
+			// program continues now, nothing that it does may reach them.
 			e.FailLocked(fmt.Errorf("a point was left before the other ranks were there: %w", err))
 		}
 		if err != nil {
@@ -378,7 +378,8 @@ func (t *peers) point(ctx context.Context) error {
 	return t.takeOutcomes()
 }
 
-// takeCommitted takes in what became of sets, before this rank's state goes elsewhere.
+// takeCommitted notes the checkpoints that were committed, before this rank's
+// state is sent to a destination.
 func (t *peers) takeCommitted() {
 	t.engine.Lock()
 	list := t.outcomes
@@ -397,8 +398,8 @@ func (t *peers) takeCommitted() {
 	t.engine.Unlock()
 }
 
-// takeOutcomes takes in what became of sets and returns what the program must know.
-// The lock is held.
+// takeOutcomes notes the outcomes of checkpoints, and returns the error for the
+// program. The lock is held.
 func (t *peers) takeOutcomes() error {
 	p := t.run
 	list := t.outcomes
@@ -422,25 +423,25 @@ func (t *peers) takeOutcomes() error {
 		p.pendingErr = nil
 		p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(s.Err)})
 		if s.Err != nil {
-			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, s.Err)
+			return fmt.Errorf("cairn: %w: %w: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, s.Err)
 		}
-		return fmt.Errorf("cairn: %w: set %d is saved by all ranks; start the program again to go on", ErrStopped, s.Index)
+		return fmt.Errorf("cairn: %w: checkpoint %d is committed; start the program again to resume", ErrStopped, s.Index)
 	}
 	if err := t.stopCanceled; err != nil && !errors.Is(err, coord.ErrFinished) {
 		t.stopCanceled = nil
 		p.pendingErr = nil
-		return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, err)
+		return fmt.Errorf("cairn: %w: %w: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, err)
 	}
 	return p.takeError()
 }
 
-// failedTogether takes in that not all ranks have a set. One that was taken
-// without coordination, and that a message crossed, is no failure of the
-// program's or the disk's: the ranks take another one, together.
+// failedTogether notes that a checkpoint failed on some rank. If a message
+// crossed a checkpoint that was taken without coordination, that is no failure:
+// the ranks take another one together.
 func (p *Run) failedTogether(err error) {
 	if errors.Is(err, coord.ErrCounts) {
 		if p.identity.Rank == 0 && !p.crossed {
-			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: each such checkpoint is taken again by all ranks together", "error", err, "next", "do without Options.SafePoints, or move the point")
+			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: all ranks take each such checkpoint again together", "error", err, "next", "do not set Options.SafePoints, or move the point")
 		}
 		p.crossed = true
 		return
@@ -448,7 +449,7 @@ func (p *Run) failedTogether(err error) {
 	p.fail(p.markReported(err))
 }
 
-// await waits until the outcome of a set on all ranks is known.
+// await waits until the outcome of a checkpoint on all ranks is known.
 func (t *peers) await(ctx context.Context, index uint64) error {
 	e := t.engine
 	defer context.AfterFunc(ctx, e.Wake)()
@@ -466,7 +467,7 @@ func (t *peers) await(ctx context.Context, index uint64) error {
 	return t.takeOutcomes()
 }
 
-// reportSaved tells all ranks what became of this rank's part of a set.
+// reportSaved tells all ranks the outcome of this rank's part of a checkpoint.
 func (t *peers) reportSaved(index uint64, sums coord.Sums, err error) {
 	e := t.engine
 	e.Lock()
@@ -478,16 +479,16 @@ func (t *peers) reportSaved(index uint64, sums coord.Sums, err error) {
 	}
 }
 
-// closeTimeout is how long a rank that leaves before its work is done waits for
-// the others to do so.
+// closeTimeout is how long a rank that ends before its work is done waits for
+// the others to end.
 const closeTimeout = 30 * time.Second
 
-// close ends the team. done says that this rank's work is; it returns whether
-// that holds for all.
+// close disconnects the ranks. done says that this rank's work is done; close
+// returns whether that holds for all.
 func (t *peers) close(done bool) (all bool, err error) {
 	e := t.engine
 	ctx := context.Background()
-	if t.run.isDestination() && !t.run.restored { // nobody knows of it
+	if t.run.isDestination() && !t.run.restored { // the others do not know this process
 		c, cancel := context.WithCancel(ctx)
 		cancel()
 		e.Close(c, false)
@@ -515,14 +516,14 @@ func (t *peers) close(done bool) (all bool, err error) {
 		t.node = nil
 		list := t.outcomes
 		e.Unlock()
-		for _, n := range list { // the outcome of the last set
+		for _, n := range list { // the outcome of the last checkpoint
 			if n.err == nil {
 				t.run.committed(n.index)
 			}
 		}
 		<-t.recorderDone
 	}
-	if err != nil && !done { // it was said before
+	if err != nil && !done { // the program knows it already
 		err = nil
 	}
 	return all, errors.Join(err, t.closeDrivers())

@@ -9,18 +9,17 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// runID says what the files of a checkpoint belong to. Every file carries
-// it, and every restore compares it: so files that were exchanged, of ranks, of
-// checkpoints, of two runs of one program, or of two starts of one run, are
-// found, and never loaded as a mixture.
+// runID identifies the run and the attempt that a checkpoint file belongs to.
+// Every file holds it, and Restore compares it. Restore so detects files of
+// another rank, checkpoint, run or attempt, and never loads a mixture.
 type runID struct {
-	Run     string // of the run, as long as it lasts; also in DIR/run-id
-	Attempt string // of this start of its ranks
+	Run     string // of the run; also in DIR/run-id
+	Attempt string // of this start of all ranks
 }
 
-// findRunID finds out which run the directory's checkpoints belong to: DIR/run-id
-// says so, or all checkpoints themselves where that file is missing or damaged.
-// All ranks come to the same conclusion.
+// findRunID finds out which run the checkpoints of the directory belong to: by
+// DIR/run-id, or by the checkpoints themselves if that file is missing or
+// damaged. All ranks find the same.
 func (p *Run) findRunID(indices []uint64) error {
 	mine, err := p.ownRunID(indices)
 	if p.identity.Size == 1 {
@@ -50,16 +49,16 @@ func (p *Run) findRunID(indices []uint64) error {
 	return nil
 }
 
-// recordedID is the identity that a rank finds in its directory.
+// recordedID is the run that a rank finds in its directory.
 type recordedID struct {
-	From int32 // where: the larger, the better
+	From int32 // how it was found: a larger value is more reliable
 	Run  [32]byte
 }
 
 const (
 	fromNothing     = iota // there are no checkpoints that can be read
-	fromCheckpoints        // their headers say so
-	fromRecord             // run-id says so
+	fromCheckpoints        // by their headers
+	fromRecord             // by DIR/run-id
 )
 
 func (r *recordedID) name() string {
@@ -86,7 +85,7 @@ func (p *Run) ownRunID(indices []uint64) (r recordedID, err error) {
 	for _, n := range indices {
 		s, err := ckpt.Open(p.dir.FS(), p.dir.File(n))
 		if err != nil {
-			continue // whoever loads it says more
+			continue // loading it reports the error
 		}
 		run := s.Header.Run
 		s.Close()
@@ -101,8 +100,8 @@ func (p *Run) ownRunID(indices []uint64) (r recordedID, err error) {
 	return r, nil
 }
 
-// settleRunID gives the run its identity, a new one if nothing was restored, and
-// records it. All ranks have the same when it returns.
+// settleRunID records the run's ID, a new one if nothing was restored. All
+// ranks have the same when it returns.
 func (p *Run) settleRunID(restored bool) error {
 	renew := !restored || p.runID.Run == ""
 	if renew {
@@ -110,8 +109,8 @@ func (p *Run) settleRunID(restored bool) error {
 	}
 	p.runID.Attempt = store.NewID()
 	var err error
-	if p.identity.Rank == 0 { // before the others, which may see the same directory
-		if err = p.recordRunID(); err != nil && renew { // the one that is there will do
+	if p.identity.Rank == 0 { // first: the others may see the same directory
+		if err = p.recordRunID(); err != nil && renew { // use the one that is there
 			p.runID.Run, err = p.dir.ID()
 		}
 	}
@@ -133,8 +132,8 @@ func (p *Run) settleRunID(restored bool) error {
 	return err
 }
 
-// recordRunID writes DIR/run-id unless it says so already. That there is
-// none, on a full disk, is no error: the checkpoints' files say it as well.
+// recordRunID writes DIR/run-id if it has changed. On a full disk it may fail
+// without an error: checkpoint files hold the ID as well.
 func (p *Run) recordRunID() error {
 	old, err := p.dir.ID()
 	if err == nil && old == p.runID.Run {
@@ -150,9 +149,8 @@ func (p *Run) recordRunID() error {
 	return err
 }
 
-// sameAttempt makes sure that all ranks' files of a checkpoint are of the same
-// start of the run, and the one that the recovery line names. It returns what
-// agree does.
+// sameAttempt checks that all ranks' files of a checkpoint are of one attempt,
+// the one that the recovery line names. It returns what agree does.
 func (t *peers) sameAttempt(s *ckpt.File) (worst int, err error) {
 	var mine [32]byte
 	copy(mine[:], s.Header.Attempt)

@@ -11,25 +11,25 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// sharedFile is what a rank knows of a file that others may write, too.
+// sharedFile is what a rank knows of a file that other ranks may write, too.
 type sharedFile struct {
 	Key          string
 	Size, Offset int64
 	Append       bool
 }
 
-// shareSizes makes ranks agree on the sizes of files that several of them write.
-// Each has recorded the size when its own state was copied, which was not at one
-// moment: a rank that was copied later has seen what others wrote after their
-// part of the recovery line.
+// shareSizes makes ranks agree on the sizes of files that several of them
+// write. Each has recorded the size when its own state was copied. A rank that
+// was copied later has seen what others wrote after their part of the recovery
+// line.
 //
 //	rank 0   copy: 100 bytes ── append 10 ✗
 //	rank 1   ─────────────────────────────── copy: 110 bytes ✗
 //
-// Where all append, the file had the bytes that were there when the first rank was
-// copied, and what each rank has written before its own copy, which ends at its
-// position. Where a rank writes elsewhere, the largest size loses nothing: what
-// was written after the line is written again at the same place.
+// If all ranks append, the file had the bytes that were there when the first
+// rank was copied, and what each rank had written before its own copy, which
+// ends at its position. If a rank writes elsewhere, the largest size loses
+// nothing: what was written after the line is written again at the same place.
 func (t *peers) shareSizes() error {
 	files := &t.run.files
 	if files.journaled {
@@ -44,7 +44,7 @@ func (t *peers) shareSizes() error {
 		}
 		key, err := o.key()
 		if err != nil {
-			failed = err // after the others have heard of this rank
+			failed = err // returned after gather, which the other ranks wait in
 			break
 		}
 		at[key] = append(at[key], o)
@@ -98,8 +98,8 @@ func (t *peers) shareSizes() error {
 	return nil
 }
 
-// key tells files apart, also those of one name on different hosts. Nothing has
-// been changed yet, so that all ranks find the same.
+// key identifies a file, also among files of one name on different hosts. No
+// file has been changed yet, so that all ranks find the same.
 func (o *openFile) key() (string, error) {
 	if err := o.reopen(); err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func (o *openFile) key() (string, error) {
 	return fmt.Sprintf("%s %d %d %d", path, control.Inode(st), st.Size(), st.ModTime().UnixNano()), nil
 }
 
-// gather gives what every rank says to all ranks.
+// gather gives every rank's bytes to all ranks.
 func (t *peers) gather(mine []byte) ([][]byte, error) {
 	n := t.world.Size()
 	counts, displs := make([]int, n), make([]int, n)

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// signalWatch turns signals into due checkpoints. The second signal that
-// says stop gets its usual effect, in case the program never reaches a point.
+// signalWatch turns signals into due checkpoints. After a signal with
+// SaveAndStop, the next one has its usual effect, in case the program never
+// reaches a point.
 type signalWatch struct {
 	ch   chan os.Signal
 	done chan struct{}
@@ -34,7 +35,7 @@ func watchSignals(p *Run) *signalWatch {
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
 					p.requestStop(s.String())
-					signal.Stop(w.ch) // from now on it means what it meant without us
+					signal.Stop(w.ch) // the next one has its usual effect
 					for other, a := range actions {
 						if a != SaveAndStop {
 							signal.Notify(w.ch, other)

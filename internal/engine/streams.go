@@ -10,10 +10,10 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// openStream opens stdout or stderr by name. The system would open the file anew
-// that the stream is, cut it and write from its beginning: under a supervisor that
-// is the run's own output. A program that names a stream wants to write to it, so
-// it gets another handle of the same.
+// openStream opens stdout or stderr by name. The system would open the file
+// behind the stream again, truncate it, and write from its beginning; under a
+// supervisor that file is the run's output. The program wants to write to the
+// stream, so it gets a duplicate.
 func (t *fileTable) openStream(name string, fd int) (*os.File, error) {
 	f, err := duplicate(fd, name)
 	if err != nil {
@@ -24,7 +24,7 @@ func (t *fileTable) openStream(name string, fd int) (*os.File, error) {
 	return f, nil
 }
 
-// streamPath is how a stream that was opened by name is named in a checkpoint.
+// streamPath names a stream that was opened by name in a checkpoint.
 func streamPath(fd int) string { return "/dev/fd/" + strconv.Itoa(fd) }
 
 // stream returns the number of the stream that was opened by name.
@@ -43,8 +43,8 @@ func isClosed(f *os.File) bool {
 	return errors.Is(err, os.ErrClosed)
 }
 
-// givenName is a name as the program gave it, if its path in a checkpoint is
-// another one.
+// givenName returns a name as the program gave it, if its path in a checkpoint
+// differs.
 func givenName(name string) string {
 	if portablePath(name) == name {
 		return ""
@@ -52,8 +52,8 @@ func givenName(name string) string {
 	return name
 }
 
-// SetFileName says by which name the program has opened a file: its own Name method tells
-// it, also after Restore. It is for package resume.
+// SetFileName sets the name by which the program has opened a file. The file's
+// Name method returns it, also after Restore.
 func (p *Run) SetFileName(f *os.File, name string) {
 	for _, o := range p.files.open {
 		if o.f == f {

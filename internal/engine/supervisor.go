@@ -11,13 +11,14 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// supervisor is the connection to whoever started this rank.
+// supervisor is the connection to the supervisor's helper, which started this
+// rank.
 type supervisor struct {
 	conn      *control.Conn
 	mu        sync.Mutex
 	epoch     uint64
 	exchanges map[uint64]chan [][]byte
-	run       *Run // nil until it listens
+	run       *Run // nil until attach
 	early     []control.Message
 	gone      error
 }
@@ -65,7 +66,7 @@ func (s *supervisor) listen() {
 	}
 }
 
-// attach makes the run hear what was said and will be.
+// attach passes messages to the run, those received so far included.
 func (s *supervisor) attach(p *Run) {
 	s.mu.Lock()
 	early := s.early
@@ -80,15 +81,15 @@ func (s *supervisor) attach(p *Run) {
 	}
 }
 
-// send tells the supervisor something. That it can't be told is noticed by
-// listen.
+// send sends a message to the supervisor. listen notices if the connection is
+// lost.
 func (s *supervisor) send(m control.Message) {
 	if s != nil {
 		s.conn.Send(m)
 	}
 }
 
-// exchange gives every rank's card to every rank.
+// exchange gives every rank's endpoint to all ranks.
 func (s *supervisor) exchange(ctx context.Context, endpoint []byte) ([][]byte, error) {
 	c := make(chan [][]byte, 1)
 	s.mu.Lock()
@@ -114,8 +115,8 @@ func (s *supervisor) exchange(ctx context.Context, endpoint []byte) ([][]byte, e
 	}
 }
 
-// exchangeCount returns how many exchanges there were, and met says it to a
-// process that has taken the place of another one.
+// exchangeCount returns the number of exchanges so far, and setExchangeCount
+// sets it in a destination.
 func (s *supervisor) exchangeCount() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *supervisor) setExchangeCount(times uint64) {
 	s.epoch = times
 }
 
-// handleMessage takes in what the supervisor says.
+// handleMessage handles a message of the supervisor.
 func (p *Run) handleMessage(m control.Message) {
 	switch m := m.(type) {
 	case *control.Checkpoint:
@@ -148,8 +149,8 @@ func (p *Run) handleMessage(m control.Message) {
 	}
 }
 
-// supervisorLost takes in that nobody listens any more. The run can't go on:
-// its ranks are about to be started again by somebody else.
+// supervisorLost notes that the connection to the supervisor is lost. The run
+// cannot continue: another supervisor is about to start its ranks again.
 func (p *Run) supervisorLost(err error) {
 	p.migration.end(err)
 	if p.identity.Size > 1 {
@@ -159,7 +160,7 @@ func (p *Run) supervisorLost(err error) {
 	p.wakePoint() // the next Point fails
 }
 
-// err returns why nobody listens any more.
+// err returns why the connection is lost, nil if it is not.
 func (s *supervisor) err() error {
 	if s == nil {
 		return nil
@@ -175,7 +176,7 @@ func (p *Run) report(done <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		p.reportOnce()
-		if p.opts.OnDue != nil { // a program that waits for it is seen only if it calls Point
+		if p.opts.OnDue != nil { // a program that waits for it reports its progress by calling Point
 			p.opts.OnDue()
 		}
 		select {
@@ -188,7 +189,7 @@ func (p *Run) report(done <-chan struct{}) {
 
 func (p *Run) reportOnce() {
 	m := &control.Progress{Points: p.reportedPoints.Load()}
-	if p.identity.Size > 1 { // alone, World may make a team at any time
+	if p.identity.Size > 1 { // in a run of one rank, World may set peers at any time
 		m.Messages = p.peers.engine.Traffic()
 	}
 	p.identity.supervisor.send(m)
