@@ -170,7 +170,7 @@ func (t *peers) Control(from int, raw []byte) {
 	t.act()
 }
 
-func (t *peers) Arrived(int) {
+func (t *peers) MessageDone(int) {
 	if t.node != nil && !t.node.Idle() {
 		t.act()
 	}

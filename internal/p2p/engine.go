@@ -33,7 +33,7 @@ var (
 // methods are called with the engine's lock held.
 type Observer interface {
 	Control(from int, message []byte) // a control message came; the slice is its own
-	Arrived(from int)                 // Received(from) has grown, or a send to it is done
+	MessageDone(from int)             // Received(from) has grown, or a send to it is done
 	Blocked()                         // what BlockedOn tells may have changed
 	Ended(rank int)                   // the rank sends no more messages
 	Lost(rank int, err error)         // the rank died
@@ -475,7 +475,7 @@ func (e *Engine) countReceived(from int) {
 	}
 	e.peers[from].received++
 	if e.observer != nil {
-		e.observer.Arrived(from)
+		e.observer.MessageDone(from)
 	}
 }
 
@@ -558,7 +558,7 @@ func (e *Engine) complete(r *Request, err error) {
 		r.open = false
 		e.openSends--
 		if e.observer != nil && e.count { // Totals have changed
-			e.observer.Arrived(r.peer)
+			e.observer.MessageDone(r.peer)
 		}
 	}
 	e.sleep.broadcast()

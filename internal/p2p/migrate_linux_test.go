@@ -55,7 +55,7 @@ type controls struct {
 }
 
 func (c *controls) Control(from int, m []byte) { c.got[from] = append(c.got[from], string(m)) }
-func (c *controls) Arrived(int)                {}
+func (c *controls) MessageDone(int)            {}
 func (c *controls) Blocked()                   {}
 func (c *controls) Ended(int)                  {}
 func (c *controls) Lost(rank int, err error)   { c.lost = append(c.lost, rank) }

@@ -149,7 +149,7 @@ type watcher struct {
 }
 
 func (w *watcher) Control(from int, m []byte) { w.control = append(w.control, m) }
-func (w *watcher) Arrived(from int)           { w.arrived[from]++ }
+func (w *watcher) MessageDone(from int)       { w.arrived[from]++ }
 func (w *watcher) Blocked()                   {}
 func (w *watcher) Ended(int)                  {}
 func (w *watcher) Lost(int, error)            {}
