@@ -182,7 +182,7 @@ func checkCorpus(t *testing.T, run string) {
 	}
 }
 
-// makeCorpus saves version 1 and then, as a differential set, version 2.
+// makeCorpus saves version 1 and then, as a differential checkpoint, version 2.
 func makeCorpus(t *testing.T, dir string, c Compression) {
 	t.Helper()
 	run := t.TempDir()

@@ -19,9 +19,9 @@ type holder struct {
 	n     int
 }
 
-// TestHandles: pointers to a run and to its communicator are restored as those
-// to the run that restores them; other runs can't be saved.
-func TestHandles(t *testing.T) {
+// TestProtectHandles_Restored: pointers to a run and to its communicator are
+// restored as pointers to those of the new process. Other runs cannot be saved.
+func TestProtectHandles_Restored(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, dir)
 	p.ProtectHandles()
@@ -34,7 +34,7 @@ func TestHandles(t *testing.T) {
 	checkpoint(t, p)
 	p.Finish()
 	if err := p.Close(); err != nil || p.closed || p.finished {
-		t.Error("a program has ended a run that was lent to it:", err)
+		t.Error("a program has ended an adopted run:", err)
 	}
 	if !p.Release() {
 		t.Error("ranks are lost")
@@ -56,14 +56,14 @@ func TestHandles(t *testing.T) {
 	if err == nil {
 		_, err = third.Restore(t.Context())
 	}
-	if err == nil || !strings.Contains(err.Error(), "a run can't be saved") {
+	if err == nil || !strings.Contains(err.Error(), "a run cannot be saved") {
 		t.Error("a run in a variable of a program that is not saved as a whole:", err)
 	}
 }
 
-// TestLend: options that come after Restore count, on all ranks, and no set is
-// taken where OnCopy refuses.
-func TestLend(t *testing.T) {
+// TestAdopt_OptionsAfterRestore: options that are set after Restore hold on all
+// ranks, and no checkpoint is taken if OnCopy returns an error.
+func TestAdopt_OptionsAfterRestore(t *testing.T) {
 	const n, points = 3, 12
 	for _, spatial := range []bool{false, true} {
 		var indices atomic.Int64
@@ -99,7 +99,7 @@ func TestLend(t *testing.T) {
 			}
 			refuse.Store(true)
 			if err := p.Checkpoint(context.Background()); !errors.Is(err, ErrNotSaved) {
-				return fmt.Errorf("a set was taken though it was refused: %v", err)
+				return fmt.Errorf("a checkpoint was taken though OnCopy refused: %v", err)
 			}
 			if !p.Release() {
 				return errors.New("ranks are lost")
@@ -111,7 +111,7 @@ func TestLend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := indices.Load(); got != n*points/4 {
-			t.Errorf("spatial %v: %d files of sets, and %d points on %d ranks with a set at each fourth", spatial, got, points, n)
+			t.Errorf("spatial %v: %d files of checkpoints, and %d points on %d ranks with a checkpoint at each fourth", spatial, got, points, n)
 		}
 	}
 	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir()}, func(p *Run) error {

@@ -245,9 +245,10 @@ func three(t *testing.T, which int, f *faulty.Fault, memory int64) []*device.Dev
 	return devs
 }
 
-// TestLostDevices loses a device at each of its calls in turn. The program
-// goes back to its last set, on the others, and gives the right result.
-func TestLostDevices(t *testing.T) {
+// TestRollback_DeviceLostAtEveryCall loses a device at each of its calls in
+// turn. The program goes back to its last checkpoint, on the other devices, and
+// gives the right result.
+func TestRollback_DeviceLostAtEveryCall(t *testing.T) {
 	want, err := newMixer(t).run([]*device.Device{use(t, host.New(host.Options{}))})
 	if err != nil {
 		t.Fatal(err)
@@ -327,9 +328,9 @@ func (c *refusing) Alloc(n int64) (driver.Buffer, error) {
 	return b, err
 }
 
-// TestSmallDevice: there is no room on the device for a copy of what is saved.
-// It is read while the program is held, and is right.
-func TestSmallDevice(t *testing.T) {
+// TestCheckpoint_NoRoomOnDevice has no room on the device for a copy. The state
+// is read while the program is paused, and is right.
+func TestCheckpoint_NoRoomOnDevice(t *testing.T) {
 	const n = 100_000
 	for _, room := range []int64{0, 8 * n * 5 / 4, 8*n*2 + 8*n/10} {
 		dir := t.TempDir()
@@ -344,7 +345,7 @@ func TestSmallDevice(t *testing.T) {
 		for ; step < 5; step++ {
 			fillWith(t, d, a, float64(step+1))
 			p.Request()
-			if err := p.Point(ctx); err != nil { // its kernels go on at once
+			if err := p.Point(ctx); err != nil { // its kernels continue at once
 				t.Fatal(err)
 			}
 		}
@@ -378,9 +379,9 @@ type cells struct {
 	Any   any
 }
 
-// TestArrayState restores arrays wherever they are in the state, in a program
+// TestArray_RestoredAnywhere restores arrays wherever they are in the state, in a program
 // that made the same and in one that made none.
-func TestArrayState(t *testing.T) {
+func TestArray_RestoredAnywhere(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		dir := t.TempDir()
 		d := use(t, discrete(t, 0, 0))
@@ -476,9 +477,9 @@ func TestArrayState(t *testing.T) {
 	}
 }
 
-// TestArrayDims: an array has the set's dimensions, whatever it had; another
-// type of elements does not fit.
-func TestArrayDims(t *testing.T) {
+// TestArray_OtherDimensions: a restored array has the dimensions of the
+// checkpoint. Another type of elements is an error.
+func TestArray_OtherDimensions(t *testing.T) {
 	dir := t.TempDir()
 	d := use(t, discrete(t, 0, 0))
 	p := open(t, dir)
@@ -513,8 +514,8 @@ func TestArrayDims(t *testing.T) {
 	}
 }
 
-// TestFixedArray refuses a set whose array has other dimensions, if asked to.
-func TestFixedArray(t *testing.T) {
+// TestArray_Fixed refuses a checkpoint whose array has other dimensions.
+func TestArray_Fixed(t *testing.T) {
 	dir := t.TempDir()
 	for i, dims := range [][]int{{4, 5}, {4, 5}, {5, 4}} {
 		a := device.New[float32](dims...)

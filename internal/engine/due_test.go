@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestLookFirst holds that a program which looks before it calls Point misses nothing.
-func TestLookFirst(t *testing.T) {
+// TestDue_BeforePoint: a program that calls Due before Point misses no
+// checkpoint.
+func TestDue_BeforePoint(t *testing.T) {
 	var told atomic.Int32
 	dir := t.TempDir()
 	p, err := Open(t.Context(), Options{Dir: dir, EveryPoints: 3, Signals: map[os.Signal]SignalAction{}, OnDue: func() { told.Add(1) }})
@@ -59,8 +60,9 @@ func TestLookFirst(t *testing.T) {
 	}
 }
 
-// TestClaimed holds that a file which is asked for after FilesClaimed is opened anew.
-func TestClaimed(t *testing.T) {
+// TestOpenFile_AfterFilesClaimed: after FilesClaimed, OpenFile opens a new
+// file.
+func TestOpenFile_AfterFilesClaimed(t *testing.T) {
 	dir, name := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	start := func() *Run {
 		p, err := Open(t.Context(), Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]SignalAction{}})

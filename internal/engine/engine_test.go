@@ -114,7 +114,7 @@ func newWorld() *world {
 	return w
 }
 
-func TestSaveAndRestore(t *testing.T) {
+func TestRestore_AllKindsOfValues(t *testing.T) {
 	for _, c := range []Compression{None, Zstd, Gzip} {
 		t.Run("compression="+string(c), func(t *testing.T) {
 			dir := t.TempDir()
@@ -155,8 +155,9 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
-// TestDifferential changes a few blocks between many sets and restores each.
-func TestDifferential(t *testing.T) {
+// TestDifferential_ManyCheckpoints changes a few blocks between many
+// checkpoints and restores each.
+func TestDifferential_ManyCheckpoints(t *testing.T) {
 	for _, tracking := range []bool{true, false} {
 		t.Run(fmt.Sprintf("tracking=%v", tracking), func(t *testing.T) {
 			dir := t.TempDir()
@@ -190,7 +191,7 @@ func TestDifferential(t *testing.T) {
 				closeRun(t, q)
 				files, err := os.ReadDir(filepath.Join(dir, index))
 				if err != nil || len(files) > 1+3 {
-					t.Fatalf("round %d: %d files in the set (%v), want it and at most 3 bases", round, len(files), err)
+					t.Fatalf("round %d: %d files in the checkpoint (%v), want it and at most 3 bases", round, len(files), err)
 				}
 				s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, index, "rank-0000.h5"))
 				if err != nil {
@@ -225,7 +226,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func TestOpenFile_RestoredAndTruncated(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.txt")
 	start := func() (*Run, *os.File, *bufio.Writer, *int) {
 		p := open(t, dir)
@@ -266,7 +267,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestMismatch(t *testing.T) {
+func TestRestore_OtherVariables(t *testing.T) {
 	dir := t.TempDir()
 	a, b := 1, []float64{1, 2}
 	p := open(t, dir)
@@ -286,7 +287,7 @@ func TestMismatch(t *testing.T) {
 			Protect(p, "b", new([]float64))
 			Protect(p, "c", new(int))
 		}, `the program protects variable "c"`},
-		{"retyped", func(p *Run) { Protect(p, "a", new(int)); Protect(p, "b", new([]float32)) }, "b: the set has []float64, the program []float32"},
+		{"retyped", func(p *Run) { Protect(p, "a", new(int)); Protect(p, "b", new([]float32)) }, "has []float64, the program []float32"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := open(t, dir)
@@ -309,7 +310,7 @@ func TestMismatch(t *testing.T) {
 	})
 }
 
-func TestRefused(t *testing.T) {
+func TestProtect_UnsupportedValue(t *testing.T) {
 	p := open(t, t.TempDir())
 	type deep struct {
 		list []struct{ c chan int }
@@ -325,8 +326,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTooManyDimensions protects an array of more dimensions than HDF5 has.
-func TestTooManyDimensions(t *testing.T) {
+// TestProtect_TooManyDimensions protects an array of more dimensions than HDF5 has.
+func TestProtect_TooManyDimensions(t *testing.T) {
 	type (
 		a = [1][1][1][1][1][1][1][1][1][1]float64
 		b = [1][1][1][1][1][1][1][1][1][1]a
@@ -341,7 +342,7 @@ func TestTooManyDimensions(t *testing.T) {
 	}
 }
 
-func TestInUse(t *testing.T) {
+func TestOpen_DirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)
 	if _, err := Open(ctx, Options{Dir: dir}); !errors.Is(err, ErrInUse) {
@@ -367,8 +368,8 @@ func BenchmarkPoint(b *testing.B) {
 	}
 }
 
-// TestFilesAndPaths opens files late, and under another path.
-func TestFilesAndPaths(t *testing.T) {
+// TestOpenFile_LateAndOtherPath opens files late, and under another path.
+func TestOpenFile_LateAndOtherPath(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	name := func(s string) string { return filepath.Join(out, s) }
 	const flags = os.O_CREATE | os.O_WRONLY | os.O_TRUNC

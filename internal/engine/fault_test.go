@@ -15,7 +15,7 @@ import (
 
 // versioned is a state whose every part tells which version it belongs to,
 // so that a mixture shows. Most versions change only a part of the grid, so
-// that sets are differential.
+// that checkpoints are differential.
 type versioned struct {
 	version int
 	grid    []float64 // several blocks
@@ -66,7 +66,7 @@ func openOn(fsys vfs.FS, v *versioned, c Compression) (*Run, error) {
 }
 
 // scenario saves versions 1 to 5 and notes the last that was reported safe.
-// Errors are expected: the program goes on.
+// Errors are expected: the program continues.
 func scenario(fsys vfs.FS, c Compression, safe *atomic.Int64) error {
 	v := newVersioned()
 	p, err := openOn(fsys, v, c)
@@ -116,14 +116,14 @@ func resumed(fsys vfs.FS, atLeast int64) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	v.advance() // and it can go on
+	v.advance() // and it can continue
 	return p.Checkpoint(ctx)
 }
 
 var errInjected = errors.New("injected fault")
 
-// TestEveryOperationFails fails the i-th file operation, for every i.
-func TestEveryOperationFails(t *testing.T) {
+// TestRun_EveryOperationFails fails the i-th file operation, for every i.
+func TestRun_EveryOperationFails(t *testing.T) {
 	for _, c := range []Compression{None, Zstd} {
 		for i := int64(0); ; i++ {
 			var n, failed atomic.Int64
@@ -167,9 +167,9 @@ func newDisk(t *testing.T) *vfstest.Mem {
 	return m
 }
 
-// TestCrashAtEveryOperation cuts the power before every file operation, with
+// TestRun_CrashAtEveryOperation cuts the power before every file operation, with
 // what was not synced lost, kept in part, or torn.
-func TestCrashAtEveryOperation(t *testing.T) {
+func TestRun_CrashAtEveryOperation(t *testing.T) {
 	disk := newDisk(t)
 	var safe atomic.Int64
 	var mu sync.Mutex

@@ -67,9 +67,9 @@ func again(fsys vfs.FS, safe int64, finished bool) error {
 	return resumed(fsys, safe)
 }
 
-// TestFinishCrashesAtEveryOperation cuts the power before every operation of a
+// TestFinish_CrashAtEveryOperation cuts the power before every operation of a
 // run that finishes.
-func TestFinishCrashesAtEveryOperation(t *testing.T) {
+func TestFinish_CrashAtEveryOperation(t *testing.T) {
 	disk := newDisk(t)
 	var safe atomic.Int64
 	var begun, finished atomic.Bool
@@ -102,9 +102,9 @@ func TestFinishCrashesAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestFinishFailsAtEveryOperation fails every operation of a run that
+// TestFinish_EveryOperationFails fails every operation of a run that
 // finishes: a Close that reports an error leaves a run that resumes.
-func TestFinishFailsAtEveryOperation(t *testing.T) {
+func TestFinish_EveryOperationFails(t *testing.T) {
 	for i := int64(0); ; i++ {
 		var n, failed, safe atomic.Int64
 		var begun, finished atomic.Bool
@@ -129,10 +129,10 @@ func TestFinishFailsAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestFreshCrashesAtEveryOperation cuts the power while an earlier run, which
-// has not finished, is discarded with the user's consent. The next start resumes
-// all of it or begins anew; it never finds a part of it.
-func TestFreshCrashesAtEveryOperation(t *testing.T) {
+// TestFresh_CrashAtEveryOperation cuts the power while Options.Fresh discards
+// an earlier run that has not finished. The next start resumes all of it or
+// begins anew; it never finds a part of it.
+func TestFresh_CrashAtEveryOperation(t *testing.T) {
 	disk := newDisk(t)
 	var safe atomic.Int64
 	if err := scenario(disk, None, &safe); err != nil {
@@ -186,9 +186,9 @@ func TestFreshCrashesAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestFinishedIsNotStartedAgain: without consent, a program that has finished
-// is not started again, and its files stay as they are.
-func TestFinishedIsNotStartedAgain(t *testing.T) {
+// TestOpen_Finished: without Options.Fresh, a program that has finished is not
+// started again, and its files stay as they are.
+func TestOpen_Finished(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	work := func(fresh bool) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mpilib"
 )
 
-// TestOpenMPI: under srun without --mpi no MPI library is opened, since one
-// that finds nobody to connect it ends the process.
-func TestOpenMPI(t *testing.T) {
+// TestOpenMPI_SrunWithoutMPI: under srun without --mpi no MPI library is
+// opened, since it would end the process.
+func TestOpenMPI_SrunWithoutMPI(t *testing.T) {
 	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK", mpilib.EnvLibrary} {
 		t.Setenv(name, "")
 	}

@@ -77,19 +77,19 @@ func mustEnd(t *testing.T, errs []error) {
 	}
 }
 
-// newest returns the newest set of a folder.
+// newest returns the newest checkpoint of a directory.
 func newest(t *testing.T, dir string) string {
 	t.Helper()
 	indices, err := filepath.Glob(filepath.Join(dir, "ckpt-0*"))
 	if err != nil || len(indices) == 0 {
-		t.Fatal("no sets", err)
+		t.Fatal("no checkpoints", err)
 	}
 	return indices[len(indices)-1]
 }
 
-// TestRecoveryLine damages, removes and cuts one rank's file of the newest
-// set: all ranks go back to the one before it.
-func TestRecoveryLine(t *testing.T) {
+// TestRestore_OneRankDamaged damages, removes and truncates one rank's file of
+// the newest checkpoint: all ranks restore the previous one.
+func TestRestore_OneRankDamaged(t *testing.T) {
 	const n, steps = 3, 30
 	for name, harm := range map[string]func(path string) error{
 		"damaged": func(path string) error {
@@ -124,8 +124,8 @@ func TestRecoveryLine(t *testing.T) {
 	}
 }
 
-// TestNoRecoveryLine loses the files of one rank in all sets.
-func TestNoRecoveryLine(t *testing.T) {
+// TestRestore_OneRankLostAll loses the files of one rank in all checkpoints.
+func TestRestore_OneRankLostAll(t *testing.T) {
 	const n = 3
 	dir := t.TempDir()
 	from, sum := make([]int, n), make([]int, n)
@@ -141,7 +141,7 @@ func TestNoRecoveryLine(t *testing.T) {
 	}
 }
 
-func TestOtherNumberOfRanks(t *testing.T) {
+func TestRestore_OtherNumberOfRanks(t *testing.T) {
 	dir := t.TempDir()
 	from, sum := make([]int, 4), make([]int, 4)
 	mustStop(t, newCrew(3, mem.Options{}).run(Options{Dir: dir}, counting(30, stopAt(12), from, sum)))
@@ -165,8 +165,9 @@ func TestOtherNumberOfRanks(t *testing.T) {
 	}
 }
 
-// TestSpatial saves with no message exchanged, and is killed in between.
-func TestSpatial(t *testing.T) {
+// TestSafePoints_Killed saves without messages between ranks, and is killed in
+// between.
+func TestSafePoints_Killed(t *testing.T) {
 	const n, steps = 4, 40
 	dir := t.TempDir()
 	from, sum := make([]int, n), make([]int, n)
@@ -197,9 +198,9 @@ func TestSpatial(t *testing.T) {
 	t.Error("no progress")
 }
 
-// TestSpatialUnsafe takes spatial checkpoints at a point that messages cross:
-// none of them counts, and those that all ranks take together in their place do.
-func TestSpatialUnsafe(t *testing.T) {
+// TestSafePoints_MessageCrosses sets SafePoints although messages cross the
+// point: such checkpoints do not count, and all ranks take others together.
+func TestSafePoints_MessageCrosses(t *testing.T) {
 	dir := t.TempDir()
 	var began [2]int
 	var reported sync.Map // the numbers that OnSaved gave
@@ -257,8 +258,9 @@ func TestSpatialUnsafe(t *testing.T) {
 	}
 }
 
-// TestPendingUnprotected has a receive over a point that no variable holds.
-func TestPendingUnprotected(t *testing.T) {
+// TestCheckpoint_PendingReceiveUnprotected has a receive pending at a point
+// that no variable holds.
+func TestCheckpoint_PendingReceiveUnprotected(t *testing.T) {
 	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir(), EveryPoints: 2}, func(p *Run) error {
 		ctx := context.Background()
 		w := p.World()
@@ -292,9 +294,9 @@ func TestPendingUnprotected(t *testing.T) {
 	}
 }
 
-// TestCheckpointTogether calls Checkpoint on all ranks; the communicator that
-// each protects is there again.
-func TestCheckpointTogether(t *testing.T) {
+// TestCheckpoint_AllRanks calls Checkpoint on all ranks; the protected
+// communicators are restored.
+func TestCheckpoint_AllRanks(t *testing.T) {
 	const n = 4
 	dir := t.TempDir()
 	program := func(p *Run) error {
@@ -317,7 +319,7 @@ func TestCheckpointTogether(t *testing.T) {
 				return err
 			}
 			if p.lastCommitted == 0 {
-				return errors.New("no set is safe")
+				return errors.New("no checkpoint is committed")
 			}
 		}
 		more, err := half.Dup() // a new one does not collide with the old
@@ -340,7 +342,7 @@ func TestCheckpointTogether(t *testing.T) {
 	}
 }
 
-func TestOptionsDiffer(t *testing.T) {
+func TestRestore_OptionsDiffer(t *testing.T) {
 	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir()}, func(p *Run) error {
 		p.opts.EveryPoints = 1 + p.Rank()
 		_, err := p.Restore(context.Background())
@@ -353,8 +355,8 @@ func TestOptionsDiffer(t *testing.T) {
 	}
 }
 
-// TestAloneWithMessages saves messages that a rank sends to itself.
-func TestAloneWithMessages(t *testing.T) {
+// TestWorld_SingleRankMessages saves messages of a rank to itself.
+func TestWorld_SingleRankMessages(t *testing.T) {
 	dir := t.TempDir()
 	for start := range 2 {
 		p, err := Open(t.Context(), Options{Dir: dir})

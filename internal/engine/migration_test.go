@@ -28,16 +28,16 @@ type stage struct {
 	events  chan said
 	members sync.WaitGroup
 
-	mu    sync.Mutex
-	ranks []*actor
-	meets map[uint64][][]byte
-	cards [][]byte
-	moves uint64
-	errs  []error
-	ended chan struct{} // closed by end1 when a rank has finished
-	end1  func()
-	told  func(id uint64) error // after Allgather; an error calls the move off
-	out   string                // standard output of ranks, for newcomers
+	mu        sync.Mutex
+	ranks     []*actor
+	meets     map[uint64][][]byte
+	endpoints [][]byte
+	moves     uint64
+	errs      []error
+	ended     chan struct{} // closed by end1 when a rank has finished
+	end1      func()
+	told      func(id uint64) error // after Allgather; an error cancels the move
+	out       string                // standard output of ranks, for destinations
 }
 
 // actor is a process of a run.
@@ -54,7 +54,7 @@ type said struct {
 }
 
 func newStage(t *testing.T, n int, transports []string, opts Options, program func(p *Run) error) *stage {
-	s := &stage{t: t, n: n, opts: opts, program: program, events: make(chan said, 4096), meets: make(map[uint64][][]byte), cards: make([][]byte, n),
+	s := &stage{t: t, n: n, opts: opts, program: program, events: make(chan said, 4096), meets: make(map[uint64][][]byte), endpoints: make([][]byte, n),
 		launch: control.Welcome{Size: n, Host: "here", Launch: "move" + fmt.Sprint(time.Now().UnixNano()), Secret: []byte(strings.Repeat("s", 32)), Transports: transports, Dir: opts.Dir}}
 	s.ended = make(chan struct{})
 	s.end1 = sync.OnceFunc(func() { close(s.ended) })
@@ -162,7 +162,7 @@ func (s *stage) meet(a *actor, m *control.Endpoint) {
 	if slices.ContainsFunc(all, func(c []byte) bool { return c == nil }) {
 		return
 	}
-	s.cards = slices.Clone(all)
+	s.endpoints = slices.Clone(all)
 	for _, r := range s.ranks {
 		go r.conn.Send(&control.Endpoints{Epoch: m.Epoch, Endpoints: all})
 	}
@@ -204,29 +204,29 @@ func (s *stage) await(move uint64, who []*actor, what control.Message) (map[*act
 }
 
 // move moves ranks, unless it is called off by whether, which is asked when
-// all could go on.
+// all could continue.
 func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	s.mu.Lock()
 	s.moves++
 	m := &control.Move{ID: s.moves, Ranks: ranks, Rounds: rounds, Chunk: 1 << 20}
 	old := slices.Clone(s.ranks)
 	s.mu.Unlock()
-	var sources, newcomers, others []*actor
+	var sources, destinations, others []*actor
 	for r, a := range old {
 		if slices.Contains(ranks, r) {
-			sources, newcomers = append(sources, a), append(newcomers, s.enter(r, m))
+			sources, destinations = append(sources, a), append(destinations, s.enter(r, m))
 		} else {
 			others = append(others, a)
 		}
 	}
-	endpoints := slices.Clone(s.cards)
+	endpoints := slices.Clone(s.endpoints)
 	gathered := false
 	err := func() error {
-		here, err := s.await(m.ID, newcomers, new(control.Listening))
+		here, err := s.await(m.ID, destinations, new(control.Listening))
 		if err != nil {
 			return err
 		}
-		for i, a := range newcomers {
+		for i, a := range destinations {
 			listening := here[a].(*control.Listening)
 			endpoints[a.rank] = listening.Endpoint
 			sources[i].conn.Send(&control.Precopy{Move: control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk}, Addresses: listening.Addresses})
@@ -236,7 +236,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 		}
 		gathered = true
 		fresh := make([][]byte, s.n)
-		for _, a := range newcomers {
+		for _, a := range destinations {
 			fresh[a.rank] = endpoints[a.rank]
 		}
 		for _, a := range old {
@@ -247,14 +247,14 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 				return err
 			}
 		}
-		_, err = s.await(m.ID, newcomers, new(control.Received))
+		_, err = s.await(m.ID, destinations, new(control.Received))
 		if err == nil && whether != nil && !whether() {
 			err = errors.New("called off")
 		}
 		return err
 	}()
 	if err != nil {
-		for _, a := range append(newcomers, old...) {
+		for _, a := range append(destinations, old...) {
 			if gathered || !slices.Contains(old, a) {
 				a.conn.Send(&control.Switch{Move: *m})
 			}
@@ -268,15 +268,15 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 		return err
 	}
 	s.mu.Lock()
-	for i, a := range newcomers {
-		s.ranks[a.rank], s.cards[a.rank] = a, endpoints[a.rank]
+	for i, a := range destinations {
+		s.ranks[a.rank], s.endpoints[a.rank] = a, endpoints[a.rank]
 		sources[i].left = true
 	}
 	s.mu.Unlock()
-	for _, a := range append(newcomers, others...) {
+	for _, a := range append(destinations, others...) {
 		a.conn.Send(&control.Switch{Move: *m, OK: true, Endpoints: endpoints})
 	}
-	_, err = s.await(m.ID, append(newcomers, others...), new(control.Linked))
+	_, err = s.await(m.ID, append(destinations, others...), new(control.Linked))
 	return err
 }
 
@@ -286,9 +286,9 @@ func (s *stage) end() error {
 	return errors.Join(s.errs...)
 }
 
-// TestMove moves ranks of a run again and again, with messages under way and
-// receives pending; sets are taken in between.
-func TestMove(t *testing.T) {
+// TestMove_MessagesUnderWay moves ranks of a run again and again, with messages
+// in flight and receives pending; checkpoints are taken in between.
+func TestMove_MessagesUnderWay(t *testing.T) {
 	const n = 4
 	for _, c := range []struct {
 		name       string
@@ -370,8 +370,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMoveAlone moves a program of one rank, with files.
-func TestMoveAlone(t *testing.T) {
+// TestMove_SingleRank moves a program of one rank, with files.
+func TestMove_SingleRank(t *testing.T) {
 	dir := t.TempDir()
 	begun, ask := make(chan struct{}), make(chan int, 100)
 	var sum uint64
@@ -445,9 +445,10 @@ func TestMoveAlone(t *testing.T) {
 	}
 }
 
-// TestMoveTalks moves ranks of a program that exchanges messages before Restore:
-// a communicator, and a table that is not part of the state.
-func TestMoveTalks(t *testing.T) {
+// TestMove_MessagesBeforeRestore moves ranks of a program that exchanges
+// messages before Restore: a communicator, and a table that is not part of the
+// state.
+func TestMove_MessagesBeforeRestore(t *testing.T) {
 	const n, steps = 4, 200
 	begun, ask := make(chan struct{}), make(chan int, steps)
 	var under atomic.Int32

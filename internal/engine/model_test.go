@@ -21,7 +21,7 @@ import (
 )
 
 // The tests here run random programs against a model: a plain copy of what
-// each set should hold. A failure names the seed of the program.
+// each checkpoint should hold. A failure names the seed of the program.
 
 // modelSeeds runs a random program for each of a few seeds, or for many where
 // CAIRN_LONG is set.
@@ -337,10 +337,10 @@ func (m *modelProgram) lengthen(parts *modelParts) {
 	n.Next = nil
 }
 
-// TestModel runs programs with all sorts of options whose disks fail now and
-// then, and that are started again: what they restore must be exactly a
-// version that was to be saved, and none older than the last that was safe.
-func TestModel(t *testing.T) {
+// TestModel_FailingDisk runs programs with various options whose disks fail now
+// and then, and starts them again: they restore exactly a version that was
+// saved, and none older than the last committed one.
+func TestModel_FailingDisk(t *testing.T) {
 	modelSeeds(t, 8, 2000, func(t *testing.T, rng *rand.Rand) {
 		m := &modelProgram{Rand: rng, calm: rng.Intn(3) > 0, pool: make([]float64, 1<<19)}
 		dir := "/run/ckpt"
@@ -389,7 +389,7 @@ func TestModel(t *testing.T) {
 			} else {
 				p.Request()
 				err = p.Point(ctx)
-				m.change(state) // at once, while the set is being written
+				m.change(state) // at once, while the checkpoint is being written
 			}
 			if err != nil && !errors.Is(err, ErrNotSaved) {
 				t.Fatalf("step %d, %+v: %v", step, opts, err)
@@ -448,10 +448,10 @@ func (s *pagesState) protect(p *Run) {
 	Protect(p, "version", &s.Version)
 }
 
-// TestModelSharedPages runs programs whose variables share pages, change
-// places and stay in memory, as the kernel's tracking of writes must cope
-// with, while saves fail.
-func TestModelSharedPages(t *testing.T) {
+// TestModel_SharedPages runs programs whose variables share pages, change
+// places and stay in memory, which tracking must handle, while checkpoints
+// fail.
+func TestModel_SharedPages(t *testing.T) {
 	modelSeeds(t, 6, 2000, func(t *testing.T, rng *rand.Rand) {
 		disk := newDisk(t)
 		var fault countdown
@@ -556,9 +556,9 @@ func (s *pagesState) change(rng *rand.Rand, buf []float64) {
 	}
 }
 
-// TestModelCanceled runs programs whose points and checkpoints are canceled
-// at any moment: a checkpoint that is not must save all that the others left.
-func TestModelCanceled(t *testing.T) {
+// TestModel_Canceled runs programs whose points and checkpoints are canceled at
+// any moment: a checkpoint that is not canceled saves all that the others left.
+func TestModel_Canceled(t *testing.T) {
 	modelSeeds(t, 4, 1000, func(t *testing.T, rng *rand.Rand) {
 		disk := newDisk(t)
 		slow := time.Duration(rng.Intn(3)) * time.Millisecond

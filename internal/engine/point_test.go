@@ -30,7 +30,7 @@ func points(t *testing.T, p *Run, indices *int, n int) (calls int) {
 	return calls
 }
 
-func TestDue(t *testing.T) {
+func TestPoint_Due(t *testing.T) {
 	x := 0
 	for _, c := range []struct {
 		name   string
@@ -86,7 +86,7 @@ func TestDue(t *testing.T) {
 	})
 }
 
-func TestInterval(t *testing.T) {
+func TestInterval_Daly(t *testing.T) {
 	// Young's figure for a cost of 5 minutes and a day between failures is
 	// sqrt(2·300·86400) = 7200 s; Daly's correction moves it a little.
 	got := Interval(5*time.Minute, 24*time.Hour).Seconds()
@@ -98,9 +98,9 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// TestChangesAfterPoint changes everything as soon as Point returns, while
-// the writer is made to wait: none of it may reach the set.
-func TestChangesAfterPoint(t *testing.T) {
+// TestPoint_ChangesAfterReturn changes everything as soon as Point returns,
+// while the writer has to wait: nothing of it reaches the checkpoint.
+func TestPoint_ChangesAfterReturn(t *testing.T) {
 	for _, bound := range []int64{0, 8 << 20} { // with room for everything, and without
 		t.Run(fmt.Sprintf("bound=%d", bound), func(t *testing.T) {
 			disk := newDisk(t)
@@ -159,7 +159,7 @@ func TestChangesAfterPoint(t *testing.T) {
 	}
 }
 
-func TestFailedSave(t *testing.T) {
+func TestPoint_DiskFull(t *testing.T) {
 	disk := newDisk(t)
 	var full atomic.Bool
 	fsys := vfstest.Hook(disk, func(op, name string) error {
@@ -208,8 +208,9 @@ func TestFailedSave(t *testing.T) {
 	}
 }
 
-// TestDamagedSets steps over a damaged set, and fails when all are.
-func TestDamagedSets(t *testing.T) {
+// TestRestore_DamagedCheckpoints skips a damaged checkpoint, and fails if all
+// are damaged.
+func TestRestore_DamagedCheckpoints(t *testing.T) {
 	disk := newDisk(t)
 	v := newVersioned()
 	p, err := openOn(disk, v, None)
@@ -246,7 +247,7 @@ func TestDamagedSets(t *testing.T) {
 	}
 }
 
-func TestCanceled(t *testing.T) {
+func TestPoint_Canceled(t *testing.T) {
 	p := open(t, t.TempDir())
 	x := 0
 	Protect(p, "x", &x)
@@ -262,7 +263,7 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-func TestFixed(t *testing.T) {
+func TestRestore_Fixed(t *testing.T) {
 	dir := t.TempDir()
 	a := [][]float64{{1, 2}, {3, 4}}
 	p := open(t, dir)
@@ -286,9 +287,9 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// TestFailedPause: after a set that failed the next one is tried when it is due, not
-// at the next point, and at once when it is asked for.
-func TestFailedPause(t *testing.T) {
+// TestPoint_RetryAfterFailure: after a failed checkpoint the next one is tried
+// when it is due, not at the next point, and at once if it is requested.
+func TestPoint_RetryAfterFailure(t *testing.T) {
 	for _, v := range []struct {
 		name  string
 		every int
@@ -352,8 +353,9 @@ func TestFailedPause(t *testing.T) {
 	}
 }
 
-// TestPause: the pause after sets that failed doubles, up to the interval.
-func TestPause(t *testing.T) {
+// TestRetryDelay_Doubles: the delay after failed checkpoints doubles, up to the
+// interval.
+func TestRetryDelay_Doubles(t *testing.T) {
 	for _, v := range []struct {
 		failed      int
 		every, want time.Duration
@@ -368,8 +370,9 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestFailedPauseRanks is TestFailedPause for several ranks.
-func TestFailedPauseRanks(t *testing.T) {
+// TestPoint_RetryAfterFailureOnRanks is TestPoint_RetryAfterFailure for several
+// ranks.
+func TestPoint_RetryAfterFailureOnRanks(t *testing.T) {
 	var tried atomic.Int32
 	c := newCrew(2, mem.Options{})
 	opts := Options{Dir: t.TempDir(), Every: time.Hour, OnCopy: func() error {
@@ -404,9 +407,10 @@ func TestFailedPauseRanks(t *testing.T) {
 	}
 }
 
-// TestStopNotSaved asks a run to stop when its disk is full: it must not say
-// that the state is saved, with OnError or without, and must not ask again.
-func TestStopNotSaved(t *testing.T) {
+// TestStop_DiskFull stops a run when its disk is full: the error says that the
+// state is not saved, with OnError or without, and the run is not stopped
+// again.
+func TestStop_DiskFull(t *testing.T) {
 	for _, onError := range []func(error){nil, func(error) {}} {
 		disk := newDisk(t)
 		var full atomic.Bool
@@ -439,9 +443,9 @@ func TestStopNotSaved(t *testing.T) {
 	}
 }
 
-// TestStopWithCanceledContext is what signal.NotifyContext leads to: the
-// signal that says save and stop cancels the context, too.
-func TestStopWithCanceledContext(t *testing.T) {
+// TestStop_CanceledContext cancels the context by the signal that stops the
+// run, as signal.NotifyContext does.
+func TestStop_CanceledContext(t *testing.T) {
 	p := open(t, t.TempDir())
 	x := 1
 	Protect(p, "x", &x)
@@ -459,7 +463,7 @@ func TestStopWithCanceledContext(t *testing.T) {
 	}
 }
 
-func TestMisuse(t *testing.T) {
+func TestRun_Misuse(t *testing.T) {
 	p := open(t, t.TempDir())
 	if err := p.Point(ctx); err == nil || !strings.Contains(err.Error(), "no Restore") {
 		t.Errorf("Point before Restore: %v", err)
@@ -472,9 +476,9 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestLostFile deletes the files of all sets but leaves their links: that must
-// not look like a fresh start.
-func TestLostFile(t *testing.T) {
+// TestRestore_FilesLost deletes the files of all checkpoints but leaves their
+// links: that must not look like a first start.
+func TestRestore_FilesLost(t *testing.T) {
 	disk := newDisk(t)
 	v := newVersioned()
 	p, err := openOn(disk, v, None)

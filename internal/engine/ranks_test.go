@@ -18,41 +18,41 @@ import (
 
 // crew is a run of several ranks in this process.
 type crew struct {
-	fabric *mem.Fabric
-	seats  []*identity
+	fabric     *mem.Fabric
+	identities []*identity
 }
 
-// meeting lets the ranks of a crew exchange cards, any number of times.
-type meeting struct {
+// exchanger lets the ranks of a crew exchange endpoints, any number of times.
+type exchanger struct {
 	mu     sync.Mutex
 	n      int
-	rounds map[int]*meetingRound
+	rounds map[int]*exchangeRound
 }
 
-type meetingRound struct {
-	cards [][]byte
-	came  int
-	full  chan struct{}
+type exchangeRound struct {
+	endpoints [][]byte
+	came      int
+	full      chan struct{}
 }
 
-func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
+func (m *exchanger) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
 	round := 0
 	return func(ctx context.Context, endpoint []byte) ([][]byte, error) {
 		m.mu.Lock()
 		r := m.rounds[round]
 		if r == nil {
-			r = &meetingRound{cards: make([][]byte, m.n), full: make(chan struct{})}
+			r = &exchangeRound{endpoints: make([][]byte, m.n), full: make(chan struct{})}
 			m.rounds[round] = r
 		}
 		round++
-		r.cards[rank] = endpoint
+		r.endpoints[rank] = endpoint
 		if r.came++; r.came == m.n {
 			close(r.full)
 		}
 		m.mu.Unlock()
 		select {
 		case <-r.full:
-			return r.cards, nil
+			return r.endpoints, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -61,9 +61,9 @@ func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, er
 
 func newCrew(n int, o mem.Options) *crew {
 	c := &crew{fabric: mem.New(n)}
-	m := &meeting{n: n, rounds: make(map[int]*meetingRound)}
+	m := &exchanger{n: n, rounds: make(map[int]*exchangeRound)}
 	for r := range n {
-		c.seats = append(c.seats, &identity{
+		c.identities = append(c.identities, &identity{
 			Welcome: control.Welcome{Rank: r, Size: n}, exchange: m.exchange(r),
 			testDrivers: []transport.Driver{c.fabric.Driver(r, o)},
 		})
@@ -76,9 +76,9 @@ var errKilled = errors.New("killed")
 
 // run runs a program on all ranks and returns their errors.
 func (c *crew) run(opts Options, program func(p *Run) error) []error {
-	errs := make([]error, len(c.seats))
+	errs := make([]error, len(c.identities))
 	var wg sync.WaitGroup
-	for r, s := range c.seats {
+	for r, s := range c.identities {
 		wg.Go(func() {
 			o := opts
 			o.identity = s
@@ -127,7 +127,7 @@ func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []u
 		}
 		n, r := w.Size(), w.Rank()
 		right, left := (r+1)%n, (r+n-1)%n
-		ahead := func() error { // what its neighbour sends after its next point, before its own
+		recvSkewed := func() error { // what its neighbour sends after its next point, before its own
 			if !skew || r == 0 {
 				return nil
 			}
@@ -137,7 +137,7 @@ func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []u
 			return err
 		}
 		if !restored {
-			if err := ahead(); err != nil {
+			if err := recvSkewed(); err != nil {
 				return err
 			}
 		}
@@ -181,7 +181,7 @@ func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []u
 			}
 			if skew { // a ring would leave no moment at which all ranks are at a point
 				if s.Step < steps-1 {
-					if err := ahead(); err != nil {
+					if err := recvSkewed(); err != nil {
 						return err
 					}
 				}
@@ -216,8 +216,8 @@ func reference(t *testing.T, n, steps int, skew bool) []uint64 {
 	return out
 }
 
-// TestRanksLost kills ranks again and again, until the work is done.
-func TestRanksLost(t *testing.T) {
+// TestRanks_Killed kills ranks again and again, until the work is done.
+func TestRanks_Killed(t *testing.T) {
 	const steps = 60
 	for name, o := range map[string]mem.Options{
 		"eager": {}, "rendezvous": {EagerLimit: 64}, "pull": {EagerLimit: 64, Pull: true}, "narrow": {EagerLimit: 64, Window: -1}, "reopened": {MustClose: true},
@@ -274,8 +274,8 @@ func TestRanksLost(t *testing.T) {
 	}
 }
 
-// TestRanksStop stops at every step and goes on.
-func TestRanksStop(t *testing.T) {
+// TestRanks_Stopped stops at every step and resumes.
+func TestRanks_Stopped(t *testing.T) {
 	const n, steps = 3, 20
 	for _, skew := range []bool{false, true} {
 		want := reference(t, n, steps, skew)

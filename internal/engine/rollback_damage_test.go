@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestRollbackWhilePruning goes back over damaged sets while older ones may
-// still be being removed.
-func TestRollbackWhilePruning(t *testing.T) {
+// TestRollback_WhilePruning goes back over damaged checkpoints while older ones
+// may still be being removed.
+func TestRollback_WhilePruning(t *testing.T) {
 	ctx := context.Background()
 	p, err := Open(ctx, Options{Dir: t.TempDir(), EveryPoints: 1 << 30, MaxBases: -1, Keep: 3, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// rollback goes back and expects that there is a set, or none.
+// rollback goes back and expects that there is a checkpoint, or none.
 func rollback(t *testing.T, p *Run, want bool) {
 	t.Helper()
 	got, err := p.Rollback(ctx)
@@ -46,8 +46,8 @@ func holds(t *testing.T, name, want string) {
 	}
 }
 
-// TestRollback goes back in the running program, more than once.
-func TestRollback(t *testing.T) {
+// TestRollback_MoreThanOnce goes back in the running program, more than once.
+func TestRollback_MoreThanOnce(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, dir)
 	if _, err := p.Rollback(ctx); err == nil || !strings.Contains(err.Error(), "no Restore") {
@@ -72,7 +72,7 @@ func TestRollback(t *testing.T) {
 			}
 		}
 	}
-	// A set that is still being written counts.
+	// A checkpoint that is still being written counts.
 	w.step = 10
 	p.Request()
 	if err := p.Point(ctx); err != nil {
@@ -81,7 +81,7 @@ func TestRollback(t *testing.T) {
 	w.step = 11
 	rollback(t, p, true)
 	if w.step != 10 {
-		t.Errorf("step %d, want that of the set that was being written", w.step)
+		t.Errorf("step %d, want that of the checkpoint that was being written", w.step)
 	}
 	w.step = 12
 	checkpoint(t, p)
@@ -98,10 +98,10 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackFiles: output is neither doubled nor lost.
-func TestRollbackFiles(t *testing.T) {
-	folder := t.TempDir()
-	path := func(name string) string { return filepath.Join(folder, name) }
+// TestRollback_Files: output is neither duplicated nor lost.
+func TestRollback_Files(t *testing.T) {
+	outputs := t.TempDir()
+	path := func(name string) string { return filepath.Join(outputs, name) }
 	if err := os.WriteFile(path("old"), []byte("old\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRollbackFiles(t *testing.T) {
 	Protect(p, "current", &current)
 	restore(t, p, false)
 
-	// There is no set: all is as it was after Restore.
+	// There is no checkpoint: all is as it was after Restore.
 	write(t, first, "lost\n")
 	appended := create("old", os.O_WRONLY|os.O_APPEND)
 	write(t, appended, "lost too\n")
@@ -133,7 +133,7 @@ func TestRollbackFiles(t *testing.T) {
 	write(t, appended, "1\n")
 	checkpoint(t, p)
 
-	// The program goes on to another file, and comes back.
+	// The program continues with another file, and comes back.
 	for range 2 {
 		write(t, first, "lost\n")
 		first.Close()
@@ -166,9 +166,9 @@ func TestRollbackFiles(t *testing.T) {
 	holds(t, path("old"), "old\n1\n2\n")
 }
 
-// TestRollbackDamage steps over sets that are damaged, and says so when there
-// is no other: then nothing is saved until a Rollback succeeds.
-func TestRollbackDamage(t *testing.T) {
+// TestRollback_Damaged skips damaged checkpoints, and reports it when there is
+// no other: nothing is saved until a Rollback succeeds.
+func TestRollback_Damaged(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, dir, func(o *Options) { o.MaxBases = -1; o.Keep = 3 })
 	x, file := make([]float64, 100_000), filepath.Join(t.TempDir(), "out")
@@ -207,7 +207,7 @@ func TestRollbackDamage(t *testing.T) {
 	damage(3, last)
 	rollback(t, p, true)
 	if x[0] != 1.5 || x[99_999] != 1.5 {
-		t.Errorf("x is %v … %v, want that of set 2", x[0], x[99_999])
+		t.Errorf("x is %v … %v, want that of checkpoint 2", x[0], x[99_999])
 	}
 	holds(t, file, "0\n1\n")
 	damage(2, last)
@@ -228,8 +228,8 @@ func TestRollbackDamage(t *testing.T) {
 	}
 }
 
-// TestRollbackRanks: ranks go back together or not at all.
-func TestRollbackRanks(t *testing.T) {
+// TestRollback_Ranks: ranks go back together or not at all.
+func TestRollback_Ranks(t *testing.T) {
 	for _, err := range newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir(), EveryPoints: 1000}, func(p *Run) error {
 		step := 0
 		Protect(p, "step", &step)
@@ -237,7 +237,7 @@ func TestRollbackRanks(t *testing.T) {
 			return err
 		}
 		ok, err := p.Rollback(context.Background())
-		if ok || err == nil || !strings.Contains(err.Error(), "all ranks are brought back") {
+		if ok || err == nil || !strings.Contains(err.Error(), "all ranks are restarted") {
 			return fmt.Errorf("Rollback = %v, %v", ok, err)
 		}
 		return nil
@@ -281,9 +281,9 @@ func filled(t *testing.T, what string, a *device.Array[float64], n float64, dims
 	}
 }
 
-// TestLostAtCheckpoint loses the device while a set is copied: the set before
-// stays, and the error says what happened.
-func TestLostAtCheckpoint(t *testing.T) {
+// TestCheckpoint_DeviceLost loses the device while a checkpoint is copied: the
+// previous one stays, and the error says what happened.
+func TestCheckpoint_DeviceLost(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for _, kind := range []faulty.Kind{faulty.Lost, faulty.Late} {
 			failed := 0
@@ -323,7 +323,7 @@ func TestLostAtCheckpoint(t *testing.T) {
 				}
 				want := 2.0
 				if err == nil {
-					want = 3 // what failed was not needed for the set
+					want = 3 // what failed was not needed for the checkpoint
 				}
 				for range 3 { // a device that is late is found out here
 					var ok bool
@@ -351,9 +351,10 @@ func TestLostAtCheckpoint(t *testing.T) {
 	}
 }
 
-// TestRollbackTwice goes back to a set, and then beyond it, because it is
-// damaged. What is computed and saved again does not rest on it.
-func TestRollbackTwice(t *testing.T) {
+// TestRollback_BeyondDamaged goes back to a checkpoint, and then beyond it
+// because it is damaged. What is computed and saved again does not depend on
+// it.
+func TestRollback_BeyondDamaged(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(file, []byte("old\n"), 0o666); err != nil {
 		t.Fatal(err)

@@ -78,9 +78,9 @@ func TestRanksAppendToOneFile_Killed(t *testing.T) {
 	}
 }
 
-// TestShareSizes compares sizes of one file that ranks have recorded at different
+// TestShareSizes_DifferentMoments compares sizes of one file that ranks have recorded at different
 // moments.
-func TestShareSizes(t *testing.T) {
+func TestShareSizes_DifferentMoments(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		flag  int
@@ -121,9 +121,9 @@ func TestShareSizes(t *testing.T) {
 	}
 }
 
-// TestRestoreOutside: a checkpoint that was copied from elsewhere does not change
-// files outside the working directory, unless the user consents.
-func TestRestoreOutside(t *testing.T) {
+// TestRestore_FilesOutside: a checkpoint that was copied from elsewhere does
+// not change files outside the working directory, unless the user allows it.
+func TestRestore_FilesOutside(t *testing.T) {
 	ctx := context.Background()
 	base := t.TempDir()
 	for _, dir := range []string{"work", "victim"} {
@@ -192,9 +192,9 @@ func TestRestoreOutside(t *testing.T) {
 	}
 }
 
-// TestRestoreElsewhere: a program that changes its working directory, and is
+// TestRestore_OtherWorkingDirectory: a program that changes its working directory, and is
 // started in another one, gets back the files that it wrote.
-func TestRestoreElsewhere(t *testing.T) {
+func TestRestore_OtherWorkingDirectory(t *testing.T) {
 	ctx := context.Background()
 	base := t.TempDir()
 	for _, dir := range []string{"start", "data"} {

@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// A run of one rank whose helper is gone does not go on: somebody else is
-// about to start it again.
-func TestHelperGone(t *testing.T) {
+// TestPoint_HelperGone: a run of one rank whose helper is gone does not
+// continue, because it is about to be started again.
+func TestPoint_HelperGone(t *testing.T) {
 	ctx := context.Background()
 	mine, theirs := net.Pipe()
 	go func() { // the helper, until it ends

@@ -93,9 +93,9 @@ func TestJournaled_NoSoundCheckpoint(t *testing.T) {
 	}
 }
 
-// TestRanksCutFiles_Refused: one rank's file can't be restored, so no rank cuts
+// TestRestore_RefusedFilesOfRanks: one rank's file can't be restored, so no rank cuts
 // its own. When the file is back, nothing has been lost.
-func TestRanksCutFiles_Refused(t *testing.T) {
+func TestRestore_RefusedFilesOfRanks(t *testing.T) {
 	const n = 3
 	opts, data := Options{Dir: t.TempDir()}, t.TempDir()
 	name := func(r int) string { return filepath.Join(data, fmt.Sprint("out-", r)) }

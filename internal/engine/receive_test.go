@@ -37,9 +37,9 @@ func (s *stage) movesWhen(ask <-chan []int) (moved int) {
 	}
 }
 
-// A file that the program has closed stays as it is, though a newcomer opens it
-// anew, and the move is called off.
-func TestMoveClosedFile(t *testing.T) {
+// TestMove_ClosedFile: a file that the program has closed does not change,
+// although a destination opens it again and the move is canceled.
+func TestMove_ClosedFile(t *testing.T) {
 	dir := t.TempDir()
 	ask, over := make(chan struct{}, 1), make(chan struct{})
 	program := func(p *Run) error {
@@ -87,9 +87,9 @@ func TestMoveClosedFile(t *testing.T) {
 	}
 }
 
-// Checkpoints that are due by the number of points stay so over moves, and all
-// ranks hear of all sets.
-func TestMoveSets(t *testing.T) {
+// TestMove_CheckpointsDueByCount: checkpoints that are due by the number of
+// points stay so after moves, and all ranks learn of all checkpoints.
+func TestMove_CheckpointsDueByCount(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		var mu sync.Mutex
 		saved := make([][]uint64, n)
@@ -133,8 +133,9 @@ func TestMoveSets(t *testing.T) {
 	}
 }
 
-// A rank does not go where the run's checkpoints are not.
-func TestMoveFolder(t *testing.T) {
+// TestMove_OtherDirectory: a rank does not move to a host without the run's
+// checkpoints.
+func TestMove_OtherDirectory(t *testing.T) {
 	dir := t.TempDir() + "/sets"
 	ask, over := make(chan struct{}, 1), make(chan struct{})
 	program := func(p *Run) error {
@@ -172,13 +173,13 @@ func TestMoveFolder(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir + "-elsewhere"); err == nil {
-		t.Error("the folder was made there")
+		t.Error("the directory was made there")
 	}
 }
 
-// A move is called off before all ranks have come to a point, and the next one
-// asked for: they are held for both.
-func TestMoveAfterCallOff(t *testing.T) {
+// TestMove_AfterCanceledMove cancels a move before all ranks have reached a
+// point, and requests the next one: they pause for both.
+func TestMove_AfterCanceledMove(t *testing.T) {
 	const slow = 1
 	waits, goOn := make(chan struct{}), make(chan struct{})
 	program := func(p *Run) error {
@@ -223,8 +224,9 @@ func TestMoveAfterCallOff(t *testing.T) {
 	}
 }
 
-// What a newcomer prints when it is not needed is not the rank's output.
-func TestMoveOutput(t *testing.T) {
+// TestMove_OutputOfCanceledDestination: what a destination prints after the
+// move is canceled is not the rank's output.
+func TestMove_OutputOfCanceledDestination(t *testing.T) {
 	out := t.TempDir() + "/out"
 	failed, over := make(chan struct{}), make(chan struct{})
 	program := func(p *Run) error {

@@ -1,0 +1,165 @@
+//go:build unix
+
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
+)
+
+// TestCheckpoint_ReturnsErrorDespiteOnError shows that Checkpoint returns why
+// it failed even if OnError was called.
+func TestCheckpoint_ReturnsErrorDespiteOnError(t *testing.T) {
+	fsys, full := fillable(newDisk(t))
+	var told error
+	p := openFS(t, fsys, func(o *Options) { o.OnError = func(err error) { told = err } })
+	x := 0
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	full.Store(true)
+	err := p.Checkpoint(ctx)
+	if !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Checkpoint: %v", err)
+	}
+	if !errors.Is(told, syscall.ENOSPC) {
+		t.Errorf("OnError was told: %v", told)
+	}
+}
+
+// TestCheckpoint_AfterUnreportedFailure fails a checkpoint whose outcome nobody
+// has asked for: the Checkpoint that follows reports its own outcome.
+func TestCheckpoint_AfterUnreportedFailure(t *testing.T) {
+	disk := newDisk(t)
+	fsys, full := fillable(disk)
+	p := openFS(t, fsys)
+	x := 1
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	full.Store(true)
+	p.Request()
+	if err := p.Point(ctx); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the writer has failed", func() bool { return len(p.outcome) > 0 })
+	full.Store(false)
+	x = 2
+	if err := p.Checkpoint(ctx); err != nil {
+		t.Fatalf("Checkpoint: %v, though its checkpoint is committed", err)
+	}
+	y := 0
+	q := openFS(t, disk.Crash(vfstest.LoseAll))
+	Protect(q, "x", &y)
+	restore(t, q, true)
+	if y != 2 {
+		t.Errorf("restored %d, want 2", y)
+	}
+}
+
+// TestStop_UnsupportedValue requests a stop while the state holds a value that
+// cannot be saved: the error says both, and the stop is done.
+func TestStop_UnsupportedValue(t *testing.T) {
+	p := openFS(t, newDisk(t))
+	var state struct{ c chan int }
+	Protect(p, "state", &state)
+	restore(t, p, false)
+	state.c = make(chan int)
+	var sig os.Signal = syscall.SIGTERM
+	p.requestStop(sig.String())
+	p.wake.Store(true)
+	err := p.Point(ctx)
+	if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "state.c") {
+		t.Fatalf("Point: %v", err)
+	}
+	state.c = nil
+	if err := p.Point(ctx); err != nil {
+		t.Fatalf("the next Point: %v", err)
+	}
+	checkpoint(t, p)
+}
+
+// TestCheckpoint_ClosedFile closes a file that the state still refers to: no
+// checkpoint is committed that cannot be restored.
+func TestCheckpoint_ClosedFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(t.TempDir(), "out")
+	type state struct {
+		n   int
+		out *os.File
+	}
+	start := func(s *state) *Run {
+		p := open(t, dir)
+		f, err := p.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		s.out = f
+		Protect(p, "s", s)
+		return p
+	}
+	var s state
+	p := start(&s)
+	restore(t, p, false)
+	s.n = 1
+	if err := s.out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := p.Checkpoint(ctx); !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "s.out") {
+			t.Fatalf("Checkpoint with a closed file: %v", err)
+		}
+	}
+	s.n, s.out = 2, nil
+	checkpoint(t, p)
+	closeRun(t, p)
+	var got state
+	p = start(&got)
+	restore(t, p, true)
+	if got.n != 2 || got.out != nil {
+		t.Errorf("restored %+v", got)
+	}
+}
+
+// TestRun_FaultsLeakNothing fails each file operation in turn, and checks that
+// runs leave no goroutines or open files.
+func TestRun_FaultsLeakNothing(t *testing.T) {
+	try := func(failing int64) {
+		var n atomic.Int64
+		fsys := vfstest.Hook(newDisk(t), func(op, name string) error {
+			if n.Add(1) == failing {
+				return syscall.EIO
+			}
+			return nil
+		})
+		p, err := Open(ctx, Options{Dir: "/run/ckpt", EveryPoints: 1, fs: fsys})
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		grid := counted(100_000)
+		Protect(p, "grid", &grid)
+		if _, err := p.Restore(ctx); err != nil {
+			return
+		}
+		for range 3 {
+			grid[5]++
+			p.Point(ctx)
+		}
+	}
+	try(0) // starts what the runtime keeps, such as the goroutine for signals
+	goroutines, files := runtime.NumGoroutine(), descriptors(t)
+	for i := range int64(80) {
+		try(i)
+	}
+	until(t, "goroutines and open files are gone", func() bool {
+		return runtime.NumGoroutine() <= goroutines && descriptors(t) <= files
+	})
+}
