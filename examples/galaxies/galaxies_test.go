@@ -30,7 +30,7 @@ func TestPlain(t *testing.T) {
 // TestParabola checks the cores' path: how near they come, and that they stay
 // opposite each other.
 func TestParabola(t *testing.T) {
-	s := meeting(0)
+	s := encounter(0)
 	nearest := math.Inf(1)
 	for range 20000 {
 		s.move(end / 20000)

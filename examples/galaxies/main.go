@@ -43,8 +43,8 @@ type sky struct {
 	stars []body
 }
 
-// meeting puts two galaxies on parabolas around each other.
-func meeting(stars int) *sky {
+// encounter puts two galaxies on parabolas around each other.
+func encounter(stars int) *sky {
 	const far, near = 6.0, 0.8 // how far the cores are from each other now, and when they are closest
 	across := 2 * math.Sqrt(near) / far
 	toward := math.Sqrt(4/far - across*across)
@@ -113,7 +113,7 @@ func main() {
 	defer f.Close()
 	w := bufio.NewWriter(f)
 	defer w.Flush()
-	s := meeting(*stars)
+	s := encounter(*stars)
 	for step := 1; step <= *steps; step++ {
 		s.move(end / float64(*steps))
 		fmt.Fprintln(w, step, s.cores[1].at.x, s.cores[1].at.y)

@@ -117,7 +117,7 @@ func TestTooManyRanks(t *testing.T) {
 	}
 }
 
-// TestRestart kills the ranks at a point and goes on from their state.
+// TestRestart kills the ranks at a point and resumes from their state.
 func TestRestart(t *testing.T) {
 	const ranks, n, steps, check = 3, 10, 20, 4
 	killed := errors.New("killed")

@@ -1,14 +1,14 @@
-// Heat computes how heat spreads in a square plate that is hot at one edge,
-// and survives being killed: start it again with the same flags and it goes
-// on where its last checkpoint was, to the same result, byte for byte.
+// Heat computes how heat spreads in a square plate that is hot at one edge. It
+// survives being killed: started again with the same flags, it resumes from its
+// last checkpoint and gives the same result, byte for byte.
 //
 //	cairn run -n 4 ./heat -n 1000 -steps 20000 -png plate.png
 //
 // The plate's rows are shared out among the ranks, which exchange the outermost
 // ones in every step. Rank 0 prints how much the temperatures still change,
 // and at the end a digest of the plate, which does not depend on the number of
-// ranks. The exit status is 1 if the run failed, 2 for wrong usage, and 75 if
-// a signal said to save and stop.
+// ranks. The exit status is 1 if the run failed, 2 for wrong usage, and 75 if a
+// signal has stopped it after a checkpoint.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	flag.Float64Var(&c.tolerance, "tolerance", 0, "stop when nothing changes by more than this in a step")
 	flag.StringVar(&c.png, "png", "", "file for a picture of the result; none if empty")
 	flag.StringVar(&c.out, "out", "", "file for the lines; none: standard output")
-	flag.StringVar(&c.dir, "dir", "", "folder for checkpoints; under cairn run it need not be given")
+	flag.StringVar(&c.dir, "dir", "", "directory for checkpoints; not needed under cairn run")
 	flag.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: as -every-points says, or the optimum for the measured cost")
 	flag.IntVar(&c.everyPoints, "every-points", 0, "steps between checkpoints")
 	flag.Parse()
@@ -66,7 +66,7 @@ func main() {
 func simulate(ctx context.Context, c config) (err error) {
 	p, err := cairn.Open(ctx, cairn.Options{
 		Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
-		OnError: func(err error) { fmt.Fprintln(os.Stderr, "heat: going on without:", err) },
+		OnError: func(err error) { fmt.Fprintln(os.Stderr, "heat: continuing without a checkpoint:", err) },
 	})
 	if err != nil {
 		if errors.Is(err, cairn.ErrFinished) { // the results are there

@@ -54,7 +54,7 @@ func main() {
 	var c config
 	flag.StringVar(&c.kernel, "kernel", "", "benchmark: ep, cg, is, ft or mg")
 	flag.StringVar(&c.class, "class", "S", "size of the problem: S, W, A or B")
-	flag.StringVar(&c.dir, "dir", "", "folder for checkpoints; under cairn run it need not be given")
+	flag.StringVar(&c.dir, "dir", "", "directory for checkpoints; not needed under cairn run")
 	flag.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: as -every-points says, or the optimum for the measured cost")
 	flag.IntVar(&c.everyPoints, "every-points", 0, "iterations between checkpoints")
 	flag.BoolVar(&c.verbose, "v", false, "tell of every checkpoint")
@@ -77,7 +77,7 @@ func main() {
 func benchmark(ctx context.Context, c config) (err error) {
 	o := cairn.Options{
 		Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
-		OnError: func(err error) { fmt.Fprintln(os.Stderr, "npb: going on without:", err) },
+		OnError: func(err error) { fmt.Fprintln(os.Stderr, "npb: continuing without a checkpoint:", err) },
 	}
 	if c.verbose {
 		o.OnSaved = func(s cairn.CheckpointInfo) {

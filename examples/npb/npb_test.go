@@ -164,7 +164,7 @@ func (g *recording) point() error {
 	return errKilled
 }
 
-// TestRestart kills kernels at their points and goes on from what they named
+// TestRestart kills kernels at their points and resumes from what they named
 // as their state. The results must be those of an undisturbed run, bit for
 // bit.
 func TestRestart(t *testing.T) {

@@ -1,7 +1,7 @@
 // Ring sends a message around a ring of all ranks, again and again, and tells
 // how long it takes: the continuous latency test of Hursey, Mattox and
 // Lumsdaine (Interconnect agnostic checkpoint/restart in Open MPI, 2009). A
-// run that is killed goes on where its last checkpoint was, with other
+// run that is killed resumes from its last checkpoint, with other
 // transports between the ranks if need be; the message notices whether any
 // was lost, doubled or altered on the way.
 //
@@ -47,7 +47,7 @@ func main() {
 	flag.IntVar(&c.bytes, "bytes", 8192, "length of the message, a multiple of 8 and at least 32")
 	flag.IntVar(&c.report, "report", 100, "steps between lines of output; 0: none")
 	flag.StringVar(&c.out, "out", "", "file for the lines; none: standard output")
-	flag.StringVar(&c.dir, "dir", "", "folder for checkpoints; under cairn run it need not be given")
+	flag.StringVar(&c.dir, "dir", "", "directory for checkpoints; not needed under cairn run")
 	flag.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: as -every-points says, or the optimum for the measured cost")
 	flag.IntVar(&c.everyPoints, "every-points", 0, "steps between checkpoints")
 	flag.BoolVar(&c.routes, "routes", false, "begin each start with a line that names the transport of each hop, from rank 0 on")
@@ -69,7 +69,7 @@ func main() {
 func simulate(ctx context.Context, c config) (err error) {
 	p, err := cairn.Open(ctx, cairn.Options{
 		Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
-		OnError: func(err error) { fmt.Fprintln(os.Stderr, "ring: going on without:", err) },
+		OnError: func(err error) { fmt.Fprintln(os.Stderr, "ring: continuing without a checkpoint:", err) },
 	})
 	if err != nil {
 		if errors.Is(err, cairn.ErrFinished) { // the results are there

@@ -116,7 +116,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestRestart kills the ranks at a point and goes on from their state.
+// TestRestart kills the ranks at a point and resumes from their state.
 func TestRestart(t *testing.T) {
 	const n, steps = 3, 20
 	killed := errors.New("killed")

@@ -93,7 +93,7 @@ func sameBits(t *testing.T, got, want []float64) {
 	}
 }
 
-// restartMesh stops a program half-way on some devices and lets it go on on
+// restartMesh stops a program half-way on some devices and lets it resume on
 // others. seen is called at the end of each.
 func restartMesh(t *testing.T, name string, seen func(t *testing.T, p program, began []*device.Device)) {
 	restartOn(t, name, func(t *testing.T, p program, began, _ []*device.Device) { seen(t, p, began) })
@@ -143,7 +143,7 @@ func restartOn(t *testing.T, name string, seen func(t *testing.T, p program, beg
 func usedInTurn(t *testing.T, got []*device.Device, n int, devs []*device.Device) {
 	t.Helper()
 	if len(got) != n {
-		t.Errorf("it went on on %d devices, not %d", len(got), n)
+		t.Errorf("it resumed on %d devices, not %d", len(got), n)
 	}
 	for i, d := range got {
 		if want := devs[i%len(devs)]; d != want {

@@ -23,9 +23,9 @@ import (
 const (
 	never = -1 // of -stop-at and -checkpoint-at
 
-	// inFlight is after how many steps at most the harness waits for the
+	// maxPending is the number of steps after which the harness waits for the
 	// devices, so that the launches that were not run yet stay few.
-	inFlight = 256
+	maxPending = 256
 
 	// tellEvery is how often progress is told.
 	tellEvery = 3 * time.Second
@@ -44,7 +44,7 @@ type config struct {
 	checkpointAt float64 // …
 	verify       bool
 	json, result string // files, or ""
-	pictures     string // folder, or ""
+	pictures     string // directory, or ""
 	everyPicture int    // steps from one to the next
 }
 
@@ -129,7 +129,7 @@ func (h *harness) run(ctx context.Context) error {
 	h.report.Name, h.report.Size, h.report.Protected = h.name, h.size, h.dir != ""
 	h.report.Steps, h.report.To = h.p.steps(), h.i
 	if h.report.Stopped {
-		h.say("stopped at step %d of %d: the state is saved in %s; start it again to go on", h.i, h.p.steps(), h.dir)
+		h.say("stopped at step %d of %d: the state is saved in %s; start it again to resume", h.i, h.p.steps(), h.dir)
 		return h.writeReport()
 	}
 	return h.judge(values)
@@ -171,7 +171,7 @@ func (h *harness) draw() error {
 		return fmt.Errorf("%s draws no pictures: leave -pictures out, or run one that does: %s", h.name, strings.Join(able, ", "))
 	}
 	if err := os.MkdirAll(h.pictures, 0o777); err != nil {
-		return fmt.Errorf("folder for pictures: %w", err)
+		return fmt.Errorf("directory for pictures: %w", err)
 	}
 	p.pictures(h.pictures, h.everyPicture)
 	return nil
@@ -202,7 +202,7 @@ func (h *harness) plain(ctx context.Context) ([]float64, error) {
 // protected does the work of a run that is saved.
 func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	o := cairn.Options{Dir: h.dir, Every: h.every, OnSaved: h.onSaved,
-		OnError: func(err error) { h.say("going on without: %v", err) }}
+		OnError: func(err error) { h.say("continuing without a checkpoint: %v", err) }}
 	if o.Every == 0 {
 		o.Every = 10000 * time.Hour
 	}
@@ -370,7 +370,7 @@ func (p *pace) due() bool {
 func (p *pace) waited(now time.Time) {
 	switch took := now.Sub(p.since); {
 	case took < tellEvery/10:
-		p.batch = min(2*p.batch, inFlight)
+		p.batch = min(2*p.batch, maxPending)
 	case took > tellEvery/3:
 		p.batch = max(p.batch/4, 1)
 	}

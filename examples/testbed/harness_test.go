@@ -167,7 +167,7 @@ func TestStops(t *testing.T) {
 			t.Errorf("start %d: resumed %v, at %d, not %d", i, h.report.Resumed, h.report.From, at)
 		}
 		at = h.report.To
-		if i == 3 { // it is there already, and goes on to the end
+		if i == 3 { // it is there already, and continues to the end
 			if h.report.Stopped || h.report.Digest != want.report.Digest {
 				t.Errorf("start %d: %+v", i, h.report)
 			}
@@ -205,7 +205,7 @@ func TestNoPictures(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(c.pictures); err == nil {
-		t.Error("there is a folder for them")
+		t.Error("there is a directory for them")
 	}
 }
 
@@ -270,14 +270,14 @@ func TestPace(t *testing.T) {
 		step        time.Duration
 		least, most int // steps between waits, in the end
 	}{
-		{time.Microsecond, inFlight, inFlight},
+		{time.Microsecond, maxPending, maxPending},
 		{10 * time.Millisecond, 30, 100},
 		{400 * time.Millisecond, 1, 2},
 		{10 * time.Second, 1, 1},
 	} {
 		now := time.Now()
 		p, longest := pace{batch: 1, since: now}, time.Duration(0)
-		for range 4 * inFlight {
+		for range 4 * maxPending {
 			now = now.Add(c.step)
 			if p.due() {
 				longest = max(longest, now.Sub(p.since))
@@ -290,13 +290,13 @@ func TestPace(t *testing.T) {
 	}
 	// Steps that become slower.
 	now := time.Now()
-	p := pace{batch: inFlight, since: now}
+	p := pace{batch: maxPending, since: now}
 	for range 10 {
 		now = now.Add(time.Second)
 		p.waited(now)
 	}
-	if p.batch != inFlight {
-		t.Errorf("%d steps a second became %d", inFlight, p.batch)
+	if p.batch != maxPending {
+		t.Errorf("%d steps a second became %d", maxPending, p.batch)
 	}
 	for range 10 {
 		now = now.Add(time.Minute)

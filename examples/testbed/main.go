@@ -1,10 +1,10 @@
-// Testbed runs device programs to the end, saved on the way and brought back:
+// Testbed runs device programs, saves them on the way and restores them. It is
 // the testbed of Losada and others (A portable and adaptable fault tolerance
-// solution for heterogeneous applications), written anew.
+// solution for heterogeneous applications), written again.
 //
 //	testbed -size small ft                             plain: no call of Cairn
 //	testbed -size small -dir ckpt -stop-at 0.75 ftmd   saves there and ends
-//	testbed -size small -dir ckpt -devices host ftmd   goes on, elsewhere
+//	testbed -size small -dir ckpt -devices host ftmd   resumes on other devices
 //
 // # Programs
 //
@@ -16,9 +16,8 @@
 //	mg     NPB's MG: V-cycles of multigrid for Poisson's equation
 //	shwa   shallow water with a contaminant in an estuary; it draws pictures
 //
-// A program on several devices is malleable if a set does not say how many
-// there were: after a restart the work is divided anew among those that are
-// there. It is pseudo-malleable if the division is in the state: it then sees
+// A program on several devices is malleable if its checkpoints do not say how many
+// there were: after a restart it divides the work among those that are there. It is pseudo-malleable if the division is in the state: it then sees
 // as many devices as before, some of which may be the same one.
 //
 //	       restart on        because
@@ -139,9 +138,9 @@ const usage = `usage: testbed [flags] NAME
 NAME is one of %s.
 
 Without -dir the program is plain and calls nothing of Cairn. With it, the
-state is protected, and a set that is in the folder is taken up again; it is
+state is protected, and a checkpoint in that directory is restored. The state is
 saved where -checkpoint-at and -stop-at say, every -every, and on SIGTERM and
-SIGUSR1. When the work is done the sets are removed.
+SIGUSR1. When the work is done, the checkpoints are removed.
 
   testbed -size large -json plain.json ft
   testbed -size large -dir ckpt -checkpoint-at 0.75 -json saved.json ft
@@ -187,14 +186,14 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	f.StringVar(&c.size, "size", "tiny", "size of the problem: "+strings.Join(sizes, ", "))
 	f.StringVar(&c.devices, "devices", "", "devices to use, as in CAIRN_DEVICES: cuda, opencl:0.1, host,host …")
-	f.StringVar(&c.dir, "dir", "", "folder for checkpoints; none: nothing is protected")
+	f.StringVar(&c.dir, "dir", "", "directory for checkpoints; none: nothing is protected")
 	f.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: none is due by time")
 	f.Float64Var(&c.stopAt, "stop-at", never, "save at that fraction of the steps, 0 to 1, and end")
-	f.Float64Var(&c.checkpointAt, "checkpoint-at", never, "save at that fraction of the steps, 0 to 1, and go on")
+	f.Float64Var(&c.checkpointAt, "checkpoint-at", never, "save at that fraction of the steps, 0 to 1, and continue")
 	f.BoolVar(&c.verify, "verify", false, "compare the result with that of a plain computation on the host")
 	f.StringVar(&c.json, "json", "", "file for a report")
 	f.StringVar(&c.result, "result", "", "file for the result's numbers, as float64 in little-endian order")
-	f.StringVar(&c.pictures, "pictures", "", "folder for pictures of the state")
+	f.StringVar(&c.pictures, "pictures", "", "directory for pictures of the state")
 	f.IntVar(&c.everyPicture, "pictures-every", 100, "steps from one picture to the next")
 	f.Lookup("stop-at").DefValue = "0" // which PrintDefaults leaves out
 	f.Lookup("checkpoint-at").DefValue = "0"
@@ -222,11 +221,11 @@ func parse(args []string, w io.Writer) (*config, error) {
 			return nil, fmt.Errorf("-%s is a fraction of the steps, from 0 to 1, not %v", at.flag, at.value)
 		}
 		if c.dir == "" {
-			return nil, fmt.Errorf("-%s needs -dir, a folder for the checkpoint", at.flag)
+			return nil, fmt.Errorf("-%s needs -dir, a directory for the checkpoint", at.flag)
 		}
 	}
 	if c.every < 0 || c.every > 0 && c.dir == "" {
-		return nil, errors.New("-every is a positive time and needs -dir, a folder for the checkpoints")
+		return nil, errors.New("-every is a positive time and needs -dir, a directory for the checkpoints")
 	}
 	return c, nil
 }

@@ -116,7 +116,7 @@ func (s *spmv) matrix() (start, column []int32, value, x []float64) {
 
 // factor keeps the vector's size about the same: the eigenvalues of such a
 // matrix fill a disc whose radius is the root of the variances in a row. As
-// the largest are complex, the vector goes on turning and never settles.
+// the largest are complex, the vector keeps turning and never settles.
 func (s *spmv) factor(elements int) float64 {
 	return 1 / math.Sqrt(float64(elements)/float64(s.n)/3)
 }

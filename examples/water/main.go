@@ -1,13 +1,13 @@
 // Water simulates drops that fall into a square basin, and survives being
-// killed: start it again with the same flags and it goes on where its last
-// checkpoint was, to the same result, byte for byte.
+// killed: started again with the same flags, it resumes from its last checkpoint
+// and gives the same result, byte for byte.
 //
 //	go run ./examples/water -n 512 -steps 2000 -dir ckpt -every 2s -out out
 //
 // It writes out/series.txt (step, mass and energy, a line per step),
 // out/field.f64 (the final height of the water, n×n little-endian float64) and
-// out/field.png. Without -dir it runs without Cairn; what Cairn needs are the
-// five places in simulate that are numbered.
+// out/field.png. Without -dir it runs without Cairn. The five numbered places in
+// simulate are all that Cairn needs.
 package main
 
 import (
@@ -41,11 +41,11 @@ func main() {
 	flag.IntVar(&c.n, "n", 256, "cells along each side of the basin")
 	flag.IntVar(&c.steps, "steps", 1000, "time steps")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the drops")
-	flag.StringVar(&c.dir, "dir", "", "folder for checkpoints; none: run without Cairn")
+	flag.StringVar(&c.dir, "dir", "", "directory for checkpoints; none: run without Cairn")
 	flag.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: as -every-points says, or the optimum for the measured cost")
 	flag.IntVar(&c.everyPoints, "every-points", 0, "steps between checkpoints")
 	flag.StringVar(&c.compress, "compress", "", "compression of checkpoints: zstd or gzip; none if empty")
-	flag.StringVar(&c.out, "out", ".", "folder for the results")
+	flag.StringVar(&c.out, "out", ".", "directory for the results")
 	flag.Parse()
 	if flag.NArg() > 0 || c.n < 4 || c.steps < 0 {
 		fmt.Fprintln(os.Stderr, "water: it takes flags only, -n of at least 4 and -steps of at least 0")
@@ -114,7 +114,7 @@ func simulate(ctx context.Context, c config) (err error) {
 		if p != nil {
 			// 5. Here everything is consistent: save, if it is time to.
 			if err := p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) && !errors.Is(err, cairn.ErrStopped) {
-				fmt.Fprintln(os.Stderr, "water: going on without:", err)
+				fmt.Fprintln(os.Stderr, "water: continuing without a checkpoint:", err)
 			} else if err != nil {
 				return err
 			}
