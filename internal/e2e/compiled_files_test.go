@@ -335,7 +335,7 @@ func fullJournal(t *testing.T, made string) {
 		}
 		t.Cleanup(func() { syscall.Unmount(ck, syscall.MNT_DETACH) })
 		code, killed := s.start("CAIRN_EVERY_POINTS=", "CAIRN_EVERY=1h")
-		if !strings.Contains(s.text, "could not be kept") || killed != (die != "") {
+		if !strings.Contains(s.text, "cannot keep the old content") || killed != (die != "") {
 			t.Fatalf("status %d: %s", code, s.text)
 		}
 		if die == "" {

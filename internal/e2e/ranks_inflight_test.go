@@ -102,7 +102,7 @@ func inflight(t *testing.T, dir string, ranks int) {
 		kept := 0
 		for _, v := range set.Variables {
 			for _, d := range v.Datasets {
-				if v.Name == "cairn.inflight" && strings.HasSuffix(d.GoType, "p2p.Kept") && len(d.Shape) == 1 {
+				if v.Name == "cairn.inflight" && strings.HasSuffix(d.GoType, "p2p.SavedMessage") && len(d.Shape) == 1 {
 					kept = d.Shape[0]
 				}
 			}
