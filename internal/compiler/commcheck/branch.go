@@ -2,9 +2,9 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// test evaluates a condition: the ranks for which it holds, for which it does
-// not, and for which that is not known. sym is what it is on the latter, if
-// that is one thing for all of them.
+// test evaluates a condition. It returns the ranks on which it holds, on which
+// it does not, and on which that is not known; sym is its value on the latter,
+// if they share one.
 func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
 	yes, no, maybe = newSet(a.n), newSet(a.n), newSet(a.n)
 	if e == nil {
@@ -39,8 +39,8 @@ func (a *analyzer) trust(at ir.Pos, sym entry) {
 	}
 }
 
-// branch interprets a conditional. If other is given it interprets the other
-// way, of which els are then the statements in any order.
+// branch interprets a conditional. If other is given, it interprets the other
+// branch, and els holds the statements of that in any order.
 func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
 	plain := other == nil
 	if plain {
@@ -92,7 +92,8 @@ func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 	return a.merge(a.both(s, yes, no, then, other), st.At())
 }
 
-// both interprets then on the ranks in yes and the other way on those in no.
+// both interprets then on the ranks in yes, and the other branch on those in
+// no.
 func (a *analyzer) both(s *state, yes, no set, then []ir.Stmt, other func(*state) []*state) []*state {
 	s.live = yes
 	var out []*state
@@ -130,8 +131,8 @@ func (a *analyzer) forget(list []ir.Stmt, s *state) {
 // inMain reports whether a return ends the program.
 func (a *analyzer) inMain() bool { return len(a.frames) == 1 }
 
-// ends reports whether list does nothing that others see and then ends the
-// program: a rank that goes there is never seen at a place again.
+// ends reports whether list ends the program without an effect on other ranks.
+// A rank that takes it passes no place any more.
 func (a *analyzer) ends(list []ir.Stmt) bool {
 	if len(list) == 0 || a.info.acts(list) || a.escapes(list[:len(list)-1]) {
 		return false

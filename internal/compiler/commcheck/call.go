@@ -59,7 +59,7 @@ func (a *analyzer) call(c *ir.Call, s *state) []*state {
 	return []*state{s}
 }
 
-// callProc interprets p as called by c, or takes what came of it before.
+// callProc interprets p as called by c, or uses a remembered outcome.
 func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	pi := a.info.procs[p]
 	depth := 0
@@ -126,7 +126,7 @@ func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 // callWith interprets p, as called by c, with args.
 func (a *analyzer) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*state {
 	pi := a.info.procs[p]
-	// Variables of the caller are put away: only those of p matter within.
+	// The caller's variables are set aside: only those of p matter within.
 	outer := s.env
 	s.env = make([]vec, a.info.size[p])
 	a.work += len(s.env) + len(outer)
@@ -195,7 +195,7 @@ func passed(c *ir.Call, i int) *ir.Var {
 	return nil
 }
 
-// comeBack hands what p gives to the caller of c.
+// comeBack hands the results of p to the caller of c.
 func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
 	for i, v := range p.Params {
 		if from := passed(c, i); from != nil && !pi.writes[v] {
@@ -221,7 +221,7 @@ func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 	if len(s.reqs)+len(s.works) == 0 {
 		return
 	}
-	// What p's own variables held is out of reach now.
+	// The values of p's own variables are out of reach now.
 	mine := map[*ir.Var]bool{}
 	for _, v := range append(append([]*ir.Var(nil), p.Params...), p.Results...) {
 		mine[v] = true
@@ -246,7 +246,7 @@ func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 	}
 }
 
-// callKey is all that what p does may depend on.
+// callKey is everything that the outcome of p may depend on.
 func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 	var b []byte
 	put := func(x ...int64) {
@@ -278,8 +278,8 @@ func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 	return string(b)
 }
 
-// renew copies a remembered state, with new names for what was not yet named
-// before the call: it need not be the same a second time.
+// renew copies a remembered state, with new symbols for those that the call
+// made: they need not be the same a second time.
 func (a *analyzer) renew(s *state, first int32) *state {
 	t := a.clone(s)
 	names := map[int32]int32{}

@@ -328,8 +328,8 @@ func (a *analyzer) receive(m msg, s *state) {
 }
 
 // resolve matches receives from any rank at dst, if there are as many of them
-// as there are sends that they can mean. Which got which does not matter then,
-// but a later send might have been meant too: that is left open.
+// as there are sends that they can match. Which matches which does not matter
+// then, but a later send might have matched, too; that is left open.
 func (a *analyzer) resolve(dst, comm int, s *state) {
 	type pattern struct {
 		tag    entry
@@ -395,8 +395,8 @@ func (a *analyzer) leaveOpen(o open, s *state) {
 	s.opens = append(out, o)
 }
 
-// spoil takes back that places were safe, since o may have got a message sent
-// after them by m; m is nil for one that is not known.
+// spoil withdraws that places were safe: o may have received a message that m
+// sent after them. m is nil if the sender is not known.
 func (a *analyzer) spoil(o open, m *ir.Comm) {
 	why := "receives from any rank, and may have got a message that is sent later"
 	if m != nil {
@@ -487,7 +487,7 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 		a.makeComm(c, complete, split, root, groups, s)
 		return
 	}
-	// What all get from all, or from one, is the same.
+	// All ranks get the same from such a collective.
 	out := a.all(anything)
 	if whole && (strings.Contains(name, "bcast") || strings.Contains(name, "broadcast") || strings.Contains(name, "allreduce")) {
 		out = a.all(a.fresh(false))
@@ -516,7 +516,7 @@ func synchronises(name string) bool {
 	return false
 }
 
-// makeComm makes what a split or a duplication writes.
+// makeComm makes the communicator of a split or a duplication.
 func (a *analyzer) makeComm(c *ir.Comm, complete, split bool, colour vec, groups []*comm, s *state) {
 	out := a.all(anything)
 	if complete {

@@ -30,7 +30,7 @@
 //
 // The package is large because real programs keep peers, tags and communicators
 // in structs, and compute them in functions and loops. Without objects,
-// recursion and fixed points, most of their loops would be Unknown, and saving
+// recursion and fixed points, many of their loops would be Unknown, and saving
 // there would need coordination; the persistent tables keep the cost linear in
 // the program's size.
 //

@@ -60,13 +60,12 @@ func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	return true
 }
 
-// diverge interprets what follows a condition, at st, that may differ from rank
-// to rank and decides about a jump: lists are what it chooses among. Whatever
-// way a rank takes, it comes to a place where all ways meet again: the end of
-// an iteration, of a loop or switch, or of the procedure. If nothing on all of
-// these ways communicates, the ranks that are here are taken there, and what
-// may be written on the way is no longer known. It reports whether there is
-// such a place.
+// diverge interprets what follows a condition at st that may differ from rank
+// to rank and decides about a jump; it chooses among lists. All ways meet
+// again: at the end of an iteration, of a loop or switch, or of the procedure.
+// If nothing on these ways communicates, diverge moves the ranks to that place,
+// and forgets what may be written on the way. It reports whether there is such
+// a place.
 func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
 	var region []ir.Stmt
 	for _, l := range lists {

@@ -2,9 +2,8 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// flows say which variables others are made of, wherever that is: what is asked
-// of a variable is handed on to those. All of a program is read once, and every
-// flow is followed once.
+// flows are the data flows of a program: which variables a variable is computed
+// from, anywhere. The program is read once, and every flow is followed once.
 type flows struct {
 	in    *info
 	from  map[*ir.Var][]ir.Expr // what is assigned to a variable
@@ -113,9 +112,9 @@ func (f *flows) read(pr *ir.Proc, list []ir.Stmt, around ir.Stmt) {
 	}
 }
 
-// follow adds to what is found in seeds all that it is made of. With deciding,
-// that is also what conditionals are decided by in which something acts, or
-// something found is written.
+// follow adds to seeds all variables that these are computed from. With
+// deciding, it also adds the variables of conditions under which something
+// communicates, or a found variable is written.
 func (f *flows) follow(found map[*ir.Var]bool, seeds []ir.Expr, deciding bool) {
 	var todo []*ir.Var
 	add := func(v *ir.Var) {
@@ -158,8 +157,8 @@ func (f *flows) follow(found map[*ir.Var]bool, seeds []ir.Expr, deciding bool) {
 	}
 }
 
-// taint finds the variables that may be made of a rank or a message, by what is
-// assigned to them or under which condition, anywhere.
+// taint finds the variables that may depend on a rank or a message, by an
+// assignment or by the condition around one.
 func (in *info) taint(procs []*ir.Proc) {
 	t := &tainting{in: in, uses: map[*ir.Var][]use{}, lists: map[ir.Stmt]bool{}, procs: map[*ir.Proc]bool{}}
 	for _, pr := range procs {
@@ -194,7 +193,7 @@ func (in *info) taint(procs []*ir.Proc) {
 	}
 }
 
-// tainting is a taint under way.
+// tainting is the state of taint.
 type tainting struct {
 	in    *info
 	uses  map[*ir.Var][]use
@@ -244,7 +243,7 @@ func (t *tainting) all(list []ir.Stmt) {
 	})
 }
 
-// look marks what is made of what is marked, in one statement.
+// look marks the variables that one statement computes from marked ones.
 func (t *tainting) look(u use) {
 	if !t.lists[u.s] {
 		for _, e := range conds(u.s) {
@@ -303,7 +302,7 @@ func (t *tainting) lookCall(s *ir.Call) {
 				t.mark(q.Params[i])
 			}
 		}
-		// What a library is given the address of it may write.
+		// A library may write to variables whose address it gets.
 		if u, ok := e.(ir.Unknown); ok {
 			for _, v := range u.Vars {
 				t.mark(v)

@@ -2,10 +2,10 @@ package commcheck
 
 import "encoding/binary"
 
-// globals are the values of a program's variables: a number, the same for the
-// same values. It names a tree of numbers, whose leaves name values, and all of
-// it is kept once in a table. So a call that changes one variable of a thousand
-// copies a few numbers, and what two states have in common is not looked at.
+// globals are the values of a program's variables, as the number of a tree;
+// equal values have equal numbers. A table holds each tree once; leaves are
+// numbers of values. So a call that changes one variable of a thousand copies a
+// few numbers, and comparing two states skips what they share.
 type globals int32
 
 // globalTable has all trees of an analysis. Number 0 is that of no value, and

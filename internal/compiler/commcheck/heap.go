@@ -6,15 +6,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// object is what a reference, which is a symbol, leads to: on each rank one of
-// its own, made by all in the same step. It is never changed once in a state.
+// object is the target of a reference, which is a symbol: one object on each
+// rank, made by all in the same step. It does not change once it is in a state.
 type object struct {
 	sym  int32
 	typ  string
 	kind int  // the number of typ
 	many bool // there may be others with the same contents
 	view bool // stands for one of those that have these contents
-	// unknown: what no field says is not known, else it is 0.
+	// unknown: values that are not in fields are not known, else they are 0.
 	unknown bool
 	fields  map[*ir.Var]*cells
 	top     int32 // the largest symbol in it
@@ -172,7 +172,7 @@ func (a *analyzer) create(st *ir.New, s *state) {
 		}
 	}
 	if len(live) < a.n {
-		// The others have none: nothing is known of what would be in it.
+		// The other ranks have no such object: nothing is known of it there.
 		others := a.full.sub(s.live).list()
 		for _, f := range a.info.fields[st.Type] {
 			a.spoilField(o, f, others)
@@ -183,7 +183,7 @@ func (a *analyzer) create(st *ir.New, s *state) {
 	a.crowd(s)
 }
 
-// crowd gives up what is known of objects of a type if there are too many.
+// crowd forgets the objects of a type if there are too many.
 func (a *analyzer) crowd(s *state) {
 	if s.heap.root == nil || s.heap.root.over == 0 {
 		return
@@ -401,8 +401,8 @@ func (a *analyzer) joined(x, y *object) (o *object, changed bool) {
 	return o, changed
 }
 
-// joinHeap joins the objects of t into s. At the head of a loop, those that
-// look the same become one: other says so.
+// joinHeap joins the objects of t into s. At the head of a loop (other),
+// objects that look the same become one.
 func (a *analyzer) joinHeap(s, t *state, alike bool) (changed bool) {
 	if s.heap.stamp == t.heap.stamp {
 		return false

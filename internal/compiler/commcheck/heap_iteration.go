@@ -6,9 +6,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// nextIteration prepares objects for another iteration of a loop: symbols made
-// since first mean something else there, and what was made in this iteration is
-// one of many.
+// nextIteration prepares objects for the next iteration of a loop. Symbols made
+// since first mean something else there, and an object made in this iteration
+// stands for many.
 func (a *analyzer) nextIteration(s *state, first int32) {
 	s.heap = s.heap.each(func(b *sum) bool { return b.top >= first }, func(_ int, l []*object) []*object {
 		out := l
@@ -127,8 +127,8 @@ func (a *analyzer) renewHeap(s *state, first int32, name func(entry) entry, vect
 	}
 }
 
-// discard takes away the arrays that a call made, but for those that it
-// returns: they are only in variables.
+// discard removes the arrays that a call made and does not return: only its
+// variables refer to them.
 func (a *analyzer) discard(p *ir.Proc, s *state, first int32) {
 	kind, ok := a.kinds["array"]
 	if !ok {

@@ -34,7 +34,7 @@ type analyzer struct {
 	cur    *ir.Proc // whose variables states have
 	cache  map[string][]*state
 
-	// All this grows only, and is cut back when something was tried in vain.
+	// These only grow, and are cut back when an attempt fails.
 	log    []record
 	seen   map[recordKey]bool
 	given  []Reason
@@ -115,7 +115,7 @@ func (a *analyzer) verdicts() []Verdict {
 	return out
 }
 
-// note records that place was seen to be of a kind, because of cause.
+// note records a kind for a place, and its cause.
 func (a *analyzer) note(place int, k Kind, cause any, r Reason) {
 	key := recordKey{place, k, cause}
 	if a.seen[key] {
@@ -158,7 +158,7 @@ func (a *analyzer) visit(key any, s *state) {
 	if !s.live.is(a.full) {
 		bad("some", a.info.stmts[p], "", "only %v of %d come here", s.live, a.n)
 	}
-	// A few of those that are under way are reasons enough.
+	// A few of the messages under way are reasons enough.
 	a.steps += 1 + len(s.opens)
 	more := 4 * maxReasons
 	for _, l := range s.sends {
@@ -275,8 +275,7 @@ func (a *analyzer) exec(list []ir.Stmt, in []*state) []*state {
 	return in
 }
 
-// gone reports whether all ranks have left the program: nothing comes of s any
-// more.
+// gone reports whether all ranks have ended the program.
 func (a *analyzer) gone(s *state) bool {
 	if s.poison != nil || !s.live.empty() {
 		return false
@@ -435,7 +434,8 @@ func (a *analyzer) assign(st *ir.Assign, s *state) {
 	}
 }
 
-// rename notes that to now holds the requests and groups of work that from held.
+// rename notes that to now holds the requests and groups of work that from
+// held.
 func (a *analyzer) rename(from, to *ir.Var, ranks set, s *state) {
 	for i, q := range s.reqs {
 		if q.v == from && from != nil && ranks.has(q.rank) {
@@ -501,7 +501,7 @@ func (a *analyzer) jump(st *ir.Jump, s *state) {
 	s.live = newSet(a.n)
 }
 
-// arrive makes the ranks be here that have jumped in a given way.
+// arrive brings back the ranks that jumped in a given way.
 func (a *analyzer) arrive(in []*state, kind ir.JumpKind, to any) {
 	for _, s := range in {
 		if s.poison != nil {
@@ -516,8 +516,8 @@ func (a *analyzer) arrive(in []*state, kind ir.JumpKind, to any) {
 	}
 }
 
-// launch starts concurrent work. Work that communicates spoils all that follows
-// its join: what it sent and received is not known.
+// launch starts concurrent work. If the work communicates, nothing is known
+// after its join.
 func (a *analyzer) launch(st *ir.Launch, s *state) {
 	works, found := append([]work(nil), s.works...), false
 	for i, w := range works {

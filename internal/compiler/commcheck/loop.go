@@ -79,7 +79,7 @@ func (a *analyzer) unroll(l *ir.Loop, s *state, limit int) (out []*state, end un
 	cur := []*state{s}
 	begun := a.steps
 	for i := 0; len(cur) > 0; i++ {
-		// Rounds that cost much are too many sooner, the first time.
+		// If iterations cost much, fewer are too many, the first time.
 		if i > limit || limit < manyTurns && i == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
 			return nil, tooMany
 		}
@@ -125,8 +125,8 @@ func (a *analyzer) exit(l *ir.Loop, s *state, ranks set) {
 	s.live = s.live.sub(ranks)
 }
 
-// head is a state at the head of a loop, which stands for all that come there
-// with the same things under way.
+// head is a state at the head of a loop. It stands for all states there that
+// have the same messages under way.
 type head struct {
 	s     *state
 	wide  []bool       // variables that change from iteration to iteration

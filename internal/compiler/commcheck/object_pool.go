@@ -6,12 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// pool holds the objects of a state, those of each type together. It is never
-// changed: put gives a new one, which shares all but the way to what was put.
-// So what two pools differ in is found without looking at what they share, and
-// what is asked of all objects is answered for whole branches by their sums. A
-// program has more objects the longer it is, and each statement is to cost the
-// same.
+// pool holds the objects of a state by type, as a persistent tree: put returns
+// a new pool that shares all but one path. So comparing two pools skips what
+// they share, and sums answer questions about whole branches. A longer program
+// has more objects; each statement still costs the same.
 type pool struct {
 	root  *branch // nil: empty
 	depth int     // branches between the root and the leaves

@@ -6,13 +6,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// look says how a procedure looks at a reference.
+// look is how a procedure uses a reference.
 type look struct {
 	reads bool // fields that communications depend on
 	null  bool // whether it is 0
 }
 
-// followed reports whether a field is.
+// followed reports whether a field is followed.
 func (in *info) followed(f *ir.Var) bool {
 	return f.Type != "" && !in.raced[f.Type] && slices.Contains(in.fields[f.Type], f)
 }
@@ -48,7 +48,7 @@ func (in *info) objects(list []ir.Stmt) (puts []*ir.Var, news []string) {
 	return puts, news
 }
 
-// look finds out how procedures look at what they are given references to.
+// look finds how procedures use the references that they are given.
 func (in *info) look(procs []*ir.Proc) {
 	if len(in.types) == 0 {
 		return

@@ -7,8 +7,8 @@ const (
 	maxTries   = 12 // until a hypothesis holds
 )
 
-// hypothesis is what is taken to hold of a procedure that calls itself: called
-// with nothing under way and these objects, it leaves nothing under way, and no
+// hypothesis is an assumption about a recursive procedure: called with no
+// message under way and these objects, it leaves no message under way and no
 // other objects.
 type hypothesis struct {
 	s     *state // its heap
@@ -29,9 +29,9 @@ func (a *analyzer) quiescent(s *state) bool {
 	return true
 }
 
-// recurse interprets a call of p, deep within p, for all arguments and whatever
-// depth: it interprets p once more, in which calls of p do as the hypothesis
-// says, until that is what comes of it. It reports whether it does.
+// recurse interprets a call of p within p, for all arguments and any depth. It
+// interprets p with the hypothesis for its calls of p, and weakens the
+// hypothesis until the outcome confirms it. It reports whether that happens.
 func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	if a.failed[p] {
 		return nil, false
@@ -84,7 +84,7 @@ func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 		a.failed[p] = true
 		return nil, false
 	}
-	// What was remembered meanwhile holds only with the hypothesis.
+	// Outcomes remembered meanwhile hold only with the hypothesis.
 	for _, k := range a.cached[m.cached:] {
 		delete(a.cache, k)
 	}
@@ -101,8 +101,8 @@ func (a *analyzer) some(v *ir.Var) vec {
 	return a.all(a.fresh(true))
 }
 
-// before is a state in which p may be called, at whatever depth. What p does to
-// objects is in the hypothesis already, or makes it grow.
+// before is a state in which p may be called, at any depth. The hypothesis
+// contains what p does to objects, or grows by it.
 func (a *analyzer) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.clone(s)
 	t.heap = h.s.heap
@@ -114,7 +114,7 @@ func (a *analyzer) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	return t
 }
 
-// after is the state after a call of p that did as the hypothesis says.
+// after is the state after a call of p, by the hypothesis.
 func (a *analyzer) after(c *ir.Call, p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.before(p, s, h)
 	for _, v := range c.Results {

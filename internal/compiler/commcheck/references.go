@@ -27,9 +27,9 @@ func (a *analyzer) plain(o *object) *object {
 	return o
 }
 
-// focus tells apart what the references that p is given lead to, if
-// communications depend on it: on all ranks to objects of the same contents,
-// one of those that there are. It returns the arguments of each case.
+// focus splits a call into cases by the objects that its references may lead
+// to, if communications depend on them. In each case they lead to objects of
+// the same contents on all ranks. It returns the arguments of each case.
 func (a *analyzer) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases [][]vec, states []*state) {
 	cases, states = [][]vec{args}, []*state{s}
 	if !a.uniform || !a.info.procs[p].acts || !s.live.is(a.full) || s.heap.size() == 0 {

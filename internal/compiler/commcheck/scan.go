@@ -6,8 +6,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// info is what is found out about a program before it is interpreted, for any
-// number of ranks.
+// info is what scan finds in a program, for any number of ranks.
 type info struct {
 	places  map[any]int          // a statement, or bodyOf a loop
 	stmts   []ir.Pos             // of each place
@@ -156,7 +155,7 @@ func scan(p *ir.Program) *info {
 	return in
 }
 
-// spread adds what is in from to to, and reports whether that was anything.
+// spread adds the elements of from to to, and reports whether any was new.
 func spread[K comparable](from, to map[K]bool) (more bool) {
 	for k := range from {
 		if !to[k] {
@@ -254,9 +253,8 @@ func irregular(list []ir.Stmt, labels []string, depth int) bool {
 }
 
 // relevant finds the variables whose values matter: those that conditions,
-// peers, tags and communicators are made of, and those that these are made of.
-// Those that communications depend on, by value or because they stand under a
-// condition, are in decide as well.
+// peers, tags and communicators are computed from. Those that communications
+// depend on, by value or by a condition, are in decide, too.
 func (in *info) relevant(procs []*ir.Proc) {
 	want := in.wanted(procs)
 	var globals []*ir.Var
@@ -387,7 +385,7 @@ func (in *info) actsSelf(s ir.Stmt) bool {
 	return false
 }
 
-// acts says the same of a list with all that it encloses.
+// acts is actsSelf for a list with all that it encloses.
 func (in *info) acts(list []ir.Stmt) (yes bool) {
 	ir.Each(list, func(s ir.Stmt) { in.work++; yes = yes || in.actsSelf(s) })
 	return yes

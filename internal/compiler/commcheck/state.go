@@ -75,8 +75,8 @@ func (s set) String() string {
 	return "ranks " + strings.Join(b, ", ")
 }
 
-// places is a set of places. It is never changed: with gives a new one, which
-// shares what is far from what was added.
+// places is a persistent set of places: with returns a new one that shares most
+// of the old.
 type places []*[placesPart / 64]uint64
 
 const placesPart = 1024
@@ -100,7 +100,7 @@ func (s places) with(i int) places {
 	return t
 }
 
-// or is what is in either; it is s itself if t has nothing more.
+// or is the union; it is s itself if t adds nothing.
 func (s places) or(t places) places {
 	out, own := s, false
 	for i, y := range t {
@@ -147,7 +147,7 @@ func (s places) list() (l []int) {
 	return l
 }
 
-// jump says where a rank that is not here has gone.
+// jump is where a rank that is not here has jumped to.
 type jump struct {
 	kind  ir.JumpKind // 0: nowhere, it waits at the end of a branch
 	to    any         // the *ir.Loop or *ir.Switch that it leaves or continues
@@ -190,9 +190,9 @@ type work struct {
 	by    *ir.Launch
 }
 
-// open is a receive from any rank that was matched, while later sends may have
-// been meant by it. since are the places come by after it: they are not safe if
-// such a send shows up.
+// open is a receive from any rank that was matched, although a later send might
+// match it, too. since are the places passed after it: they are not safe if
+// there is such a send.
 type open struct {
 	dst, comm int
 	tag       entry
@@ -202,8 +202,8 @@ type open struct {
 	by        *ir.Comm
 }
 
-// state is what holds at a place: where the ranks are, what variables are, what
-// is under way. Slices within it are replaced, never changed.
+// state is what holds at a place: where the ranks are, the values of variables,
+// and the messages under way. Its slices are replaced, never changed.
 type state struct {
 	live   set
 	jumps  []jump
@@ -249,8 +249,8 @@ func (s *state) setFact(sym int32, v int64) {
 	s.facts = m
 }
 
-// key tells states apart that must not become one: all but values, facts, and
-// what open receives have seen.
+// key differs between states that must not be merged. It contains all but
+// values, facts, and the places of open receives.
 func (a *analyzer) key(s *state) string {
 	if s.poison != nil {
 		return "poison"
@@ -304,9 +304,9 @@ func (a *analyzer) key(s *state) string {
 	return string(b)
 }
 
-// id numbers things for keys. Redundant communications, those on different ways
-// that are the same in all that matters, differ only in this; so it numbers a
-// Comm by its kind, name and group.
+// id numbers things for keys. Communications on different ways that are the
+// same in all that matters must have one number; so a Comm is numbered by its
+// kind, name and group.
 func (a *analyzer) id(x any) int {
 	switch y := x.(type) {
 	case nil:
@@ -402,9 +402,8 @@ func mergeOpens(x, y []open) []open {
 	return out
 }
 
-// merge makes states that are under way the same into one. This is the ⨿ of the
-// paper: what was sent and received on one way or the other, and is the same,
-// counts once.
+// merge joins states with the same messages under way. This is the ⨿ of the
+// paper: equal communications on different ways count once.
 func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	if len(in) < 2 {
 		return in
@@ -429,5 +428,5 @@ func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	return out
 }
 
-// maxStates is how many states are told apart at one place.
+// maxStates bounds the states that are kept apart at one place.
 const maxStates = 16

@@ -48,7 +48,7 @@ type term struct {
 	x, y entry
 }
 
-// fresh makes a symbol that nothing else is.
+// fresh makes a new symbol.
 func (a *analyzer) fresh(assumed bool) entry {
 	a.terms = append(a.terms, term{})
 	a.assumed = append(a.assumed, assumed)
@@ -102,7 +102,7 @@ func (a *analyzer) eval(e ir.Expr, s *state) vec {
 	return a.all(anything)
 }
 
-// opaque is the value of something made of vars that can't be evaluated.
+// opaque is the value of an expression of vars that can't be evaluated.
 func (a *analyzer) opaque(vars []*ir.Var, s *state) vec {
 	if !a.uniform {
 		return a.all(anything)
