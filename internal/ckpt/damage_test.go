@@ -188,8 +188,8 @@ func TestLoad_Truncated(t *testing.T) {
 	}, data)
 }
 
-// TestLoad_FlipsInBlocks flips bits spread over a checkpoint with many blocks, and over
-// the base files of a differential one.
+// TestLoad_FlipsInBlocks flips bits spread over a checkpoint with many blocks,
+// and over the base files of a differential one.
 func TestLoad_FlipsInBlocks(t *testing.T) {
 	want := ckpttest.Sample(200_000)
 	fsys := vfstest.NewMem()

@@ -48,8 +48,9 @@ func TestStaging_Bound(t *testing.T) {
 	}
 }
 
-// TestDeferred_MemoryReleased: when a save is over, no matter how, nobody waits for it,
-// all segments are back, and the Saver does not keep the program's memory alive.
+// TestDeferred_MemoryReleased: when a save is over, no matter how, nobody waits
+// for it, all segments are back, and the Saver does not keep the program's
+// memory alive.
 func TestDeferred_MemoryReleased(t *testing.T) {
 	for _, h := range homes {
 		for after := range 4 {
@@ -123,8 +124,9 @@ func (e *estimates) Begin(j Job) {
 	e.Writer.Begin(j)
 }
 
-// TestSave_Estimate: room in the file is made for what will probably be stored, not
-// for all that is looked at: a disk that has room for the changes is enough.
+// TestSave_Estimate: room in the file is made for what will probably be stored,
+// not for all that is looked at: a disk that has room for the changes is
+// enough.
 func TestSave_Estimate(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -212,8 +214,9 @@ func (s *stuck) letGo() {
 	close(s.free)
 }
 
-// TestDeferred_ProgramWrites: the program changes what stands still while no byte of it gets to
-// the disk. It does not wait for that, and the checkpoint has what was there before.
+// TestDeferred_ProgramWrites: the program changes what stands still while no
+// byte of it gets to the disk. It does not wait for that, and the checkpoint
+// has what was there before.
 func TestDeferred_ProgramWrites(t *testing.T) {
 	const size = 20 << 20
 	for seed := range uint64(4) {

@@ -41,8 +41,8 @@ func restoreFake(t testing.TB, dir *store.Dir, index uint64, size int64, inPlace
 	return b
 }
 
-// TestSave_OnDevices saves an array that lies on devices and on the host, changes it, and
-// saves again; every checkpoint holds what it held then.
+// TestSave_OnDevices saves an array that lies on devices and on the host,
+// changes it, and saves again; every checkpoint holds what it held then.
 func TestSave_OnDevices(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		over := 0
@@ -136,7 +136,8 @@ func TestSave_OnDevices(t *testing.T) {
 	})
 }
 
-// TestSave_OnDevicesCopiesOnlyChanges saves an array on a device of which little changes.
+// TestSave_OnDevicesCopiesOnlyChanges saves an array on a device of which
+// little changes.
 func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 	dev := &ckpttest.Device{Room: 1 << 30}
 	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -190,8 +191,8 @@ func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 	}
 }
 
-// TestSave_DeviceFails lets every call of the device fail in turn: the save fails, no
-// segment is lost, and what was saved before is intact.
+// TestSave_DeviceFails lets every call of the device fail in turn: the save
+// fails, no segment is lost, and what was saved before is intact.
 func TestSave_DeviceFails(t *testing.T) {
 	for _, room := range []int64{1 << 30, 0} {
 		for fail := 1; ; fail++ {

@@ -162,7 +162,8 @@ func clone(v *ckpttest.Values) *ckpttest.Values {
 	return &w
 }
 
-// TestSaver_InProcessAndHelper saves full and differential checkpoints in every home, and compares.
+// TestSaver_InProcessAndHelper saves full and differential checkpoints in every
+// home, and compares.
 func TestSaver_InProcessAndHelper(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		var tables [][]Block
@@ -192,7 +193,8 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 	}
 }
 
-// TestSaver_ContinuesRestored continues from a restored set: the first checkpoint is differential.
+// TestSaver_ContinuesRestored continues from a restored set: the first
+// checkpoint is differential.
 func TestSaver_ContinuesRestored(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -216,8 +218,8 @@ func TestSaver_ContinuesRestored(t *testing.T) {
 	})
 }
 
-// TestSaver_StateGrows saves states that need more staging memory each time, and one
-// that must wait for segments to come back.
+// TestSaver_StateGrows saves states that need more staging memory each time,
+// and one that must wait for segments to come back.
 func TestSaver_StateGrows(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		for _, memory := range []int64{0, 12 << 20} {
@@ -234,7 +236,8 @@ func TestSaver_StateGrows(t *testing.T) {
 	})
 }
 
-// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and continues.
+// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and
+// continues.
 func TestSaver_DiskFull(t *testing.T) {
 	var texts []string
 	for _, h := range homes {
@@ -289,7 +292,8 @@ func TestSaver_Canceled(t *testing.T) {
 	})
 }
 
-// TestSaver_Ranks runs two ranks: given indices, totals, and removal by the line.
+// TestSaver_Ranks runs two ranks: given indices, totals, and removal by the
+// line.
 func TestSaver_Ranks(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -357,8 +361,8 @@ func TestSaver_Ranks(t *testing.T) {
 	})
 }
 
-// TestSaver_LineKeeps sees that nothing goes before the line is known, and that a
-// restart counts from the restored set.
+// TestSaver_LineKeeps sees that nothing goes before the line is known, and that
+// a restart counts from the restored set.
 func TestSaver_LineKeeps(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()

@@ -49,7 +49,8 @@ func forge(good *File, header, rows []byte) ([]byte, error) {
 }
 
 // FuzzHostile loads files that an enemy made: all digests are right, what they
-// cover is not. Anything may come back but a panic, a hang or a flood of memory.
+// cover is not. Anything may come back but a panic, a hang or a flood of
+// memory.
 func FuzzHostile(f *testing.F) {
 	fsys := vfstest.NewMem()
 	dir := save(f, fsys, Options{}, ckpttest.Sample(40))
@@ -96,7 +97,8 @@ func TestForge_Loads(t *testing.T) {
 	}
 }
 
-// TestOpen_OtherFormat refuses a file of another format version, and names both.
+// TestOpen_OtherFormat refuses a file of another format version, and names
+// both.
 func TestOpen_OtherFormat(t *testing.T) {
 	fsys := vfstest.NewMem()
 	good, err := Open(fsys, save(t, fsys, Options{}, ckpttest.Sample(40)).File(1))

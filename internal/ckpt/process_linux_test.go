@@ -26,7 +26,8 @@ const (
 	afterCommit = "after commit"
 )
 
-// pausing is a Writer that calls a function at a place of the second checkpoint.
+// pausing is a Writer that calls a function at a place of the second
+// checkpoint.
 type pausing struct {
 	*helperWriter
 	place  string
@@ -78,7 +79,8 @@ func second() *ckpttest.Values {
 	return v
 }
 
-// TestChild is not a test: it is what the child processes of the tests below do.
+// TestChild is not a test: it is what the child processes of the tests below
+// do.
 func TestChild(t *testing.T) {
 	role, dir, place := os.Getenv("CAIRN_CHILD"), os.Getenv("CAIRN_CHILD_DIR"), os.Getenv("CAIRN_CHILD_PLACE")
 	if role == "" {
@@ -229,8 +231,8 @@ func TestHelper_Killed(t *testing.T) {
 	}
 }
 
-// TestHelper_HoldsLock sees that a directory stays locked while a helper finishes the
-// work of a rank that died.
+// TestHelper_HoldsLock sees that a directory stays locked while a helper
+// finishes the work of a rank that died.
 func TestHelper_HoldsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt")
 	a, b := pair(t)

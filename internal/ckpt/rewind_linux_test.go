@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestRewind_Damaged goes back over a damaged checkpoint: it does not count as kept
-// from then on.
+// TestRewind_Damaged goes back over a damaged checkpoint: it does not count as
+// kept from then on.
 func TestRewind_Damaged(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()

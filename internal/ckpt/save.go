@@ -627,8 +627,8 @@ func (c *copying) room(ctx context.Context, seg *Segment, d *Dataset) (int, erro
 	}
 }
 
-// gather makes block k of dataset i in the segment, and leaves it there if it has
-// changed.
+// gather makes block k of dataset i in the segment, and leaves it there if it
+// has changed.
 func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) error {
 	d := &c.l.Datasets[i]
 	at, err := c.room(ctx, seg, d)

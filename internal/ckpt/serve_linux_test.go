@@ -167,7 +167,8 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// TestServe_Session makes sure that FuzzServe starts from sessions that are served.
+// TestServe_Session makes sure that FuzzServe starts from sessions that are
+// served.
 func TestServe_Session(t *testing.T) {
 	r := record(t, nil, ckpttest.Sample(2000), Options{})
 	s := newStranger(t)

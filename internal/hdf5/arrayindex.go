@@ -153,9 +153,9 @@ func (x *chunkLoader) extensibleArray() error {
 	}
 	e.place, e.turned = make([]uint64, len(e.grid)), make([]uint64, len(e.grid))
 
-	// Super block i has 2^(i/2) data blocks of minElems * 2^((i+1)/2) elements. The
-	// index block has the first elements, then pointers to the data blocks of the
-	// first super blocks, then to the other super blocks.
+	// Super block i has 2^(i/2) data blocks of minElems * 2^((i+1)/2) elements.
+	// The index block has the first elements, then pointers to the data blocks
+	// of the first super blocks, then to the other super blocks.
 	log := func(n uint64) int { return bits.Len64(n) - 1 }
 	supers := 1 + maxBits - log(minElems)
 	inline := min(2*log(minPtrs), supers)
@@ -268,8 +268,8 @@ func (e *extensible) superBlock(at, from, count, elems uint64) error {
 	return nil
 }
 
-// dataBlock takes the elements of a data block. If it has pages, their bits start at
-// number bit in present.
+// dataBlock takes the elements of a data block. If it has pages, their bits
+// start at number bit in present.
 func (e *extensible) dataBlock(at, from, elems uint64, present []byte, bit uint64) error {
 	if at == undef || from >= e.limit {
 		return nil

@@ -116,8 +116,8 @@ func (f *File) attributes(path string, visit func(rawAttr) error) error {
 	return nil
 }
 
-// Attrs returns the names of an object's attributes, sorted; those too whose values
-// Attr cannot give.
+// Attrs returns the names of an object's attributes, sorted; those too whose
+// values Attr cannot give.
 func (f *File) Attrs(path string) ([]string, error) {
 	var names []string
 	err := f.attributes(path, func(a rawAttr) error {
@@ -131,8 +131,8 @@ func (f *File) Attrs(path string) ([]string, error) {
 	return names, nil
 }
 
-// Attr returns the value of an attribute: a string, bool, int64, uint64 or float64,
-// or a slice of one of these, in row-major order.
+// Attr returns the value of an attribute: a string, bool, int64, uint64 or
+// float64, or a slice of one of these, in row-major order.
 func (f *File) Attr(path, name string) (any, error) {
 	var value any
 	found := false

@@ -125,8 +125,8 @@ func (x *chunkLoader) implicit() error {
 	return nil
 }
 
-// unflatten sets place to that of linear index i in a grid; it reports whether that
-// is inside the dataset as it is now.
+// unflatten sets place to that of linear index i in a grid; it reports whether
+// that is inside the dataset as it is now.
 func (x *chunkLoader) unflatten(place []uint64, i uint64, grid []uint64) bool {
 	for j := len(grid) - 1; j > 0; j-- {
 		place[j] = i % grid[j]
@@ -141,8 +141,8 @@ func (x *chunkLoader) unflatten(place []uint64, i uint64, grid []uint64) bool {
 	return true
 }
 
-// element takes one element of an array index. A filtered chunk has its size and mask
-// there; so says the array's client.
+// element takes one element of an array index. A filtered chunk has its size
+// and mask there; so says the array's client.
 func (x *chunkLoader) element(c *cursor, elem int, filtered bool, place []uint64, inside bool) error {
 	at := c.here()
 	addr, size, mask := c.addr(), x.d.layout.size, uint32(0)

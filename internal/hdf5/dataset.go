@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Dataset is a dataset of a File. It is safe for concurrent use; its fields must
-// not be changed.
+// Dataset is a dataset of a File. It is safe for concurrent use; its fields
+// must not be changed.
 type Dataset struct {
 	Type    Type
 	Dims    []uint64  // nil: scalar
@@ -297,8 +297,8 @@ func (d *Dataset) Contiguous() (addr uint64, ok bool) {
 	return d.layout.addr, true
 }
 
-// Chunks returns the chunks that are present, by increasing Index. The slice must
-// not be changed. It is empty for a dataset that is not chunked.
+// Chunks returns the chunks that are present, by increasing Index. The slice
+// must not be changed. It is empty for a dataset that is not chunked.
 func (d *Dataset) Chunks() ([]Chunk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,9 +37,9 @@ type emitter struct {
 	heaps map[*node]heapID // where virtual datasets keep their mappings
 }
 
-// Finish returns the superblock, which belongs at offset 0, and all other metadata,
-// which belongs at offset at; the file ends where that ends. All chunks must lie
-// below at.
+// Finish returns the superblock, which belongs at offset 0, and all other
+// metadata, which belongs at offset at; the file ends where that ends. All
+// chunks must lie below at.
 func (w *Writer) Finish(at uint64) (super, meta []byte, err error) {
 	if at < 48 || at%8 != 0 {
 		return nil, nil, fmt.Errorf("hdf5: metadata cannot lie at offset %d", at)
@@ -109,7 +109,8 @@ func (e *emitter) header(h *header) uint64 {
 	return at
 }
 
-// noTable is a link info or attribute info message that says: they are all in the header.
+// noTable is a link info or attribute info message that says: they are all in
+// the header.
 var noTable = []byte("\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
 
 // object emits n after all that it refers to.
@@ -178,8 +179,8 @@ func (e *emitter) dataset(h *header, n *node) error {
 	h.add(msgDataspace, 0, appendSpace(nil, d.Dims))
 	h.add(msgDatatype, 1, typ)
 
-	// When space is allocated: 1 early, 2 late, 3 incrementally. All of them fill
-	// with the default value, zero, if there is something to fill.
+	// When space is allocated: 1 early, 2 late, 3 incrementally. All of them
+	// fill with the default value, zero, if there is something to fill.
 	alloc, layout := byte(2), []byte{3}
 	switch {
 	case d.Virtual != nil:

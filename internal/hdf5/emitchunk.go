@@ -1,6 +1,7 @@
 package hdf5
 
-// defaultTreeK is the library's: a chunk B-tree node holds twice as many entries.
+// defaultTreeK is the library's: a chunk B-tree node holds twice as many
+// entries.
 const defaultTreeK = 32
 
 // treeNodeSize is the size of every version 1 B-tree node, full or not.
@@ -8,9 +9,9 @@ func treeNodeSize(keySize, k int) int { return 24 + 2*k*8 + (2*k+1)*keySize }
 
 func treeKeySize(rank int) int { return 8 + 8*(rank+1) }
 
-// chooseK picks the B-tree width that makes the file's metadata smallest. Nodes have
-// one size throughout a file and are never cut short, so the default would waste
-// 2 KiB on each of many small datasets.
+// chooseK picks the B-tree width that makes the file's metadata smallest. Nodes
+// have one size throughout a file and are never cut short, so the default would
+// waste 2 KiB on each of many small datasets.
 func chooseK(root *node) int {
 	widths := [...]int{2, 4, 8, 16, defaultTreeK}
 	var cost [len(widths)]uint64

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// tree emits a version 1 B-tree over n > 0 entries, level by level from the leaves,
-// and returns the root's address. key appends the key before entry i (for i == n, the
-// one after the last); child is the address that entry i leads to.
+// tree emits a version 1 B-tree over n > 0 entries, level by level from the
+// leaves, and returns the root's address. key appends the key before entry i
+// (for i == n, the one after the last); child is the address that entry i leads
+// to.
 func (e *emitter) tree(typ byte, k, keySize int, n uint64, key func(b []byte, i uint64) []byte, child func(i uint64) uint64) uint64 {
 	size := treeNodeSize(keySize, k)
 	width := uint64(2 * k)
@@ -54,9 +55,9 @@ const (
 	compactMax = 64 // groups with more links than this have a symbol table
 )
 
-// symbols emits what a large group needs, so that finding a link need not look at
-// all: a heap of names, symbol table nodes, and a B-tree over these. It returns the
-// symbol table message. at are the addresses of kids.
+// symbols emits what a large group needs, so that finding a link need not look
+// at all: a heap of names, symbol table nodes, and a B-tree over these. It
+// returns the symbol table message. at are the addresses of kids.
 func (e *emitter) symbols(kids []*node, at []uint64) []byte {
 	order := make([]int, len(kids))
 	for i := range order {

@@ -11,8 +11,8 @@ const (
 	maxCollection = 1 << 16 // where a new one is begun
 )
 
-// virtualHeaps emits the mappings of all virtual datasets under root, as objects of
-// global heap collections, and notes where each went.
+// virtualHeaps emits the mappings of all virtual datasets under root, as
+// objects of global heap collections, and notes where each went.
 func (e *emitter) virtualHeaps(root *node) {
 	var nodes []*node
 	var objects []byte

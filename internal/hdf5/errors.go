@@ -12,7 +12,8 @@ var (
 	ErrUnsupported = errors.New("hdf5: unsupported")
 )
 
-// ErrType reports a datatype this package cannot represent. It is an ErrUnsupported.
+// ErrType reports a datatype this package cannot represent. It is an
+// ErrUnsupported.
 var ErrType = fmt.Errorf("%w datatype", ErrUnsupported)
 
 func corrupt(at uint64, format string, args ...any) error {

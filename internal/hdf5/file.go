@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// File is an HDF5 file open for reading. It is safe for concurrent use as far as
-// the io.ReaderAt is.
+// File is an HDF5 file open for reading. It is safe for concurrent use as far
+// as the io.ReaderAt is.
 type File struct {
-	// OpenSource opens the other files that virtual datasets have their bytes in, by
-	// their name as it stands in this one. It may be nil; set it before any such
-	// dataset is read.
+	// OpenSource opens the other files that virtual datasets have their bytes
+	// in, by their name as it stands in this one. It may be nil; set it before
+	// any such dataset is read.
 	OpenSource func(name string) (*File, error)
 
 	r    io.ReaderAt
@@ -29,7 +29,8 @@ type File struct {
 	groups  map[uint64]*links // by address
 }
 
-// Open reads the superblock of the file of this size. No byte past size is read.
+// Open reads the superblock of the file of this size. No byte past size is
+// read.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	if size < 0 {
 		return nil, corrupt(0, "file of %d bytes", size)

@@ -26,7 +26,8 @@ const (
 	FilterZstd       = 32015
 )
 
-// Shuffle groups the first bytes of all elements, then the second ones, and so on.
+// Shuffle groups the first bytes of all elements, then the second ones, and so
+// on.
 func Shuffle(elemSize int) Filter { return Filter{FilterShuffle, []uint32{uint32(elemSize)}} }
 
 // Deflate compresses with zlib at level 0 to 9.
@@ -60,7 +61,8 @@ func (f Filter) param() int {
 	return int(int32(f.Params[0]))
 }
 
-// growth bounds how many bytes one stored byte can stand for, whatever the content.
+// growth bounds how many bytes one stored byte can stand for, whatever the
+// content.
 func (f Filter) growth() uint64 {
 	switch f.ID {
 	case FilterDeflate:
@@ -89,11 +91,12 @@ func decodable(filters []Filter, mask uint32, stored, want uint64) bool {
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// DecodeChunk undoes the filters of a stored chunk; bit i of mask set means that
-// filter i was not applied. len(dst) is the size of the chunk as it was before the
-// filters, and the result has exactly that length: it is dst, or stored itself if
-// there was nothing to undo. Anything else is ErrCorrupt. However hostile, stored
-// cannot make this allocate more than a small multiple of len(dst).
+// DecodeChunk undoes the filters of a stored chunk; bit i of mask set means
+// that filter i was not applied. len(dst) is the size of the chunk as it was
+// before the filters, and the result has exactly that length: it is dst, or
+// stored itself if there was nothing to undo. Anything else is ErrCorrupt.
+// However hostile, stored cannot make this allocate more than a small multiple
+// of len(dst).
 func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, error) {
 	if len(filters) > 32 {
 		return nil, fmt.Errorf("%w: %d filters on a chunk", ErrUnsupported, len(filters))
@@ -106,9 +109,9 @@ func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, err
 			continue
 		}
 		f := filters[i]
-		// The last step should write to dst, so the one before it to tmp, and so on.
-		// A step before the last may give more than the chunk has: the overhead of
-		// the filters that come after it in decoding.
+		// The last step should write to dst, so the one before it to tmp, and
+		// so on. A step before the last may give more than the chunk has: the
+		// overhead of the filters that come after it in decoding.
 		room := dst
 		if moves, kept := movesBefore(filters[:i], mask); moves%2 == 1 || !kept || overlap(dst, cur) {
 			limit := len(dst) + len(dst)/64 + 4096
@@ -202,7 +205,8 @@ func inflate(src, room []byte) ([]byte, error) {
 	n, err := io.ReadFull(z, room)
 	switch err {
 	case io.EOF, io.ErrUnexpectedEOF:
-		// ReadFull hides whether the stream ended well; its end is sticky, so ask again.
+		// ReadFull hides whether the stream ended well; its end is sticky, so
+		// ask again.
 		if _, err = z.Read(make([]byte, 1)); err != io.EOF {
 			return nil, io.ErrUnexpectedEOF
 		}
@@ -232,9 +236,9 @@ func unzstd(src, room []byte) ([]byte, error) {
 	return d.DecodeAll(src, room[:0:len(room)])
 }
 
-// EncodeChunk applies filters to src, using dst's capacity for the result where it
-// can. If the result is not smaller than src it returns src itself and a mask that
-// skips every filter.
+// EncodeChunk applies filters to src, using dst's capacity for the result where
+// it can. If the result is not smaller than src it returns src itself and a
+// mask that skips every filter.
 func EncodeChunk(filters []Filter, src, dst []byte) (out []byte, mask uint32, err error) {
 	if len(filters) > 32 {
 		return nil, 0, fmt.Errorf("%w: %d filters on a chunk", ErrUnsupported, len(filters))
@@ -287,7 +291,8 @@ func EncodeChunk(filters []Filter, src, dst []byte) (out []byte, mask uint32, er
 	return cur, 0, nil
 }
 
-// keepScratch lets the pool have the largest of a and b that is not the caller's.
+// keepScratch lets the pool have the largest of a and b that is not the
+// caller's.
 func keepScratch(tmp *[]byte, a, b, dst []byte) {
 	for _, p := range [][]byte{a, b} {
 		if cap(p) > cap(*tmp) && !overlap(dst, p) {

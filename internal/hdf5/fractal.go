@@ -106,7 +106,8 @@ func (h *fractalHeap) managed(off, n uint64) (uint64, error) {
 		if depth > 64 || block == undef {
 			return bad()
 		}
-		// Rows 0 and 1 have blocks of the first size; then it doubles each time.
+		// Rows 0 and 1 have blocks of the first size; then it doubles each
+		// time.
 		row, col := 0, uint64(0)
 		size = h.first
 		if q := rest / (h.width * h.first); q > 0 {

@@ -83,8 +83,8 @@ func (b *builder) chunked(path, typ string, dims, chunk []uint64, filters []Filt
 	b.want[path] = want{typ, dims, data}
 }
 
-// eachElement calls visit with the offsets, in elements, of all elements of chunk i
-// that exist, in the chunk and in the dataset. It is slow and obvious.
+// eachElement calls visit with the offsets, in elements, of all elements of
+// chunk i that exist, in the chunk and in the dataset. It is slow and obvious.
 func eachElement(dims, chunk, g []uint64, i uint64, visit func(in, out uint64)) {
 	place := make([]uint64, len(g))
 	for j := len(g) - 1; j >= 0; j-- {
@@ -288,8 +288,8 @@ var allTypes = []string{
 	`[4]{"ü":1|u1,"deep":8{"deeper":0{"v":0[2]|b1}300}300}400`,
 }
 
-// everything is a file with all that the Writer can do, but for filters that stock
-// HDF5 lacks.
+// everything is a file with all that the Writer can do, but for filters that
+// stock HDF5 lacks.
 func everything(t testing.TB) *builder {
 	b := filterable(t)
 	b.plain("/plain/empty", "<f8", []uint64{3, 0, 2}, nil)
@@ -306,9 +306,9 @@ func everything(t testing.TB) *builder {
 	return b
 }
 
-// filterable is everything but what h5repack 1.10 fails to repack with another layout
-// or filter, whoever wrote it: contiguous datasets without elements (an error) and
-// virtual ones (it crashes).
+// filterable is everything but what h5repack 1.10 fails to repack with another
+// layout or filter, whoever wrote it: contiguous datasets without elements (an
+// error) and virtual ones (it crashes).
 func filterable(t testing.TB) *builder {
 	b := newBuilder(t)
 	for i, typ := range allTypes {

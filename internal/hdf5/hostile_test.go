@@ -136,8 +136,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// reseal puts right all checksums that lookup3 makes over objects of ours, so that
-// changes get past them.
+// reseal puts right all checksums that lookup3 makes over objects of ours, so
+// that changes get past them.
 func reseal(file []byte) {
 	if len(file) >= 48 {
 		le.PutUint32(file[44:], lookup3(file[:44]))
@@ -209,7 +209,8 @@ func TestCrafted(t *testing.T) {
 	if err != nil || len(cs) != 100 {
 		t.Fatal(len(cs), err)
 	}
-	// A chunk of 2 GiB cannot come out of one byte: nothing may be allocated for it.
+	// A chunk of 2 GiB cannot come out of one byte: nothing may be allocated
+	// for it.
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = d.ReadAt(make([]byte, 10), 0)
@@ -254,7 +255,8 @@ func TestCrafted(t *testing.T) {
 	}
 }
 
-// Random damage to files of the library, with all its structures; see testdata/seed.py.
+// Random damage to files of the library, with all its structures; see
+// testdata/seed.py.
 func TestDamagedLibraryFiles(t *testing.T) {
 	for _, mode := range []string{"default", "latest"} {
 		orig, err := os.ReadFile("testdata/" + mode + ".h5")

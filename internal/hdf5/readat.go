@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// shape is the geometry of a chunked dataset in bytes: elements are a last, fastest
-// dimension of bytes, and dimensions that a chunk spans as a whole are merged with
-// the one before.
+// shape is the geometry of a chunked dataset in bytes: elements are a last,
+// fastest dimension of bytes, and dimensions that a chunk spans as a whole are
+// merged with the one before.
 type shape struct {
 	dims   []uint64
 	chunk  []uint64
@@ -38,8 +38,8 @@ func newShape(dims, chunk []uint64, elem uint64) shape {
 }
 
 // ReadAt reads the bytes of the dataset, its elements in row-major order, as
-// io.ReaderAt does. What was never written reads as the fill value, zero by default.
-// Bytes that are in the file as they are go straight into p.
+// io.ReaderAt does. What was never written reads as the fill value, zero by
+// default. Bytes that are in the file as they are go straight into p.
 func (d *Dataset) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("dataset %q: %w: reading at offset %d", d.path, ErrUnsupported, off)
@@ -86,8 +86,9 @@ func (d *Dataset) blank(p []byte, off uint64) {
 	}
 }
 
-// readChunked cuts the range into boxes: one index or a run of them in one dimension,
-// a single one in those before, all of them in those after. A few suffice.
+// readChunked cuts the range into boxes: one index or a run of them in one
+// dimension, a single one in those before, all of them in those after. A few
+// suffice.
 func (d *Dataset) readChunked(p []byte, off uint64) (int, error) {
 	chunks, err := d.Chunks()
 	if err != nil {
@@ -188,7 +189,8 @@ func (d *Dataset) readBox(p []byte, off uint64, from, to []uint64, chunks []Chun
 	}
 }
 
-// source is where a chunk's bytes can be had: nowhere, in memory, or in the file.
+// source is where a chunk's bytes can be had: nowhere, in memory, or in the
+// file.
 type source struct {
 	missing bool
 	data    []byte
@@ -200,7 +202,8 @@ const (
 	directRuns = 8    // so few reads are better than one of the chunk
 )
 
-// source finds or decodes a chunk, of which runs pieces of run bytes are wanted.
+// source finds or decodes a chunk, of which runs pieces of run bytes are
+// wanted.
 func (d *Dataset) source(index uint64, chunks []Chunk, runs, run uint64) (source, error) {
 	i := sort.Search(len(chunks), func(i int) bool { return chunks[i].Index >= index })
 	if i == len(chunks) || chunks[i].Index != index {

@@ -8,8 +8,8 @@ import (
 // enough is how many bytes the library has for numbers up to limit.
 func enough(limit uint64) int { return max(bits.Len64(limit)-1, 0)/8 + 1 }
 
-// treeV2 visits all records of a version 2 B-tree in order. Its type must be one of
-// types; record gets a cursor over one record, and the type.
+// treeV2 visits all records of a version 2 B-tree in order. Its type must be
+// one of types; record gets a cursor over one record, and the type.
 func (f *File) treeV2(root uint64, types []int, record func(c *cursor, typ int) error) error {
 	c, err := f.checked(root, uint64(22+f.osz+f.lsz), "B-tree header")
 	if err != nil {

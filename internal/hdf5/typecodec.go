@@ -19,7 +19,8 @@ const (
 var dtNames = [...]string{"integer", "float", "time", "string", "bitfield", "opaque",
 	"compound", "reference", "enumeration", "variable-length", "array", "complex"}
 
-// offsetBytes is how many bytes a version 3 compound of this size has for a member's offset.
+// offsetBytes is how many bytes a version 3 compound of this size has for a
+// member's offset.
 func offsetBytes(size uint64) int { return max(1, (bits.Len64(size)+7)/8) }
 
 // appendType appends t as a datatype message. Plain numbers and strings are

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Writer builds the metadata of one file: everything but the chunks' bytes, which
-// the caller places himself. It does no I/O. The same calls give the same bytes.
-// A Writer is not safe for concurrent use.
+// Writer builds the metadata of one file: everything but the chunks' bytes,
+// which the caller places himself. It does no I/O. The same calls give the same
+// bytes. A Writer is not safe for concurrent use.
 type Writer struct {
 	root *node
 }
@@ -22,9 +22,9 @@ type node struct {
 	attrs []attribute
 }
 
-// DatasetSpec describes a dataset to write. Exactly one of three kinds: Chunk set,
-// Virtual set, or neither (then Data holds all its bytes). The Writer keeps the
-// slices; they must stay unchanged until Finish.
+// DatasetSpec describes a dataset to write. Exactly one of three kinds: Chunk
+// set, Virtual set, or neither (then Data holds all its bytes). The Writer
+// keeps the slices; they must stay unchanged until Finish.
 type DatasetSpec struct {
 	Type    Type
 	Dims    []uint64  // nil: scalar; a dimension may be 0
@@ -43,8 +43,8 @@ type Chunk struct {
 	Mask  uint32 // bit i set: filter i was not applied
 }
 
-// Mapping is one part of a virtual dataset: a box that lies at the same place, with
-// the same extent, in the virtual dataset and in the source.
+// Mapping is one part of a virtual dataset: a box that lies at the same place,
+// with the same extent, in the virtual dataset and in the source.
 type Mapping struct {
 	File  string // "." is the file itself; else relative to its directory
 	Path  string // of the dataset in File
@@ -61,8 +61,8 @@ func (w *Writer) Group(path string) error {
 	return err
 }
 
-// Attr adds an attribute to a group or dataset already added. The value may be a
-// string, a bool, an integer, a float, or a slice of any of these.
+// Attr adds an attribute to a group or dataset already added. The value may be
+// a string, a bool, an integer, a float, or a slice of any of these.
 func (w *Writer) Attr(path, name string, value any) error {
 	n := w.root
 	for part := range parts(path) {

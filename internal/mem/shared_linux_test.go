@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStaging_Shared maps the staging memory once more, as another process would.
+// TestStaging_Shared maps the staging memory once more, as another process
+// would.
 func TestStaging_Shared(t *testing.T) {
 	s := NewStaging(2)
 	defer s.Close()
@@ -31,8 +32,8 @@ func TestStaging_Shared(t *testing.T) {
 	}
 }
 
-// TestStaging_Attach shares staging memory as a helper does, and refuses memory whose
-// size could change.
+// TestStaging_Attach shares staging memory as a helper does, and refuses memory
+// whose size could change.
 func TestStaging_Attach(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()

@@ -36,8 +36,8 @@ func (s *slow) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// BenchmarkMigrate moves 256 MiB: each stage alone, then all of them, overlapped
-// and one after the other, on a loopback and on a line of 1 GB/s.
+// BenchmarkMigrate moves 256 MiB: each stage alone, then all of them,
+// overlapped and one after the other, on a loopback and on a line of 1 GB/s.
 func BenchmarkMigrate(b *testing.B) {
 	const size = 256 << 20
 	v := make([]uint64, size/8)

@@ -100,8 +100,8 @@ func streams(t testing.TB) map[string][]byte {
 	return out
 }
 
-// TestReceive_Damage flips a bit of every byte of a stream, one at a time, and cuts
-// it at many lengths. Nothing is taken for good.
+// TestReceive_Damage flips a bit of every byte of a stream, one at a time, and
+// cuts it at many lengths. Nothing is taken for good.
 func TestReceive_Damage(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
@@ -188,8 +188,8 @@ func fixDigests(list []frame) {
 	}
 }
 
-// TestReceive_WrongFrames drops, doubles and swaps whole frames, and gives them other
-// kinds. What is left is sound, frame by frame.
+// TestReceive_WrongFrames drops, doubles and swaps whole frames, and gives them
+// other kinds. What is left is sound, frame by frame.
 func TestReceive_WrongFrames(t *testing.T) {
 	all := streams(t)
 	for _, name := range []string{"at once", "in rounds"} {
@@ -242,9 +242,9 @@ func TestReceive_WrongFrames(t *testing.T) {
 	}
 }
 
-// FuzzReceive plays streams that an enemy made: all digests of frames are right,
-// what they cover is not. Anything may come of it but a panic, a hang or a
-// flood of memory.
+// FuzzReceive plays streams that an enemy made: all digests of frames are
+// right, what they cover is not. Anything may come of it but a panic, a hang or
+// a flood of memory.
 func FuzzReceive(f *testing.F) {
 	var seeds [][]frame
 	for _, name := range []string{"at once", "in rounds"} {
@@ -293,8 +293,8 @@ func (f *flipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestFinish_ConfirmationDamaged flips every byte that the destination says: the source does
-// not believe that it has moved.
+// TestFinish_ConfirmationDamaged flips every byte that the destination says:
+// the source does not believe that it has moved.
 func TestFinish_ConfirmationDamaged(t *testing.T) {
 	v := ckpttest.Sample(40)
 	for at := int64(0); ; at++ {

@@ -73,8 +73,8 @@ func TestMigrate_OnDevices(t *testing.T) {
 	}
 }
 
-// TestMigrate_DeviceFails lets each call of a device fail: both ends end with an
-// error, and nothing is left.
+// TestMigrate_DeviceFails lets each call of a device fail: both ends end with
+// an error, and nothing is left.
 func TestMigrate_DeviceFails(t *testing.T) {
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
 	r := rand.New(rand.NewPCG(1, 9))

@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// TestMigrate_MemoryBound counts all that a move allocates, on both sides: the state
-// once, where it lands, and little beside it.
+// TestMigrate_MemoryBound counts all that a move allocates, on both sides: the
+// state once, where it lands, and little beside it.
 func TestMigrate_MemoryBound(t *testing.T) {
 	const size, chunk = 256 << 20, 16 << 20
 	const some = size / 20
@@ -89,8 +89,8 @@ func TestMigrate_MemoryBound(t *testing.T) {
 	}
 }
 
-// otherOrder makes the form of another machine: the other byte order, packed, with
-// fields in reverse order.
+// otherOrder makes the form of another machine: the other byte order, packed,
+// with fields in reverse order.
 func otherOrder(t hdf5.Type) hdf5.Type {
 	switch t.Class {
 	case hdf5.Int, hdf5.Uint, hdf5.Float:
@@ -135,7 +135,8 @@ func translate(from, to hdf5.Type, src, dst []byte) {
 	}
 }
 
-// toOtherMachine makes the image that another machine would have of the same state.
+// toOtherMachine makes the image that another machine would have of the same
+// state.
 func toOtherMachine(img *graph.Image) *graph.Image {
 	for i := range img.Pools {
 		p := &img.Pools[i]

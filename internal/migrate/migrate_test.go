@@ -204,8 +204,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestMigrate_IntoPlace moves into variables that have memory already, with other
-// values in it.
+// TestMigrate_IntoPlace moves into variables that have memory already, with
+// other values in it.
 func TestMigrate_IntoPlace(t *testing.T) {
 	v, w := ckpttest.Sample(200_000), ckpttest.Sample(200_000)
 	for i := range w.Grid {
@@ -223,7 +223,8 @@ func TestMigrate_IntoPlace(t *testing.T) {
 	}
 }
 
-// TestMigrate_Refused lets the destination refuse, and looks at what both ends say.
+// TestMigrate_Refused lets the destination refuse, and looks at what both ends
+// say.
 func TestMigrate_Refused(t *testing.T) {
 	other := errors.New("the program has no variable \"grid\"")
 	v := ckpttest.Sample(400_000)

@@ -211,8 +211,8 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 	}
 }
 
-// TestPrecopy_GivenUp closes a move while a round is under way: the program goes
-// on, and the destination ends.
+// TestPrecopy_GivenUp closes a move while a round is under way: the program
+// goes on, and the destination ends.
 func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
 	m := newMigration(t, Options{BatchSize: 64 << 10}, w.roots())

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestStream_Pings shows that an end that sends nothing for a long time does not
-// seem to be gone.
+// TestStream_Pings shows that an end that sends nothing for a long time does
+// not seem to be gone.
 func TestStream_Pings(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	a, b := net.Pipe()

@@ -13,9 +13,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// TestEngine_Faults makes every call of the device fail, in all ways: what comes back
-// without an error is right, errors say what happened, nothing hangs, and all
-// memory of the device is given back.
+// TestEngine_Faults makes every call of the device fail, in all ways: what
+// comes back without an error is right, errors say what happened, nothing
+// hangs, and all memory of the device is given back.
 func TestEngine_Faults(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Lost, faulty.Memory, faulty.Late} {
 		for n := 1; ; n++ {

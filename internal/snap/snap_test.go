@@ -194,8 +194,8 @@ func TestDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDigests() })
 }
 
-// TestDigests_Shapes runs all ways to spread the work. On processors, where compiling
-// is slow, only some.
+// TestDigests_Shapes runs all ways to spread the work. On processors, where
+// compiling is slow, only some.
 func TestDigests_Shapes(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		for i, s := range append([]shape{alone}, shapes...) {
@@ -457,7 +457,8 @@ func TestFreeze_Two(t *testing.T) {
 	})
 }
 
-// TestFreeze_NoRoom: what does not fit is said to be so, and what does still works.
+// TestFreeze_NoRoom: what does not fit is said to be so, and what does still
+// works.
 func TestFreeze_NoRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 10 << 20})
 	t.Cleanup(func() { dev.Close() })
@@ -485,7 +486,8 @@ func TestFreeze_NoRoom(t *testing.T) {
 	must(w.Freeze(at))(t).Close()
 }
 
-// TestFreeze_DeviceFull: a device without a free byte is digested and drained, slowly.
+// TestFreeze_DeviceFull: a device without a free byte is digested and drained,
+// slowly.
 func TestFreeze_DeviceFull(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 5<<20 + 50})
 	t.Cleanup(func() { dev.Close() })

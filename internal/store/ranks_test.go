@@ -71,8 +71,8 @@ func TestPruneLine(t *testing.T) {
 	}
 }
 
-// TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they take
-// empty directories away under each other's hands.
+// TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they
+// take empty directories away under each other's hands.
 func TestBegin_RanksAtOnce(t *testing.T) {
 	fsys := vfstest.NewMem()
 	var wg sync.WaitGroup

@@ -46,8 +46,8 @@ func content(t *testing.T, fsys vfs.FS, path string) string {
 	return string(p)
 }
 
-// TestLink_BaseRemoved removes a base: a checkpoint that links to it keeps it, with hard links
-// and without.
+// TestLink_BaseRemoved removes a base: a checkpoint that links to it keeps it,
+// with hard links and without.
 func TestLink_BaseRemoved(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprintf("links=%v", links), func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// SyncDir does nothing: Windows journals directory entries and has no call for it.
+// SyncDir does nothing: Windows journals directory entries and has no call for
+// it.
 func (osFS) SyncDir(string) error { return nil }
 
 func lockFile(f *os.File) error {
