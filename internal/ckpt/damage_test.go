@@ -101,7 +101,7 @@ func (f *fileFS) Open(string) (vfs.File, error) {
 	return w, err
 }
 
-// wrongly says why the outcome of loading a damaged file is not acceptable.
+// wrongly returns why the result of loading a damaged file is not acceptable.
 func wrongly(v *ckpttest.Values, err error, want *ckpttest.Values) string {
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
@@ -174,7 +174,7 @@ func parallel(n int, f func(i int, data []byte), data []byte) {
 	wg.Wait()
 }
 
-// TestLoad_Truncated cuts a small checkpoint at every length.
+// TestLoad_Truncated truncates a small checkpoint at every length.
 func TestLoad_Truncated(t *testing.T) {
 	want := ckpttest.Sample(600)
 	fsys := vfstest.NewMem()

@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestStaging_Bound: data that moves between host and devices does not make
-// staging memory grow beyond its bound, and two segments that a drain needs.
+// TestStaging_Bound moves data between host and devices: staging memory stays
+// within its bound, plus the two segments of a drain.
 func TestStaging_Bound(t *testing.T) {
 	const big = 1 << 30
 	for name, order := range map[string][][2]int64{
@@ -48,9 +48,9 @@ func TestStaging_Bound(t *testing.T) {
 	}
 }
 
-// TestDeferred_MemoryReleased: when a save is over, no matter how, nobody waits
-// for it, all segments are back, and the Saver does not keep the program's
-// memory alive.
+// TestDeferred_MemoryReleased checks that after a save, whatever its result,
+// nobody waits for it, all segments are free, and the Saver does not keep the
+// program's memory alive.
 func TestDeferred_MemoryReleased(t *testing.T) {
 	for _, h := range homes {
 		for after := range 4 {
@@ -124,9 +124,9 @@ func (e *estimates) Begin(j Job) {
 	e.Writer.Begin(j)
 }
 
-// TestSave_Estimate: room in the file is made for what will probably be stored,
-// not for all that is looked at: a disk that has room for the changes is
-// enough.
+// TestSave_Estimate checks that a save allocates file space for what will
+// probably be stored, not for everything that it examines. A disk that has room
+// for the changes is enough.
 func TestSave_Estimate(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -181,7 +181,7 @@ func TestSave_Estimate(t *testing.T) {
 	}
 }
 
-// stuck is a writer that takes nothing until it is let go.
+// stuck is a writer that accepts nothing until it is released.
 type stuck struct {
 	Writer
 	mu   sync.Mutex
@@ -214,9 +214,8 @@ func (s *stuck) letGo() {
 	close(s.free)
 }
 
-// TestDeferred_ProgramWrites: the program changes what stands still while no
-// byte of it gets to the disk. It does not wait for that, and the checkpoint
-// has what was there before.
+// TestDeferred_ProgramWrites writes to deferred memory while the disk is stuck.
+// The program does not wait, and the checkpoint has the old content.
 func TestDeferred_ProgramWrites(t *testing.T) {
 	const size = 20 << 20
 	for seed := range uint64(4) {

@@ -72,8 +72,7 @@ func (a *nullArray) Places(lo, hi int64) ([]mem.Place, error) {
 	return []mem.Place{{Len: hi - lo, Device: a.dev, Off: lo, Version: a.version}}, nil
 }
 
-// BenchmarkPause_Devices measures what the host does while the program is
-// paused.
+// BenchmarkPause_Devices measures the host's part of the pause.
 func BenchmarkPause_Devices(b *testing.B) {
 	for _, gib := range []int64{1, 8, 64} {
 		for _, mode := range []string{"all", "few", "none"} {

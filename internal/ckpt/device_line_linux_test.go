@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestSave_OnDevicesLine moves the recovery line at once after each save, while
-// a set of what is on a device is only being begun.
+// TestSave_OnDevicesLine moves the recovery line right after each save, while
+// the checkpoint of a device's memory has only begun.
 func TestSave_OnDevicesLine(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		dev := &ckpttest.Device{Room: 1 << 30}

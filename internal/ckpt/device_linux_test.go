@@ -41,8 +41,8 @@ func restoreFake(t testing.TB, dir *store.Dir, index uint64, size int64, inPlace
 	return b
 }
 
-// TestSave_OnDevices saves an array that lies on devices and on the host,
-// changes it, and saves again; every checkpoint holds what it held then.
+// TestSave_OnDevices saves an array on devices and on the host, changes it, and
+// saves again. Every checkpoint has the values of its time.
 func TestSave_OnDevices(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		over := 0

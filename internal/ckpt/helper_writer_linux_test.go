@@ -40,7 +40,7 @@ func unixConn(t testing.TB, f *os.File) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// home is where the writer of a Saver lives.
+// home is where the writer of a Saver runs.
 type home struct {
 	name string
 	open func(t testing.TB, fsys vfs.FS, opts *Options)
@@ -193,8 +193,8 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 	}
 }
 
-// TestSaver_ContinuesRestored continues from a restored set: the first
-// checkpoint is differential.
+// TestSaver_ContinuesRestored continues from a restored checkpoint: the first
+// save is differential.
 func TestSaver_ContinuesRestored(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -361,8 +361,8 @@ func TestSaver_Ranks(t *testing.T) {
 	})
 }
 
-// TestSaver_LineKeeps sees that nothing goes before the line is known, and that
-// a restart counts from the restored set.
+// TestSaver_LineKeeps checks that nothing is removed before the line is known,
+// and that a restart counts from the restored checkpoint.
 func TestSaver_LineKeeps(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -380,7 +380,7 @@ func TestSaver_LineKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		// File back to 2: what is above it belongs to nothing any more.
+		// Back to checkpoint 2: those above it do not count any more.
 		b = newBench(t, h, fsys, "/ckpt", 1, s.Table(), Options{Ranks: 2, Keep: 1, Damaged: map[uint64]bool{3: true, 4: true}})
 		if b.Next() != 5 {
 			t.Errorf("the next checkpoint is %d", b.Next())

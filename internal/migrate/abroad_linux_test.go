@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// TestMigrate_OtherByteOrderStop is not a test: it is a stop of
-// TestMigrate_OtherByteOrder on its way.
+// TestMigrate_OtherByteOrderStop is not a test: TestMigrate_OtherByteOrder runs
+// it as the other process.
 func TestMigrate_OtherByteOrderStop(t *testing.T) {
 	addr := os.Getenv("CAIRN_TEST_MIGRATE")
 	if addr == "" {
@@ -44,7 +44,7 @@ func TestMigrate_OtherByteOrderStop(t *testing.T) {
 	}
 }
 
-// TestMigrate_OtherByteOrder moves to a process of a big-endian machine, and
+// TestMigrate_OtherByteOrder migrates to a process of a big-endian machine, and
 // back.
 func TestMigrate_OtherByteOrder(t *testing.T) {
 	const emulator = "qemu-s390x-static"

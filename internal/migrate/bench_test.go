@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// slow is a connection that takes so many bytes a second.
+// slow is a connection with a limited rate.
 type slow struct {
 	net.Conn
 	rate float64
@@ -36,8 +36,8 @@ func (s *slow) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// BenchmarkMigrate moves 256 MiB: each stage alone, then all of them,
-// overlapped and one after the other, on a loopback and on a line of 1 GB/s.
+// BenchmarkMigrate migrates 256 MiB: each stage alone, then all of them, over
+// loopback and over a link of 1 GB/s.
 func BenchmarkMigrate(b *testing.B) {
 	const size = 256 << 20
 	v := make([]uint64, size/8)

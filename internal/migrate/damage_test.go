@@ -20,7 +20,8 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 )
 
-// tape is a connection that plays what was recorded. What is written is kept.
+// tape is a connection that replays a recorded stream. It keeps what is
+// written.
 type tape struct {
 	in  io.Reader
 	out bytes.Buffer
@@ -40,7 +41,7 @@ func (c *tape) SetDeadline(time.Time) error      { return nil }
 func (c *tape) SetReadDeadline(time.Time) error  { return nil }
 func (c *tape) SetWriteDeadline(time.Time) error { return nil }
 
-// listener keeps what goes through a connection to the other end.
+// listener records what goes through a connection.
 type listener struct {
 	net.Conn
 	mu   sync.Mutex
@@ -54,8 +55,8 @@ func (r *listener) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// recordMigration returns the stream of a move of v, with these changes between
-// rounds that run ahead.
+// recordMigration returns the stream of a migration of v, with these changes
+// between precopy rounds.
 func recordMigration(t testing.TB, o Options, v *ckpttest.Values, changes ...func()) []byte {
 	t.Helper()
 	a, b := net.Pipe()
@@ -84,14 +85,14 @@ func recordMigration(t testing.TB, o Options, v *ckpttest.Values, changes ...fun
 	return bytes.Clone(c.sent)
 }
 
-// replay lets a destination take a stream.
+// replay lets a destination receive a recorded stream.
 func replay(stream []byte, o Options) (*ckpttest.Values, error) {
 	v := new(ckpttest.Values)
 	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.Roots()))
 	return v, err
 }
 
-// streams are small moves of several kinds.
+// streams returns small migrations of several kinds.
 func streams(t testing.TB) map[string][]byte {
 	out := make(map[string][]byte)
 	out["at once"] = recordMigration(t, Options{}, ckpttest.Sample(40))
@@ -101,7 +102,7 @@ func streams(t testing.TB) map[string][]byte {
 }
 
 // TestReceive_Damage flips a bit of every byte of a stream, one at a time, and
-// cuts it at many lengths. Nothing is taken for good.
+// truncates the stream at many lengths. The destination refuses all of them.
 func TestReceive_Damage(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
@@ -131,14 +132,15 @@ func TestReceive_Damage(t *testing.T) {
 	}
 }
 
-// frame is one of a recorded stream, with the raw bytes behind it.
+// frame is a frame of a recorded stream, with the raw bytes after it.
 type frame struct {
 	kind    uint32
 	payload []byte
 	raw     []byte
 }
 
-// frames takes a stream apart: raw bytes are what does not begin a frame.
+// frames divides a stream into frames. Raw bytes are those that do not begin a
+// frame.
 func frames(stream []byte) (out []frame) {
 	p := stream[len(preface):]
 	for len(p) >= frameBytes {
@@ -158,7 +160,7 @@ func frames(stream []byte) (out []frame) {
 	return out
 }
 
-// splice puts frames together, with digests that fit.
+// splice joins frames, with matching digests.
 func splice(list []frame) []byte {
 	out := bytes.Clone(preface)
 	for i, f := range list {
@@ -188,8 +190,8 @@ func fixDigests(list []frame) {
 	}
 }
 
-// TestReceive_WrongFrames drops, doubles and swaps whole frames, and gives them
-// other kinds. What is left is sound, frame by frame.
+// TestReceive_WrongFrames drops, repeats and swaps whole frames, and changes
+// their kinds. Each frame is valid by itself.
 func TestReceive_WrongFrames(t *testing.T) {
 	all := streams(t)
 	for _, name := range []string{"at once", "in rounds"} {
@@ -242,9 +244,9 @@ func TestReceive_WrongFrames(t *testing.T) {
 	}
 }
 
-// FuzzReceive plays streams that an enemy made: all digests of frames are
-// right, what they cover is not. Anything may come of it but a panic, a hang or
-// a flood of memory.
+// FuzzReceive receives hostile streams: the digests of frames are right, but
+// their content is not. There must be no panic, no hang and no excessive
+// memory.
 func FuzzReceive(f *testing.F) {
 	var seeds [][]frame
 	for _, name := range []string{"at once", "in rounds"} {
@@ -293,8 +295,8 @@ func (f *flipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestFinish_ConfirmationDamaged flips every byte that the destination says:
-// the source does not believe that it has moved.
+// TestFinish_ConfirmationDamaged flips every byte that the destination sends:
+// the source does not accept the confirmation.
 func TestFinish_ConfirmationDamaged(t *testing.T) {
 	v := ckpttest.Sample(40)
 	for at := int64(0); ; at++ {
@@ -317,7 +319,7 @@ func TestFinish_ConfirmationDamaged(t *testing.T) {
 	}
 }
 
-// TestMigrate_Files brings files along.
+// TestMigrate_Files also sends the contents of files.
 func TestMigrate_Files(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	content := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef\n"), n/17+1)[:n] }
@@ -396,7 +398,7 @@ func TestMigrate_Files(t *testing.T) {
 			os.Remove("long")
 		})
 	}
-	// One that has got shorter than the source says.
+	// A file that is shorter than announced.
 	a, b := tcpPair(t)
 	g := NewSource(a, Options{Files: true})
 	defer g.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// arrayState is an array on devices, and something beside it.
+// arrayState is an array on devices and a slice.
 type arrayState struct {
 	a *ckpttest.Array
 	b []byte
@@ -26,7 +26,7 @@ func (s *arrayState) roots() []graph.Root {
 	return []graph.Root{{Name: "a", Ptr: s.a}, {Name: "b", Ptr: &s.b}}
 }
 
-// TestMigrate_OnDevices moves arrays that lie on devices and on the host.
+// TestMigrate_OnDevices migrates arrays on devices and on the host.
 func TestMigrate_OnDevices(t *testing.T) {
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
 	for seed := range uint64(16) {
@@ -73,8 +73,8 @@ func TestMigrate_OnDevices(t *testing.T) {
 	}
 }
 
-// TestMigrate_DeviceFails lets each call of a device fail: both ends end with
-// an error, and nothing is left.
+// TestMigrate_DeviceFails lets each call of a device fail: both ends return an
+// error.
 func TestMigrate_DeviceFails(t *testing.T) {
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
 	r := rand.New(rand.NewPCG(1, 9))
@@ -106,7 +106,7 @@ func TestMigrate_DeviceFails(t *testing.T) {
 	}
 }
 
-// TestPrecopy_MemoryGone gives memory back to the system that is being sent.
+// TestPrecopy_MemoryGone unmaps memory while it is sent.
 func TestPrecopy_MemoryGone(t *testing.T) {
 	p, err := syscall.Mmap(-1, 0, 4<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// TestMigrate_MemoryBound counts all that a move allocates, on both sides: the
-// state once, where it lands, and little beside it.
+// TestMigrate_MemoryBound counts the memory that a migration allocates on both
+// sides: the state once, at the destination, and little more.
 func TestMigrate_MemoryBound(t *testing.T) {
 	const size, chunk = 256 << 20, 16 << 20
 	const some = size / 20
@@ -89,8 +89,8 @@ func TestMigrate_MemoryBound(t *testing.T) {
 	}
 }
 
-// otherOrder makes the form of another machine: the other byte order, packed,
-// with fields in reverse order.
+// otherOrder returns the form of another machine: other byte order, packed,
+// fields in reverse order.
 func otherOrder(t hdf5.Type) hdf5.Type {
 	switch t.Class {
 	case hdf5.Int, hdf5.Uint, hdf5.Float:
@@ -135,7 +135,7 @@ func translate(from, to hdf5.Type, src, dst []byte) {
 	}
 }
 
-// toOtherMachine makes the image that another machine would have of the same
+// toOtherMachine returns the image that another machine would have of the same
 // state.
 func toOtherMachine(img *graph.Image) *graph.Image {
 	for i := range img.Pools {
@@ -159,7 +159,7 @@ func toOtherMachine(img *graph.Image) *graph.Image {
 	return img
 }
 
-// TestMigrate_Translated moves from a machine with another byte order.
+// TestMigrate_Translated migrates from a machine with another byte order.
 func TestMigrate_Translated(t *testing.T) {
 	v, w := newThings(), new(things)
 	m := newMigration(t, Options{BatchSize: 700_000}, w.roots())

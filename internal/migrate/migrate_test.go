@@ -37,7 +37,7 @@ func tcpPair(t testing.TB) (a, b net.Conn) {
 
 func pipePair(testing.TB) (a, b net.Conn) { return net.Pipe() }
 
-// fit lets any image land in roots.
+// fit accepts any image into roots.
 func fit(roots []graph.Root) Receiver {
 	return Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return roots, nil, nil, nil }}
 }
@@ -56,7 +56,7 @@ type received struct {
 	err error
 }
 
-// receive takes a state in the background.
+// receive receives a state in the background.
 func receive(conn net.Conn, o Options, l Receiver) <-chan received {
 	out := make(chan received, 1)
 	go func() {
@@ -91,7 +91,7 @@ func migrate(t testing.TB, a, b net.Conn, o Options, from, to []graph.Root) Stat
 	return stats
 }
 
-// things is one of each kind of value.
+// things has a value of each kind.
 type things struct {
 	Values ckpttest.Values
 	Any    []any
@@ -204,8 +204,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestMigrate_IntoPlace moves into variables that have memory already, with
-// other values in it.
+// TestMigrate_IntoPlace migrates into variables that have memory with other
+// values.
 func TestMigrate_IntoPlace(t *testing.T) {
 	v, w := ckpttest.Sample(200_000), ckpttest.Sample(200_000)
 	for i := range w.Grid {
@@ -223,8 +223,8 @@ func TestMigrate_IntoPlace(t *testing.T) {
 	}
 }
 
-// TestMigrate_Refused lets the destination refuse, and looks at what both ends
-// say.
+// TestMigrate_Refused lets the destination refuse, and checks the errors of
+// both ends.
 func TestMigrate_Refused(t *testing.T) {
 	other := errors.New("the program has no variable \"grid\"")
 	v := ckpttest.Sample(400_000)
@@ -261,7 +261,7 @@ func TestMigrate_Refused(t *testing.T) {
 	}
 }
 
-// TestMigrate_Canceled ends both ends by their contexts.
+// TestMigrate_Canceled cancels the contexts of both ends.
 func TestMigrate_Canceled(t *testing.T) {
 	why := errors.New("enough")
 	a, b := tcpPair(t)
@@ -299,7 +299,7 @@ func TestMigrate_Canceled(t *testing.T) {
 	}
 }
 
-// TestMigrate_Stalled has ends that fall silent.
+// TestMigrate_Stalled has ends that become silent.
 func TestMigrate_Stalled(t *testing.T) {
 	o := Options{Stall: 500 * time.Millisecond, BatchSize: 1 << 20}
 	v := ckpttest.Sample(8 << 20)

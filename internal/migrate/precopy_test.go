@@ -15,7 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// migration is a move of a state in rounds.
+// migration is the migration of a state in rounds.
 type migration struct {
 	t    testing.TB
 	g    *Source
@@ -58,7 +58,7 @@ func (m *migration) finish(from []graph.Root) Stats {
 	return s
 }
 
-// TestPrecopy sends a state ahead, and again what was changed.
+// TestPrecopy makes precopy rounds, and then sends what has changed.
 func TestPrecopy(t *testing.T) {
 	v, w := newThings(), new(things)
 	m := newMigration(t, Options{BatchSize: 1 << 20}, w.roots())
@@ -87,7 +87,7 @@ func TestPrecopy(t *testing.T) {
 	}
 }
 
-// TestPrecopy_LayoutChanges changes what there is between rounds.
+// TestPrecopy_LayoutChanges changes variables between rounds.
 func TestPrecopy_LayoutChanges(t *testing.T) {
 	type state struct {
 		Grown, Kept, Shared []float64
@@ -188,7 +188,7 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 				if err := m.g.Precopy(img); err != nil {
 					t.Fatal(err)
 				}
-				if r.IntN(3) > 0 { // else Finish cuts it short
+				if r.IntN(3) > 0 { // else Finish cancels it
 					if _, err := m.g.Wait(ctx); err != nil {
 						t.Fatal(err)
 					}
@@ -211,8 +211,8 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 	}
 }
 
-// TestPrecopy_GivenUp closes a move while a round is under way: the program
-// goes on, and the destination ends.
+// TestPrecopy_GivenUp closes a migration during a precopy round: the program
+// continues, and the destination ends.
 func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
 	m := newMigration(t, Options{BatchSize: 64 << 10}, w.roots())

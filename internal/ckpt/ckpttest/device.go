@@ -14,11 +14,11 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// A device made of host memory, which counts what crosses the bus, and fails
-// when asked to.
-
+// ErrDevice is the error of a failing Device.
 var ErrDevice = errors.New("the fake device failed")
 
+// Device is a fake mem.Device in host memory. It counts the bytes that are
+// copied, and fails on request.
 type Device struct {
 	mu    sync.Mutex
 	Room  int64
@@ -26,8 +26,8 @@ type Device struct {
 	Froze int64
 	Calls int
 	Fail  int // the call that fails, and all after it
-	Open  int // diffs and what is frozen
-	Over  int // diffs with too much in them
+	Open  int // open diffs and frozen copies
+	Over  int // diffs that found too many changes
 }
 
 func (d *Device) call() error {
@@ -200,15 +200,16 @@ func await(list []chan struct{}) {
 	}
 }
 
-// Array is a variable of bytes that lie here and there.
+// Array is an array whose bytes are in several places.
 type Array struct {
 	Data    []byte // what it holds; devices see other memory with the same content
 	Parts   []Part
 	Ptr     unsafe.Pointer
-	Guarded atomic.Int64 // parts that must stand still
+	Guarded atomic.Int64 // guards in effect
 	Yield   []func([]byte)
 }
 
+// Part is a part of an Array in one place.
 type Part struct {
 	Len     int64
 	Dev     *Device // nil: host
@@ -217,6 +218,7 @@ type Part struct {
 	Guarded bool // a host copy that the program does not change
 }
 
+// Cell is an element of an Array.
 type Cell struct{ V float32 }
 
 func (Cell) CairnCell() {}
@@ -268,6 +270,7 @@ func (a *Array) Host(lo, hi int64) ([]byte, error)   { return a.Data[lo:hi], nil
 func (a *Array) Target(lo, hi int64) ([]byte, error) { return a.Data[lo:hi], nil }
 func (a *Array) Fill(off int64, p []byte) error      { copy(a.Data[off:], p); return nil }
 
+// NewArray returns an Array of n bytes.
 func NewArray(n int64) *Array {
 	a := &Array{Data: make([]byte, n)}
 	var err error
@@ -279,7 +282,7 @@ func NewArray(n int64) *Array {
 
 var lastVersion uint64
 
-// Scatter puts the bytes somewhere, and devices' copies up to date.
+// Scatter distributes the bytes over devices and the host, at random.
 func (a *Array) Scatter(r *rand.Rand, devs []*Device) {
 	a.Parts = nil
 	for left := int64(len(a.Data)); left > 0; {
@@ -300,7 +303,7 @@ func (a *Array) Scatter(r *rand.Rand, devs []*Device) {
 	a.Upload(true)
 }
 
-// Upload gives devices the present content; kernels wrote it.
+// Upload gives the devices the current content, as kernels would write it.
 func (a *Array) Upload(all bool) {
 	at := int64(0)
 	for i := range a.Parts {
@@ -313,6 +316,7 @@ func (a *Array) Upload(all bool) {
 	}
 }
 
+// Change changes some bytes at random.
 func (a *Array) Change(r *rand.Rand) {
 	for range r.IntN(4) {
 		lo := r.IntN(len(a.Data))
