@@ -1,8 +1,8 @@
-// Package driver is what Cairn asks of a kind of device: memory, queues,
-// copies and kernels. The packages internal/driver/opencl, internal/driver/cuda and internal/driver/host
-// implement it, internal/driver/drivertest is the suite that all of them pass, and
-// internal/driver/faulty makes any of them fail on purpose. Programs use package
-// device instead.
+// Package driver is what Cairn asks of a kind of device: memory, queues, copies
+// and kernels. The packages internal/driver/opencl, internal/driver/cuda and
+// internal/driver/host implement it, internal/driver/drivertest is the suite
+// that all of them pass, and internal/driver/faulty makes any of them fail on
+// purpose. Programs use package device instead.
 //
 // Commands on a queue run in the order in which they were given; different
 // queues run at the same time and are ordered only by events. Methods may be
@@ -59,16 +59,16 @@ type Device interface {
 	Info() Info
 	// FreeMemory tells, roughly, how many bytes can still be allocated.
 	FreeMemory() (int64, error)
-	// Alloc gives n bytes of global memory, n > 0, content undefined, aligned
-	// to 128 bytes at least. ErrMemory: there is no room.
+	// Alloc gives n bytes of global memory, n > 0, content undefined,
+	// aligned to 128 bytes at least. ErrMemory: there is no room.
 	Alloc(n int64) (Buffer, error)
 	NewQueue() (Queue, error)
 	// Build compiles a source. The error of one that does not compile is
 	// ErrBuild and carries the compiler's log.
 	Build(Source) (Program, error)
 	// Pin makes host memory fit for copies that run by themselves, at full
-	// speed. Devices for which that means nothing return a release that does
-	// nothing. The memory must stay until release is called.
+	// speed. Devices for which that means nothing return a release that
+	// does nothing. The memory must stay until release is called.
 	Pin(p []byte) (release func() error, err error)
 	// Close ends the use of the device; its buffers and queues are gone.
 	Close() error
@@ -90,8 +90,8 @@ type Pointers interface {
 	// At makes a buffer of n bytes of existing memory that this device can
 	// reach. Free leaves the memory alone.
 	At(addr uintptr, n int64) Buffer
-	// Synchronize waits for all work on the device, whoever gave it. It costs
-	// next to nothing on a device that nobody uses.
+	// Synchronize waits for all work on the device, whoever gave it. It
+	// costs next to nothing on a device that nobody uses.
 	Synchronize() error
 }
 
@@ -122,10 +122,10 @@ type Queue interface {
 	Copy(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
 	// Launch runs a kernel. global is the number of work items in each
 	// dimension, 1 where there is none; local that of a group, or 0 in its
-	// first element: the device chooses. No size is 0 otherwise. Global sizes need not be multiples of
-	// local ones; where a device needs that it rounds up, and kernels check
-	// their position, as is usual. args and what their values lie in may be
-	// used again when it returns.
+	// first element: the device chooses. No size is 0 otherwise. Global
+	// sizes need not be multiples of local ones; where a device needs that
+	// it rounds up, and kernels check their position, as is usual. args and
+	// what their values lie in may be used again when it returns.
 	Launch(k Kernel, global, local [3]int, args []Arg) error
 	// Record makes an event that passes when all before it is done.
 	Record() (Event, error)
@@ -157,8 +157,8 @@ type Kernel interface {
 type Source struct {
 	OpenCL string                 // OpenCL C; on CUDA the documented subset of it
 	Go     map[string]func(*Work) // the same kernels for the host, by name
-	// Contract lets the compiler fuse multiplications and additions. Results
-	// then differ in the last bits from device to device.
+	// Contract lets the compiler fuse multiplications and additions.
+	// Results then differ in the last bits from device to device.
 	Contract bool
 }
 

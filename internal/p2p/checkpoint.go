@@ -14,13 +14,13 @@ type SavedMessage struct {
 	Data    []byte
 }
 
-// Pause says that this rank stands at a point where a set is being taken:
-// messages that belong to the time after the set are kept aside from now on.
-// The lock is held.
+// Pause says that this rank is at a point where a checkpoint is being taken.
+// From now on, messages that were sent after the checkpoint are deferred. The
+// lock is held.
 func (e *Engine) Pause() { e.paused = true }
 
-// Pull says whether announced messages are fetched even if the program does
-// not ask for them yet. The lock is held.
+// Pull sets whether announced messages are fetched before the program receives
+// them. The lock is held.
 func (e *Engine) Pull(on bool) {
 	if e.pulling == on {
 		return
@@ -39,8 +39,8 @@ func (e *Engine) Pull(on bool) {
 	}
 }
 
-// Continue ends Pause. With next, a set was taken, and messages sent from now
-// on belong to the time after it. The lock is held.
+// Continue ends Pause. With next, a checkpoint was taken, and messages sent
+// from now on belong to the time after it. The lock is held.
 func (e *Engine) Continue(next bool) {
 	e.paused = false
 	if next {
@@ -62,12 +62,12 @@ func (e *Engine) Continue(next bool) {
 	e.sleep.broadcast()
 }
 
-// Capture returns the messages that wait to be received, in the order in
-// which they came. Their data is not copied, and stays as it is while the
-// lock is held and after. The lock is held, and all are whole.
+// Capture returns the messages that the program has not received, in the order
+// in which they came. All of them must be complete. Their data is not copied,
+// and does not change. The lock is held.
 //
-// With alone it leaves out what other ranks sent since the last restart: that
-// was sent after the point at which each of them saves by itself.
+// With alone, it leaves out messages that other ranks sent since the last
+// restart: they were sent after the point at which each rank saves alone.
 func (e *Engine) Capture(alone bool) []SavedMessage {
 	all := e.waiting(alone)
 	kept := make([]SavedMessage, len(all))
@@ -127,8 +127,9 @@ func (e *Engine) Pending() int {
 	return n
 }
 
-// SaveReceive tells what to save of a receive: that it is done, or when it was
-// posted. It counts those that are pending, see SavedReceives. The lock is not held.
+// SaveReceive returns what to save of a receive: that it is done, or when it
+// was posted. It counts the pending ones for SavedReceives. The lock is not
+// held.
 func (e *Engine) SaveReceive(r *Request) (done bool, posted uint64, st Status, err error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -139,30 +140,31 @@ func (e *Engine) SaveReceive(r *Request) (done bool, posted uint64, st Status, e
 	return false, r.posted, Status{}, nil
 }
 
-// SavedReceives returns how many pending receives went through SaveReceive since it was
-// called last. The lock is held.
+// SavedReceives returns how many pending receives SaveReceive has seen since
+// the last call. The lock is held.
 func (e *Engine) SavedReceives() int {
 	n := e.saved
 	e.saved = 0
 	return n
 }
 
-// restoredReceive is a receive that was pending when a set was taken.
+// restoredReceive is a receive that was pending when a checkpoint was taken.
 type restoredReceive struct {
 	posted uint64
 	post   func() (r *Request, ctx uint32, from int, tag int32, buf []byte, err error)
 }
 
-// RestoreReceive takes note of a receive from a set. The lock is not held.
+// RestoreReceive notes a pending receive of a checkpoint. RestoreInflight posts
+// it. The lock is not held.
 func (e *Engine) RestoreReceive(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
 	e.lock()
 	defer e.mu.Unlock()
 	e.restored = append(e.restored, restoredReceive{posted, post})
 }
 
-// RestoreInflight puts back what was in flight when a set was taken: messages, and
-// then the receives that were adopted, in the order in which they were
-// posted. With drop, it forgets those instead. The lock is held.
+// RestoreInflight puts back what was in flight when a checkpoint was taken:
+// first the noted receives, in the order in which they were posted, then the
+// messages. With drop, it forgets the receives instead. The lock is held.
 func (e *Engine) RestoreInflight(kept []SavedMessage, drop bool) error {
 	list := e.restored
 	e.restored = nil

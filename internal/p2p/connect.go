@@ -14,17 +14,17 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// endpoint is what a rank tells the others about itself.
+// endpoint tells the other ranks how to reach a rank.
 type endpoint struct {
 	Rank       int               `json:"rank"`
 	Size       int               `json:"size"`
-	Machine    string            `json:"machine"`    // the machine
-	Transports []string          `json:"transports"` // transports, in order of preference
+	Machine    string            `json:"machine"`
+	Transports []string          `json:"transports"` // in order of preference
 	Addresses  map[string][]byte `json:"addresses"`
 }
 
-// Endpoint returns this rank's endpoint, as Connect gives it to the others. It stays
-// the same as long as the drivers do.
+// Endpoint returns this rank's endpoint, as Connect gives it to the others. It
+// changes only with AddDriver.
 func (e *Engine) Endpoint() ([]byte, error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -40,9 +40,9 @@ func (e *Engine) endpoint() endpoint {
 	return mine
 }
 
-// AddDriver adds a transport, the least preferred so far, to the endpoint and to
-// what later connections can use. Whoever has this rank's endpoint needs the new
-// one.
+// AddDriver adds a transport, as the least preferred one, to the endpoint and
+// to the transports of later connections. Ranks that have this rank's endpoint
+// need the new one.
 func (e *Engine) AddDriver(d transport.Driver) error {
 	e.lock()
 	defer e.mu.Unlock()
@@ -68,8 +68,8 @@ func (e *Engine) exchange(ctx context.Context) ([]endpoint, error) {
 	return e.readEndpoints(all)
 }
 
-// readEndpoints reads endpoints, indexed by rank; of ranks without one the result has
-// an empty one.
+// readEndpoints decodes endpoints, which are indexed by rank. Missing ones are
+// empty in the result.
 func (e *Engine) readEndpoints(all [][]byte) ([]endpoint, error) {
 	endpoints := make([]endpoint, e.size)
 	for i, raw := range all {
@@ -89,7 +89,7 @@ func (e *Engine) readEndpoints(all [][]byte) ([]endpoint, error) {
 	return endpoints, nil
 }
 
-// settle notes the endpoints of ranks, and where these are. The lock is held.
+// settle notes the endpoints and machines of ranks. The lock is held.
 func (e *Engine) settle(endpoints []endpoint) {
 	here := 0
 	for i := range e.peers {
@@ -103,8 +103,8 @@ func (e *Engine) settle(endpoints []endpoint) {
 	e.oversubscribed = e.cfg.Oversubscribed || here > runtime.NumCPU()
 }
 
-// Connect connects this rank with all others, each pair by the first
-// transport, in the order that the lower rank prefers, that serves it.
+// Connect connects this rank with all others. Each pair uses the first
+// transport that connects them, in the lower rank's order of preference.
 func (e *Engine) Connect(ctx context.Context) error {
 	if e.size == 1 {
 		return nil
@@ -127,7 +127,7 @@ func (e *Engine) Connect(ctx context.Context) error {
 
 var errSystem = errors.New("runs of several ranks need Linux")
 
-// others are all ranks but this one.
+// others returns all ranks but this one.
 func (e *Engine) others() []int {
 	list := make([]int, 0, e.size)
 	for i := range e.size {
@@ -138,12 +138,12 @@ func (e *Engine) others() []int {
 	return list
 }
 
-// connectTime is how long ranks may take to connect. All of them run, and know
+// connectTime is how long ranks may take to connect. All of them run and know
 // each other's endpoints.
 const connectTime = time.Minute
 
-// route chooses the transport to a rank: the first that the lower rank of the
-// two prefers and that serves them. Both come to the same.
+// route chooses the transport to a rank: the first one that connects them, in
+// the lower rank's order of preference. Both ranks choose the same.
 func (e *Engine) route(mine, theirs *endpoint) (transport.Driver, error) {
 	ways := mine.Transports
 	if theirs.Rank < e.rank {
@@ -158,16 +158,16 @@ func (e *Engine) route(mine, theirs *endpoint) (transport.Driver, error) {
 	return nil, fmt.Errorf("no transport leads from rank %d (which has %s) to rank %d (which has %s)", e.rank, strings.Join(mine.Transports, ", "), theirs.Rank, strings.Join(theirs.Transports, ", "))
 }
 
-// connect makes links to some ranks; with only set, no others than that
-// driver's.
+// connect makes links to some ranks. If only is not nil, it makes only links of
+// that driver.
 func (e *Engine) connect(ctx context.Context, endpoints []endpoint, to []int, only transport.Driver) error {
 	e.lock()
 	e.settle(endpoints)
 	mine := e.endpoint()
 	drivers := slices.Clone(e.cfg.Drivers)
 	e.mu.Unlock()
-	// All ranks take the drivers in the same order, whichever they prefer:
-	// else they might wait for each other around a circle.
+	// All ranks use the drivers in the same order, so that they cannot wait
+	// for each other in a circle.
 	slices.SortFunc(drivers, func(a, b transport.Driver) int { return cmp.Compare(a.Name(), b.Name()) })
 	per := make(map[transport.Driver][][]byte)
 	for _, i := range to {
@@ -199,8 +199,7 @@ func (e *Engine) connect(ctx context.Context, endpoints []endpoint, to []int, on
 	return nil
 }
 
-// addLink takes a new link into use, for the ranks that have an endpoint. The lock is
-// held.
+// addLink adds a new link to the ranks that have an address. The lock is held.
 func (e *Engine) addLink(l transport.Link, d transport.Driver, endpoints [][]byte) {
 	e.links = append(e.links, link{l, d})
 	for i := range endpoints {
@@ -214,7 +213,7 @@ func (e *Engine) addLink(l transport.Link, d transport.Driver, endpoints [][]byt
 		}
 		e.unmute(i)
 	}
-	e.sleep.wake() // who sleeps does so on the old links
+	e.sleep.wake() // a sleeping goroutine watches only the old links
 }
 
 // unmute sends the control messages that have waited. The lock is held.
@@ -236,15 +235,15 @@ func (e *Engine) driver(name string) transport.Driver {
 	return e.cfg.Drivers[i]
 }
 
-// fragile reports whether the link asks to be closed before state is saved.
+// fragile reports whether a link must be closed before state is saved.
 func fragile(l transport.Link) bool {
 	f, ok := l.(transport.Fragile)
 	return ok && f.MustClose()
 }
 
-// exchangeDetach exchanges last frames with ranks, and returns when theirs are here:
-// then nothing is on its way. Control messages for them wait from now on. The
-// lock is held.
+// exchangeDetach exchanges last frames with ranks, and returns when theirs have
+// come: then nothing is in flight. Control messages for these ranks wait from
+// now on. The lock is held.
 func (e *Engine) exchangeDetach(ctx context.Context, with []int) error {
 	for _, i := range with {
 		e.peers[i].detaches++
@@ -263,10 +262,9 @@ func (e *Engine) exchangeDetach(ctx context.Context, with []int) error {
 	return err
 }
 
-// CloseFragile closes the links that can't stay open while the state is
-// saved, and reports whether there were any. All ranks call it, with no
-// message in flight; control messages to the ranks concerned wait until
-// Reopen. The lock is held.
+// CloseFragile closes the links that cannot stay open while state is saved, and
+// reports whether there were any. All ranks call it, with no message in flight.
+// Control messages for the ranks concerned wait until Reopen. The lock is held.
 func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
 	var to []int
 	for i := range e.peers {
@@ -281,7 +279,7 @@ func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
 }
 
 // closeLinks exchanges last frames with the ranks that some links serve, and
-// closes these. The lock is held.
+// closes these links. The lock is held.
 func (e *Engine) closeLinks(ctx context.Context, to []int, which func(link) bool) error {
 	if err := e.exchangeDetach(ctx, to); err != nil {
 		return err
@@ -302,8 +300,8 @@ func (e *Engine) closeLinks(ctx context.Context, to []int, which func(link) bool
 	return errors.Join(errs...)
 }
 
-// Reopen connects again what CloseFragile closed, on all ranks. The lock is
-// not held, and nothing is sent meanwhile.
+// Reopen connects again what CloseFragile closed. All ranks call it. The lock
+// is not held, and nothing is sent meanwhile.
 func (e *Engine) Reopen(ctx context.Context) error {
 	endpoints, err := e.exchange(ctx)
 	if err != nil {
@@ -321,10 +319,10 @@ func (e *Engine) Reopen(ctx context.Context) error {
 	return nil
 }
 
-// Close tells the others that no more messages come from here, serves them
-// until all have said so, and closes the links. Drivers are left to the
-// caller. done says that the work of this rank is done; Close returns whether
-// that holds for all.
+// Close announces that no more messages come from this rank, serves the others
+// until all have announced the same, and closes the links. The caller closes
+// the drivers. done says that this rank's work is done. Close returns whether
+// that holds for all ranks.
 func (e *Engine) Close(ctx context.Context, done bool) (all bool, err error) {
 	e.lock()
 	if e.closed {
@@ -359,7 +357,7 @@ func (e *Engine) Close(ctx context.Context, done bool) (all bool, err error) {
 	}
 	e.mu.Unlock()
 	cctx := ctx
-	if err != nil { // don't wait for those who won't read
+	if err != nil { // do not wait for ranks that do not read
 		c, cancel := context.WithCancel(context.Background())
 		cancel()
 		cctx = c

@@ -13,51 +13,51 @@ import (
 // Any matches every source or tag.
 const Any = -1
 
-// Errors of operations.
+// The errors of operations wrap one of these.
 var (
-	// ErrLost is wrapped when a rank of the run died: no operation can be
-	// relied on any more.
+	// ErrLost: a rank of the run died. No operation works any more.
 	ErrLost = errors.New("a rank of the run was lost")
-	// ErrEnded is wrapped when a message can't come any more, because the
-	// rank that would send it has ended.
+	// ErrEnded: a message cannot come any more, because its sender has
+	// ended.
 	ErrEnded = errors.New("the rank has ended")
-	// ErrTruncated is wrapped when a message is longer than its receive.
+	// ErrTruncated: a message is longer than the buffer of its receive.
 	ErrTruncated = errors.New("message longer than the buffer that receives it")
-	// ErrClosed is wrapped after Close.
+	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the run is closed")
-	// ErrNotConnected is wrapped before the engine is connected.
-	ErrNotConnected = errors.New("messages can't be exchanged before Restore in a process that takes the place of another")
+	// ErrNotConnected: the engine is not connected yet.
+	ErrNotConnected = errors.New("a process that takes over a rank cannot exchange messages before Restore")
 )
 
-// Observer is told what the coordination of checkpoints must know. Its
+// Observer is informed of what the coordination of checkpoints must know. Its
 // methods are called with the engine's lock held.
 type Observer interface {
-	Control(from int, message []byte) // a control message came; the slice is its own
+	Control(from int, message []byte) // a control message came; the observer may keep the slice
 	MessageDone(from int)             // Received(from) has grown, or a send to it is done
-	Blocked()                         // what BlockedOn tells may have changed
+	Blocked()                         // the result of BlockedOn may have changed
 	Ended(rank int)                   // the rank sends no more messages
 	Lost(rank int, err error)         // the rank died
 }
 
-// Config of an Engine.
+// Config is the configuration of an Engine.
 type Config struct {
 	Rank, Size int
 	Drivers    []transport.Driver // in order of preference
-	// Exchange gives every rank's endpoint to every rank. It is called once by
-	// Connect, and again when links are reopened.
+	// Exchange gives every rank's endpoint to every rank. Connect calls it
+	// once, and Reopen again.
 	Exchange func(ctx context.Context, endpoint []byte) ([][]byte, error)
-	// Machine names this rank's machine. Machine more ranks than processors are
-	// on one, they give way to each other sooner; Oversubscribed says so in advance.
+	// Machine names this rank's machine. Where a machine has more ranks
+	// than processors, ranks yield sooner. Oversubscribed says so in
+	// advance.
 	Machine        string
 	Oversubscribed bool
-	// Observer may be nil. SetObserver gives it later.
+	// Observer may be nil, and be set later by SetObserver.
 	Observer Observer
-	// Uncounted leaves the bookkeeping for checkpoints out. For measuring
-	// what it costs.
+	// Uncounted leaves out the counting for checkpoints, to measure its
+	// cost.
 	Uncounted bool
-	// OtherByteOrder has this rank pass for one of the other byte order, which what
-	// it sends and receives is in, and OtherIntSize for one whose ints have another
-	// size. For tests.
+	// OtherByteOrder and OtherIntSize make this rank behave like one on a
+	// machine with another byte order, or with ints of another size. For
+	// tests.
 	OtherByteOrder, OtherIntSize bool
 }
 
@@ -76,16 +76,16 @@ type peer struct {
 	finished     bool     // … and its work is done
 	detached     bool     // it sends no more on this link, which is closed, or its process replaced
 	muted        bool     // … and neither does this rank
-	detaches     uint64   // times that this rank has taken leave on this link,
-	peerDetaches uint64   // and the other one
+	detaches     uint64   // detach frames that this rank has sent on this link,
+	peerDetaches uint64   // and that the peer has sent
 	gone         error    // it was lost after that
 	backlog      [][]byte // control messages that wait for that
 	machine      string   // its machine
 }
 
-// Engine connects a rank with its peers. Its exported methods may be called
-// by any goroutine, except where they say that the lock is held: then the
-// caller is an Observer, or is between Lock and Unlock.
+// Engine connects a rank with its peers. Any goroutine may call its exported
+// methods. Where a method says that the lock is held, the caller is an
+// Observer, or is between Lock and Unlock.
 type Engine struct {
 	mu             sync.Mutex
 	wanted         atomic.Int32 // goroutines that wait for mu
@@ -107,7 +107,7 @@ type Engine struct {
 	openSends      uint64 // sends that are not done
 	free           []*Request
 	pulls          []*message
-	deferred       []*message // of the next epoch, while held
+	deferred       []*message // of the next epoch, while paused
 	saved          int        // see SavedReceives
 	restored       []restoredReceive
 	paused         bool
@@ -119,7 +119,7 @@ type Engine struct {
 	unconnected    bool   // it is not connected yet
 	replaying      bool   // … and the program gets what came to its predecessor
 	recording      recording
-	resuming       bool   // receives of a set are being posted
+	resuming       bool   // receives of a checkpoint are being posted
 	restoredFlags  []bool // see Counters
 	err            error  // nothing works any more
 	closed         bool
@@ -156,7 +156,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Rank and Size tell who this is among how many.
+// Rank and Size return this rank's number and the number of ranks.
 func (e *Engine) Rank() int { return e.rank }
 func (e *Engine) Size() int { return e.size }
 
@@ -164,19 +164,21 @@ func (e *Engine) Size() int { return e.size }
 func (e *Engine) Lock()   { e.lock() }
 func (e *Engine) Unlock() { e.mu.Unlock() }
 
-// SetObserver sets who is told. The lock is held.
+// SetObserver sets the observer. The lock is held.
 func (e *Engine) SetObserver(o Observer) { e.observer = o }
 
-// Sent returns the whole messages sent to a rank. The lock is held.
+// Sent returns the number of complete messages sent to a rank. The lock is
+// held.
 func (e *Engine) Sent(to int) uint64 { return e.peers[to].sent }
 
-// Received returns the whole messages that came from a rank. The lock is held.
+// Received returns the number of complete messages that came from a rank. The
+// lock is held.
 func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
 
 // Totals returns the sums of Sent and Received over all other ranks. A send
-// that is not done counts twice: its message may have been received, but this
-// rank can still be woken by hearing so, and must not look as if nothing were
-// on its way to it. The lock is held.
+// that is not done counts twice: its message may have been received, but the
+// news of that can still wake this rank, which must not look as if nothing were
+// in flight to it. The lock is held.
 func (e *Engine) Totals() (sent, received uint64) {
 	sent = e.openSends
 	for i := range e.peers {
@@ -186,8 +188,7 @@ func (e *Engine) Totals() (sent, received uint64) {
 	return sent, received
 }
 
-// Peers returns the ranks with which messages were exchanged. The lock is
-// held.
+// Peers returns the ranks with which messages were exchanged. The lock is held.
 func (e *Engine) Peers() []int {
 	var list []int
 	for i := range e.peers {
@@ -198,14 +199,14 @@ func (e *Engine) Peers() []int {
 	return list
 }
 
-// Taken returns how many of them the program has received. The lock is held.
+// Taken returns how many messages of a rank the program has received. The lock
+// is held.
 func (e *Engine) Taken(from int) uint64 { return e.peers[from].taken }
 
-// Err tells why the engine does not work any more, nil if it does. The lock
-// is held.
+// Err returns why the engine does not work any more, or nil. The lock is held.
 func (e *Engine) Err() error { return e.err }
 
-// Transport names the transport that serves a peer.
+// Transport returns the name of the transport to a peer.
 func (e *Engine) Transport(to int) string {
 	e.lock()
 	defer e.mu.Unlock()
@@ -217,9 +218,9 @@ func (e *Engine) Transport(to int) string {
 	return "self"
 }
 
-// Contexts returns the next context that is free here, which a new
-// communicator gets if no member says a higher one; with n > 0 it is moved to
-// at least n first.
+// Contexts returns the next free context of this rank. A new communicator gets
+// the highest one of its members. If n is higher, it becomes the next free
+// context first.
 func (e *Engine) Contexts(n uint32) uint32 {
 	e.lock()
 	defer e.mu.Unlock()
@@ -227,7 +228,7 @@ func (e *Engine) Contexts(n uint32) uint32 {
 	return e.contexts
 }
 
-// NextContext is Contexts with the lock held.
+// NextContext is Contexts(0) with the lock held.
 func (e *Engine) NextContext() uint32 { return e.contexts }
 
 // Traffic returns how many messages were sent and received.
@@ -241,7 +242,7 @@ func (e *Engine) Traffic() uint64 {
 	return n
 }
 
-// Fail ends all operations, now and later, with an error.
+// Fail makes all operations fail with an error, now and later.
 func (e *Engine) Fail(err error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -259,10 +260,10 @@ func (e *Engine) fail(err error) {
 	e.sleep.broadcast()
 }
 
-// Wake makes an operation that sleeps look again at what it waits for.
+// Wake makes a sleeping operation check its condition again.
 func (e *Engine) Wake() { e.sleep.wake() }
 
-// Arriving is for links: where does this payload go?
+// Arriving is called by links. It returns the buffer for a payload.
 func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 	p := &e.peers[from]
 	f := &e.head
@@ -296,12 +297,12 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 			}
 			return r.buf[:n]
 		}
-		e.protocolError(from, "data that nobody asked for")
+		e.protocolError(from, "it sent data that was not requested")
 	}
 	return make([]byte, n)
 }
 
-// Arrived is for links: the frame is complete.
+// Arrived is called by links when a frame is complete.
 func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	p := &e.peers[from]
 	f := &e.head
@@ -325,7 +326,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 		}
 	case kindAnnounce:
 		if f.length > maxLength {
-			e.protocolError(from, "a message of impossible length")
+			e.protocolError(from, "it announced a message of impossible length")
 			return
 		}
 		m := e.newMessage(from, f, int(f.length))
@@ -355,7 +356,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	case kindData:
 		r := e.requests[f.id]
 		if r == nil || r.from != from {
-			return // a breach, see Arriving
+			return // a protocol error, see Arriving
 		}
 		delete(e.requests, f.id)
 		r.recorded.setData(buf)
@@ -392,33 +393,33 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 		e.sleep.broadcast()
 	case kindReattach:
 		p.detached = false
-		if !p.muted { // it may have taken leave in vain
+		if !p.muted { // it may have detached in vain
 			p.detaches = max(p.detaches, f.seq)
 		}
 	default:
-		e.protocolError(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
+		e.protocolError(from, fmt.Sprintf("it sent a frame of unknown kind %d", f.kind))
 	}
 }
 
-// protocolError says that a peer does not keep to the protocol.
+// protocolError fails the engine because a peer violates the protocol.
 func (e *Engine) protocolError(from int, what string) {
-	e.fail(fmt.Errorf("rank %d breaks the protocol: %s; do all ranks run the same program?", from, what))
+	e.fail(fmt.Errorf("rank %d violates the protocol: %s (do all ranks run the same program?)", from, what))
 }
 
-// sentPayload is for links: the payload is free again.
+// sentPayload is called by links when a payload is free again.
 func (e *Engine) sentPayload(token any) {
 	if r, ok := token.(*Request); ok && r != nil {
 		e.complete(r, nil)
 	}
 }
 
-// lost is for links: a peer is gone.
+// lost is called by links when a peer is lost.
 func (e *Engine) lost(rank int, err error) {
 	p := &e.peers[rank]
-	if p.ended && e.closed { // it said so before, and waited for this rank
+	if p.ended && e.closed { // it has announced its end, and waited for this rank
 		return
 	}
-	if p.detached && p.muted { // the same; or somebody else decides what becomes of it
+	if p.detached && p.muted { // Relink or Reattach decides what follows
 		p.gone = err
 		return
 	}
@@ -433,9 +434,9 @@ func (e *Engine) lost(rank int, err error) {
 	}
 }
 
-// handler is the engine as one link sees it. A link speaks only for the ranks
-// that it serves: what an old one says of a rank that another serves now is
-// about a process that was replaced.
+// handler is the engine as one link sees it. A link reports only on the ranks
+// that it serves. If an old link reports on a rank that another link serves
+// now, that concerns a process that was replaced.
 type handler struct {
 	*Engine
 	link transport.Link
@@ -449,8 +450,8 @@ func (h *handler) Lost(rank int, err error) {
 	}
 }
 
-// afterCheckpoint reports whether a message belongs to the time after the set that is
-// being taken.
+// afterCheckpoint reports whether a message was sent after the checkpoint that
+// is being taken.
 func (e *Engine) afterCheckpoint(f *frame) bool { return e.paused && f.epoch > e.epoch }
 
 func (e *Engine) newMessage(from int, f *frame, n int) *message {
@@ -458,7 +459,7 @@ func (e *Engine) newMessage(from int, f *frame, n int) *message {
 	return &message{source: from, ctx: f.ctx, tag: f.tag, epoch: f.epoch, order: f.order, length: n, arrival: e.clock}
 }
 
-// enqueue puts a message where receives find it.
+// enqueue stores a message for later receives.
 func (e *Engine) enqueue(m *message) {
 	if e.paused && m.epoch > e.epoch {
 		e.deferred = append(e.deferred, m)
@@ -468,7 +469,7 @@ func (e *Engine) enqueue(m *message) {
 	e.sleep.broadcast() // for Probe
 }
 
-// countReceived counts a whole message.
+// countReceived counts a complete message.
 func (e *Engine) countReceived(from int) {
 	if !e.count {
 		return
@@ -491,7 +492,7 @@ func (e *Engine) fetch(m *message) {
 	}
 	e.lastID++
 	r := m.want
-	if r == nil || m.length > len(r.buf) { // not straight into the program's buffer
+	if r == nil || m.length > len(r.buf) { // it cannot go into the program's buffer
 		m.data = make([]byte, m.length)
 		r = &Request{message: m}
 	}
@@ -501,7 +502,7 @@ func (e *Engine) fetch(m *message) {
 	e.emit(m.source, nil, nil)
 }
 
-// pull reads announced payloads from the memory of their senders.
+// pull reads announced payloads from their senders' memory.
 func (e *Engine) pull() {
 	for len(e.pulls) > 0 {
 		m := e.pulls[0]
@@ -532,7 +533,7 @@ func (e *Engine) pull() {
 	}
 }
 
-// deliver gives a whole message to a receive.
+// deliver gives a complete message to a receive.
 func (e *Engine) deliver(m *message, r *Request) {
 	r.order = m.order
 	n := copy(r.buf, m.data)
@@ -564,7 +565,7 @@ func (e *Engine) complete(r *Request, err error) {
 	e.sleep.broadcast()
 }
 
-// emit sends a frame whose head is e.head. It returns true when the payload
+// emit sends a frame whose header is e.head. It returns true when the payload
 // may be changed.
 func (e *Engine) emit(to int, payload []byte, token *Request) bool {
 	l := e.peers[to].link
@@ -578,8 +579,8 @@ func (e *Engine) emit(to int, payload []byte, token *Request) bool {
 	return l.Send(to, &e.header, payload, token)
 }
 
-// Control sends a control message. The lock is held; the engine owns the
-// slice from then on.
+// Control sends a control message. The lock is held. The engine keeps the
+// slice.
 func (e *Engine) Control(to int, message []byte) {
 	if p := &e.peers[to]; p.muted || p.link == nil && e.unconnected {
 		p.backlog = append(p.backlog, message)

@@ -129,8 +129,8 @@ func (l *joinedLink) Close(ctx context.Context) error {
 	return l.Link.Close(ctx)
 }
 
-// Newcomers join where that is of use: TestMove checks what becomes of messages,
-// this which way they go.
+// Destinations join where that is of use: TestMove checks what becomes of
+// messages, this which way they go.
 func TestMoveJoins(t *testing.T) {
 	routes := func(s *stage) (out []string) {
 		for _, p := range s.at {

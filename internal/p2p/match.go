@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// message is one that is here, or announced, and not received yet.
+// message is a message that has come or was announced, and was not received
+// yet.
 type message struct {
 	source   int
 	ctx      uint32
@@ -24,7 +25,7 @@ type message struct {
 	recorded *SavedMessage // see Record
 }
 
-// queue is a list that mostly loses its first element.
+// queue is a list that usually loses its first element.
 type queue[T comparable] []T
 
 func (q *queue[T]) remove(v T) {
@@ -41,8 +42,8 @@ func (q *queue[T]) remove(v T) {
 	}
 }
 
-// matchQueues holds, for one context, receives that wait for messages and messages
-// that wait for receives.
+// matchQueues holds the posted receives and the unexpected messages of one
+// context.
 type matchQueues struct {
 	posted     []queue[*Request] // by source plus 1; 0: any
 	unexpected []queue[*message] // by source, in the order of arrival
@@ -63,8 +64,8 @@ func (e *Engine) queues(ctx uint32) *matchQueues {
 	return b
 }
 
-// take finds the oldest receive that a message (source, tag) matches, and
-// takes it out.
+// take finds the oldest receive that matches a message (source, tag), and
+// removes it.
 func (b *matchQueues) take(source int, tag int32) *Request {
 	if b.receives == 0 {
 		return nil
@@ -109,7 +110,7 @@ func (b *matchQueues) remove(m *message) {
 }
 
 // find returns the message that a receive (source, tag) takes: the oldest of
-// its source, and with any source the one that came first.
+// its source, or with any source the one that came first.
 func (b *matchQueues) find(source int, tag int32) *message {
 	if b.messages == 0 {
 		return nil
@@ -135,7 +136,7 @@ func firstWaiting(q queue[*message], tag int32) *message {
 	return nil
 }
 
-// sortMessages puts messages into the order of their arrival.
+// sortMessages sorts messages by their arrival.
 func sortMessages(m []*message) {
 	slices.SortFunc(m, func(a, b *message) int { return cmp.Compare(a.arrival, b.arrival) })
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// Moving ranks: other processes take their places. All ranks are held at one
-// point, with nothing in flight, and go on when the links to the newcomers are
-// made:
+// Migration: other processes take over ranks. All ranks are paused at one
+// point, with nothing in flight. They continue when the links to the
+// destinations are made:
 //
-//	            source          other rank                      newcomer
+//	            source          other rank                      destination
 //	Detach          ── Pause ──────▶
 //	              ◀────── Pause ──     the link is still there
 //	            Counters ──────────────────────────────────▶ SetCounters, RestoreInflight
 //	either      Reattach            Reattach       the old link is used again
 //	or          is killed         Relink ────────────────▶ Relink
 
-// partners are the ranks whose links to this one end when some ranks move. The
-// lock is held.
+// partners returns the ranks whose links to this one end when some ranks move.
+// The lock is held.
 func (e *Engine) partners(moving []int) []int {
 	if slices.Contains(moving, e.rank) || e.unconnected {
 		return e.others()
@@ -37,11 +37,11 @@ func (e *Engine) partners(moving []int) []int {
 	return list
 }
 
-// Detach takes leave of ranks that move, or, in one of them, of all others: when
-// it returns, nothing is on its way between them, and control messages for
-// them wait. All ranks call it, held, with no message in flight. The links
-// stay as they are: Reattach or Relink follow. If one of those ranks is lost
-// meanwhile, Reattach finds out. The lock is held.
+// Detach detaches this rank from ranks that move or, in one of them, from all
+// others. When it returns, nothing is in flight between them, and control
+// messages for them wait. All ranks call it, paused, with no message in flight.
+// The links stay open: Reattach or Relink must follow. If one of these ranks is
+// lost meanwhile, Reattach reports it. The lock is held.
 func (e *Engine) Detach(ctx context.Context, moving []int) error {
 	if e.unconnected {
 		return ErrNotConnected
@@ -49,21 +49,20 @@ func (e *Engine) Detach(ctx context.Context, moving []int) error {
 	list := e.partners(moving)
 	for _, i := range list {
 		if e.peers[i].ended {
-			return fmt.Errorf("%w: rank %d, so ranks can't be moved any more", ErrEnded, i)
+			return fmt.Errorf("%w: rank %d, so ranks cannot be moved any more", ErrEnded, i)
 		}
 		if e.peers[i].muted {
-			return fmt.Errorf("ranks %v can't be moved: rank %d has left its link to rank %d already", moving, e.rank, i)
+			return fmt.Errorf("cannot move ranks %v: rank %d has already detached from rank %d", moving, e.rank, i)
 		}
 	}
 	if err := e.exchangeDetach(ctx, list); err != nil {
-		return fmt.Errorf("rank %d takes leave of ranks that move: %w", e.rank, err)
+		return fmt.Errorf("rank %d cannot detach from ranks that move: %w", e.rank, err)
 	}
 	return nil
 }
 
-// Reattach calls a move off: links that Detach left are used again. Machine Detach was
-// not called, or did not end well, it does what is left to do. The lock is
-// held.
+// Reattach cancels a move: links that Detach left are used again. If Detach was
+// not called, or failed, it does what is left to do. The lock is held.
 func (e *Engine) Reattach(moving []int) {
 	for _, i := range e.partners(moving) {
 		p := &e.peers[i]
@@ -81,12 +80,12 @@ func (e *Engine) Reattach(moving []int) {
 	e.sleep.broadcast()
 }
 
-// Relink connects this rank with the processes that have taken the places of
-// ranks that moved; their endpoints are in endpoints, which is indexed by rank. Such a
-// process itself, which was not connected so far, is connected with all ranks,
-// and needs the endpoints of all. moving is the same everywhere. What waited for them is sent. The old links to
-// them are forgotten, and what these may still say of them. The lock is not
-// held, and nothing is sent to these ranks meanwhile.
+// Relink connects this rank with the processes that have taken over the ranks
+// in moving. endpoints, indexed by rank, has the endpoints of these processes.
+// Such a process itself connects with all ranks, and needs the endpoints of
+// all. moving is the same on all ranks. Relink drops the old links to these
+// ranks, and sends what waited for them. The lock is not held, and nothing is
+// sent to these ranks meanwhile.
 func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (err error) {
 	if e.size == 1 {
 		return nil
@@ -96,7 +95,7 @@ func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (
 	}
 	defer func() {
 		if err != nil {
-			e.Fail(err) // these ranks can't be reached
+			e.Fail(err) // these ranks cannot be reached
 		}
 	}()
 	read, err := e.readEndpoints(endpoints)
@@ -106,7 +105,7 @@ func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (
 	e.lock()
 	if !e.unconnected && slices.Contains(moving, e.rank) {
 		e.mu.Unlock()
-		return fmt.Errorf("rank %d has moved: another process has its place", e.rank)
+		return fmt.Errorf("rank %d has moved to another process", e.rank)
 	}
 	list := e.partners(moving)
 	for _, i := range list {
@@ -143,9 +142,9 @@ func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (
 	return e.err
 }
 
-// join has transports take newcomers in that can't be connected with them
-// otherwise. The links of such a transport are closed before that: it returns
-// the ranks that they served, which are to be connected again.
+// join has transports admit destinations that they could not connect with
+// otherwise. It closes such a transport's links first, and returns the ranks
+// that they served, which must be connected again.
 func (e *Engine) join(ctx context.Context, read []endpoint, moving []int) (again []int, err error) {
 	e.lock()
 	e.settle(read)
@@ -190,8 +189,9 @@ func (e *Engine) join(ctx context.Context, read []endpoint, moving []int) (again
 }
 
 // dispensable reports whether no pair of ranks uses a transport, because all
-// prefer another one, which connects this rank with all others. All ranks come
-// to the same, since among ranks that reach one by it, each reaches each.
+// prefer another one that connects this rank with all others. All ranks get the
+// same result, because a transport that connects one rank with all connects all
+// pairs.
 func (e *Engine) dispensable(d transport.Driver) bool {
 	e.lock()
 	defer e.mu.Unlock()
@@ -208,15 +208,14 @@ func (e *Engine) dispensable(d transport.Driver) bool {
 	return false
 }
 
-// prefers reports whether a rank has a transport, and takes it rather than
-// another one.
+// prefers reports whether a rank has a transport and prefers it to another one.
 func (c *endpoint) prefers(o, than transport.Driver) bool {
 	i, j := slices.Index(c.Transports, o.Name()), slices.Index(c.Transports, than.Name())
 	return i >= 0 && c.Addresses[o.Name()] != nil && (j < 0 || i < j)
 }
 
-// Reaches looks whether Relink would find a transport to each rank that has a
-// endpoint. The lock is not held.
+// Reaches returns an error unless Relink would find a transport to each rank
+// that has an endpoint. The lock is not held.
 func (e *Engine) Reaches(endpoints [][]byte) error {
 	read, err := e.readEndpoints(endpoints)
 	if err != nil {
@@ -236,8 +235,8 @@ func (e *Engine) Reaches(endpoints [][]byte) error {
 	return nil
 }
 
-// dropLinks forgets the links to ranks, and returns those that serve nobody any
-// more, which are to be closed. The lock is held.
+// dropLinks drops the links to ranks, and returns those that serve no rank any
+// more, which the caller closes. The lock is held.
 func (e *Engine) dropLinks(list []int) (idle []link) {
 	for _, i := range list {
 		p := &e.peers[i]
@@ -259,18 +258,19 @@ func (e *Engine) dropLinks(list []int) (idle []link) {
 	return idle
 }
 
-// Counters is what the engine of a process must know to go on where that of
-// another one stopped, besides the messages of Capture(false).
+// Counters is what an engine needs to continue from that of another process,
+// besides the messages of Capture(false).
 type Counters struct {
-	Epoch    uint32   // sets that were taken
+	Epoch    uint32   // checkpoints that were taken
 	Contexts uint32   // the next free context
 	Sent     []uint64 // messages, by rank
 	Received []uint64
 	Taken    []uint64
-	Restored []bool // of each message of Capture: it is from before a restart
+	Restored []bool // for each message of Capture: it is from before a restart
 }
 
-// Counters returns this engine's. Nothing is in flight. The lock is held.
+// Counters returns this engine's counters. Nothing is in flight. The lock is
+// held.
 func (e *Engine) Counters() Counters {
 	l := Counters{Epoch: e.epoch, Contexts: e.contexts}
 	for i := range e.peers {
@@ -283,23 +283,24 @@ func (e *Engine) Counters() Counters {
 	return l
 }
 
-// SetCounters has an engine that is not connected yet go on from another one's.
-// RestoreInflight puts the messages there, before Relink. The lock is not held.
+// SetCounters makes an unconnected engine continue from another one's counters.
+// RestoreInflight adds the messages after it, before Relink. The lock is not
+// held.
 func (e *Engine) SetCounters(l Counters) error {
 	e.lock()
 	defer e.mu.Unlock()
 	if len(e.links) > 0 {
-		return errors.New("this rank is connected already, and counts its messages by itself")
+		return errors.New("this rank is already connected and counts its own messages")
 	}
 	if err := e.endReplay(); err != nil {
 		return err
 	}
 	if len(l.Sent) != e.size || len(l.Received) != e.size || len(l.Taken) != e.size {
-		return fmt.Errorf("the counts of %d, %d and %d ranks in a run of %d", len(l.Sent), len(l.Received), len(l.Taken), e.size)
+		return fmt.Errorf("counters of %d, %d and %d ranks in a run of %d ranks", len(l.Sent), len(l.Received), len(l.Taken), e.size)
 	}
 	for i := range e.peers {
 		if l.Taken[i] > l.Received[i] && i != e.rank {
-			return fmt.Errorf("%d messages of rank %d were taken, of %d that came", l.Taken[i], i, l.Received[i])
+			return fmt.Errorf("the program received %d messages of rank %d, but only %d came", l.Taken[i], i, l.Received[i])
 		}
 	}
 	e.epoch, e.contexts, e.restoredFlags = l.Epoch, max(l.Contexts, e.contexts), slices.Clone(l.Restored)

@@ -63,7 +63,7 @@ func (s *stage) rejoin(moving []int) {
 	})
 }
 
-// Ranks that have taken leave of one that never comes to it go on, and the
+// Ranks that have detached from one that never detaches continue, and the
 // next move does not take that for its own.
 func TestPartInVain(t *testing.T) {
 	for _, way := range stages {
@@ -151,7 +151,7 @@ func TestRejoinEarly(t *testing.T) {
 }
 
 // A rank that dies while the others have taken leave of it is missed when they
-// go on with it, and not before.
+// continue with it, and not before.
 func TestLostWhileParted(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
@@ -207,9 +207,9 @@ func TestLostBeforePart(t *testing.T) {
 // What goes wrong with Relink ends the engine, and says why.
 func TestRelinkFails(t *testing.T) {
 	s := newStage(t, "tcp", 3)
-	newcomer := s.enter(1, nil)
-	defer newcomer.kill()
-	endpoint, err := newcomer.Endpoint()
+	destination := s.enter(1, nil)
+	defer destination.kill()
+	endpoint, err := destination.Endpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,9 +241,9 @@ func TestRelinkFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.at[0].Relink(ctx, []int{1}, [][]byte{nil, endpoint}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
-		t.Errorf("a newcomer that does not come: %v", err)
+		t.Errorf("a destination that does not come: %v", err)
 	}
-	if err := s.at[1].Relink(t.Context(), []int{1}, s.endpoints); err == nil || !strings.Contains(err.Error(), "another process has its place") {
+	if err := s.at[1].Relink(t.Context(), []int{1}, s.endpoints); err == nil || !strings.Contains(err.Error(), "has moved to another process") {
 		t.Errorf("in the source: %v", err)
 	}
 }
@@ -302,7 +302,8 @@ func TestLedgerOld(t *testing.T) {
 	}
 }
 
-// A transport that comes later serves newcomers that the first does not reach.
+// A transport that comes later serves destinations that the first does not
+// reach.
 func TestAddDriver(t *testing.T) {
 	s := newStage(t, "shm", 3)
 	later := newStage(t, "tcp", 3) // for its drivers
@@ -336,7 +337,7 @@ func TestAddDriver(t *testing.T) {
 	}
 }
 
-// Links that are closed for every set are so for newcomers, too.
+// Links that are closed for every checkpoint are closed for destinations, too.
 func TestMoveFragile(t *testing.T) {
 	for _, o := range []mem.Options{{MustClose: true}, {MustClose: true, EagerLimit: 16, Pull: true}} {
 		ways["fragile"] = o

@@ -98,7 +98,7 @@ func newStage(t *testing.T, way string, n int) *stage {
 			return []transport.Driver{viaShm(r, "here")}
 		case "tcp":
 			return []transport.Driver{viaTCP(r, "here")}
-		case "mixed": // newcomers are on this host or on that
+		case "mixed": // destinations are on this host or on that
 			host := fmt.Sprint("host", opened/2%2)
 			opened++
 			return []transport.Driver{viaShm(r, host), viaTCP(r, host)}
@@ -276,14 +276,14 @@ type pending struct {
 // move moves ranks. waits are the receives that are pending, by rank.
 func (s *stage) move(moving []int, waits [][]*pending) {
 	s.t.Helper()
-	newcomers := make(map[int]*place)
+	destinations := make(map[int]*place)
 	for _, r := range moving {
-		newcomers[r] = s.enter(r, nil)
+		destinations[r] = s.enter(r, nil)
 	}
 	s.part(moving)
 	endpoints := make([][]byte, s.n)
 	for _, r := range moving {
-		old, p := s.at[r], newcomers[r]
+		old, p := s.at[r], destinations[r]
 		old.Lock()
 		ledger, kept := old.Counters(), old.Capture(false)
 		posted := make([]uint64, len(waits[r]))
@@ -320,7 +320,7 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 	}
 	for _, r := range moving {
 		s.at[r].kill()
-		s.at[r] = newcomers[r]
+		s.at[r] = destinations[r]
 	}
 	s.all(func(p *place) error {
 		if slices.Contains(moving, p.rank) {
@@ -391,7 +391,7 @@ func (x *traffic) run(s *stage, count, keep int) {
 			x.waits[me] = append(x.waits[me], w)
 		}
 		p.Lock()
-		err := p.Serve(func() bool { // what is large is fetched when all are held
+		err := p.Serve(func() bool { // what is large is fetched when all are paused
 			return !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.done && len(r.buf) <= p.peers[r.peer].eager })
 		})
 		p.Unlock()
@@ -474,8 +474,9 @@ func TestMove(t *testing.T) {
 					t.Errorf("rank %d has lost %v", a, p.log.lost)
 				}
 			}
-			// What links take depends on how many there are, which a last
-			// move of all ranks makes as it was after the first.
+			// What links take depends on how many there are, which
+			// a last move of all ranks makes as it was after the
+			// first.
 			s.hold()
 			s.move([]int{0, 1, 2, 3}, x.waits)
 			if f, left, m := s.held(); way != "mixed" && (f > fds || m > maps) || left > 0 {

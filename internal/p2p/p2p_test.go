@@ -216,7 +216,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestEpoch sends from a rank that has gone on to one that has not yet copied.
+// TestEpoch sends from a rank that has continued to one that has not yet
+// copied.
 func TestEpoch(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {

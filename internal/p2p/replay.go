@@ -2,13 +2,13 @@ package p2p
 
 import "fmt"
 
-// A process that takes the place of another one runs the program's start
-// again, and what a program exchanges before its state is restored has no
-// partner there: the others did that long ago. So every rank keeps what it got
-// then, and its successor is given the same messages, while what it sends is
-// dropped.
+// A process that takes over a rank runs the start of the program again. The
+// other ranks did so long ago, and do not repeat the messages that the program
+// exchanges before its state is restored. So every rank records the messages
+// that it received then. Its successor gets the same messages, and what it
+// sends is dropped.
 
-// recording is what came before the state was restored.
+// recording holds the messages that came before the state was restored.
 type recording struct {
 	list  []*SavedMessage
 	bytes int
@@ -17,23 +17,23 @@ type recording struct {
 	over  bool // there was more than the limit
 }
 
-// Record begins to keep what comes from other ranks, up to a number of bytes,
-// until EndRecord. It is called before Connect.
+// Record begins to record messages from other ranks, up to limit bytes, until
+// EndRecord. It is called before Connect.
 func (e *Engine) Record(limit int) { e.recording = recording{limit: limit, on: true} }
 
-// EndRecord ends it.
+// EndRecord ends the recording.
 func (e *Engine) EndRecord() {
 	e.lock()
 	defer e.mu.Unlock()
 	e.recording.on = false
 }
 
-// Recorded returns what was kept, for Replay. The lock is not held.
+// Recorded returns the recorded messages, for Replay. The lock is not held.
 func (e *Engine) Recorded() ([]SavedMessage, error) {
 	e.lock()
 	defer e.mu.Unlock()
 	if e.recording.over {
-		return nil, fmt.Errorf("the program has exchanged more than %d MiB before Restore, and its successor would need them again", e.recording.limit>>20)
+		return nil, fmt.Errorf("the program received more than %d MiB before Restore, which its successor would need again", e.recording.limit>>20)
 	}
 	var list []SavedMessage
 	for _, k := range e.recording.list {
@@ -42,9 +42,9 @@ func (e *Engine) Recorded() ([]SavedMessage, error) {
 	return list, nil
 }
 
-// Replay gives the program of an engine that is not connected what another
-// process got in its place, and drops what it sends to other ranks, until
-// SetCounters.
+// Replay gives the program of an unconnected engine the messages that another
+// process recorded. Until SetCounters, it drops what the program sends to other
+// ranks.
 func (e *Engine) Replay(list []SavedMessage) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -56,13 +56,13 @@ func (e *Engine) Replay(list []SavedMessage) {
 	e.inject(list)
 }
 
-// endReplay drops what the program has not taken. The lock is held.
+// endReplay drops messages that the program has not received. The lock is held.
 func (e *Engine) endReplay() error {
 	if !e.replaying {
 		return nil
 	}
 	if n := e.Pending(); n > 0 {
-		return fmt.Errorf("%d receives that the program has begun before Restore are pending", n)
+		return fmt.Errorf("%d receives that the program started before Restore are pending", n)
 	}
 	e.replaying = false
 	clear(e.matchers)
@@ -73,7 +73,7 @@ func (e *Engine) endReplay() error {
 	return nil
 }
 
-// record begins to keep a message; its data comes later.
+// record begins to record a message. setData adds its data later.
 func (e *Engine) record(from int, f *frame, n int) *SavedMessage {
 	r := &e.recording
 	if !r.on || r.over {
@@ -88,7 +88,7 @@ func (e *Engine) record(from int, f *frame, n int) *SavedMessage {
 	return k
 }
 
-// setData is what came of it.
+// setData sets the data of a recorded message. k may be nil.
 func (k *SavedMessage) setData(data []byte) {
 	if k != nil {
 		k.Data = append([]byte(nil), data...)

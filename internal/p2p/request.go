@@ -10,11 +10,11 @@ const (
 	receiving
 )
 
-// Request is an operation under way, or done.
+// Request is a send or receive that is under way or done.
 type Request struct {
 	kind    int
 	ctx     uint32
-	peer    int // as asked for
+	peer    int // as requested
 	tag     int32
 	buf     []byte
 	posted  uint64
@@ -30,11 +30,11 @@ type Request struct {
 	recorded *SavedMessage // see Record
 }
 
-// Status tells what a receive got.
+// Status describes the message that a receive got.
 type Status struct {
 	Source, Tag, Bytes int
-	OtherByteOrder     bool // the bytes are in the other byte order
-	OtherIntSize       bool // an int has another size where they come from
+	OtherByteOrder     bool // the sender has another byte order
+	OtherIntSize       bool // the sender's ints have another size
 }
 
 func (e *Engine) status(r *Request) Status {
@@ -55,7 +55,7 @@ func (e *Engine) newRequest() *Request {
 	return new(Request)
 }
 
-// recycle takes back a request that nobody else knows.
+// recycle takes back a request that nobody else refers to.
 func (e *Engine) recycle(r *Request) {
 	*r = Request{}
 	if len(e.free) < 64 {
@@ -63,7 +63,7 @@ func (e *Engine) recycle(r *Request) {
 	}
 }
 
-// Send sends a message and returns when data may be changed.
+// Send sends a message, and returns when data may be changed.
 func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	e.lock()
 	defer e.mu.Unlock()
@@ -83,15 +83,15 @@ func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	return nil
 }
 
-// awaitContinue lets a goroutine wait while another one is held at a point:
-// the totals of what was sent are out.
+// awaitContinue waits while another goroutine is paused at a point: the totals
+// of messages sent are announced already.
 func (e *Engine) awaitContinue() {
 	if e.paused {
 		e.until(none, func() bool { return !e.paused })
 	}
 }
 
-// usable tells why nothing can be sent to a rank.
+// usable returns an error if nothing can be sent to a rank.
 func (e *Engine) usable(to int) error {
 	if e.err != nil {
 		return e.err
@@ -106,19 +106,19 @@ func (e *Engine) usable(to int) error {
 		return fmt.Errorf("%w (to rank %d)", ErrNotConnected, to)
 	}
 	if e.peers[to].ended {
-		return fmt.Errorf("%w: rank %d can't be sent to", ErrEnded, to)
+		return fmt.Errorf("%w: cannot send to rank %d", ErrEnded, to)
 	}
 	if e.peers[to].link == nil && to != e.rank {
-		return fmt.Errorf("rank %d can't be sent to while its link is made anew", to)
+		return fmt.Errorf("cannot send to rank %d while its link is being replaced", to)
 	}
 	return nil
 }
 
-// sendLocal sends a message to this rank itself, or drops one; other cases go
-// through begin.
+// sendLocal sends a message to this rank itself, or drops one during a replay.
+// It returns false for other messages, which begin sends.
 func (e *Engine) sendLocal(ctx uint32, to int, tag int32, data []byte) bool {
 	if to != e.rank {
-		return e.unconnected // it was sent long ago, see Replay
+		return e.unconnected // see Replay
 	}
 	e.head = frame{kind: kindEager, order: e.order, ctx: ctx, tag: tag, epoch: e.epoch}
 	m := e.newMessage(to, &e.head, len(data))
@@ -146,7 +146,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 			r.open = true
 			e.openSends++
 		}
-		// A program that only sends must hear of its peers, too.
+		// A program that only sends must poll, too.
 		if e.eagers++; e.eagers%32 == 0 {
 			e.poll()
 		}
@@ -163,7 +163,8 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 	e.emit(to, nil, nil)
 }
 
-// Isend starts to send a message; data must not be changed until it is done.
+// Isend starts to send a message. data must not be changed until the request is
+// done.
 func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
 	e.lock()
 	defer e.mu.Unlock()
@@ -224,7 +225,7 @@ func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte
 	}
 }
 
-// claim joins a message that was waiting with its receive.
+// claim gives a waiting message to a receive.
 func (e *Engine) claim(m *message, r *Request) {
 	switch {
 	case m.whole:
@@ -233,7 +234,7 @@ func (e *Engine) claim(m *message, r *Request) {
 		m.want = r
 		e.fetch(m)
 		e.pull()
-	default: // the rest is on its way into m.data
+	default: // the rest is coming into m.data
 		m.want = r
 	}
 }
@@ -256,12 +257,12 @@ func (e *Engine) noMore(from int) error {
 		return e.err
 	}
 	if from == Any {
-		return fmt.Errorf("%w: no message can come any more, all other ranks have ended", ErrEnded)
+		return fmt.Errorf("%w: no more messages can come, all other ranks have ended", ErrEnded)
 	}
-	return fmt.Errorf("%w: no message can come from rank %d any more", ErrEnded, from)
+	return fmt.Errorf("%w: no more messages can come from rank %d", ErrEnded, from)
 }
 
-// dropEnded ends the receives that can't be satisfied any more.
+// dropEnded fails the receives for which no message can come any more.
 func (e *Engine) dropEnded() {
 	for _, b := range e.matchers {
 		for i, q := range b.posted {
@@ -276,7 +277,7 @@ func (e *Engine) dropEnded() {
 	}
 }
 
-// Wait returns when the request is done.
+// Wait waits until the request is done.
 func (e *Engine) Wait(r *Request) (Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -284,7 +285,7 @@ func (e *Engine) Wait(r *Request) (Status, error) {
 	return e.status(r), err
 }
 
-// Test reports whether the request is done, after moving what can be moved.
+// Test polls, and reports whether the request is done.
 func (e *Engine) Test(r *Request) (bool, Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -300,7 +301,8 @@ func (e *Engine) Test(r *Request) (bool, Status, error) {
 	return true, e.status(r), r.err
 }
 
-// WaitAny returns the index of a request that is done, -1 if all are nil.
+// WaitAny waits until one request is done and returns its index, or -1 if all
+// are nil.
 func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -336,7 +338,7 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 	return at, e.status(rs[at]), rs[at].err
 }
 
-// Probe waits until a message can be received, and leaves it there.
+// Probe waits until a message can be received. It does not receive it.
 func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
@@ -355,7 +357,7 @@ func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
 	return Status{}, err
 }
 
-// Iprobe looks whether a message can be received.
+// Iprobe polls, and reports whether a message can be received.
 func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
 	e.lock()
 	defer e.mu.Unlock()

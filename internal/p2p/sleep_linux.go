@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper lets goroutines wait for something to do. One of them sleeps on the
-// descriptors of all links; the others wait for it.
+// sleeper lets goroutines wait until there may be something to do. One of them
+// sleeps on the descriptors of all links. The others wait for it.
 type sleeper struct {
 	mu          sync.Mutex // guards event against close
 	event       int        // an eventfd that wakes the one who sleeps
@@ -38,7 +38,7 @@ func (s *sleeper) close() {
 	}
 }
 
-// wake ends the present or next sleep. Any goroutine may call it.
+// wake ends the current or next sleep. Any goroutine may call it.
 func (s *sleeper) wake() {
 	if s.wakePending.Swap(true) {
 		return
@@ -52,8 +52,8 @@ func (s *sleeper) wake() {
 	unix.Write(s.event, one[:])
 }
 
-// broadcast says that something which goroutines wait for may have happened.
-// The lock is held.
+// broadcast says that something may have happened that goroutines wait for. The
+// lock is held.
 func (s *sleeper) broadcast() {
 	if s.asleep {
 		s.wake()
@@ -64,8 +64,8 @@ func (s *sleeper) broadcast() {
 	s.others = s.others[:0]
 }
 
-// sleep waits until there may be something to do. The lock is held, and given
-// up meanwhile.
+// sleep waits until there may be something to do. The lock is held, and
+// released meanwhile.
 func (s *sleeper) sleep(e *Engine) {
 	if s.asleep {
 		c := make(chan struct{})

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// none is no rank, where a wait depends on none.
+// none is no rank: the wait depends on no particular one.
 const none = -2
 
 const (
-	// spins is how often links are polled without success before the caller
-	// counts as blocked, and oversubscribedSpins where ranks share processors. There
-	// it sleeps then; else it goes on polling for linger: to wake up takes as
-	// long as a peer takes to read half a megabyte.
+	// An idle caller polls links spins times (oversubscribedSpins where
+	// ranks share processors) before it counts as blocked. Where ranks
+	// share processors, it then sleeps. Else it polls on for spinTime,
+	// because waking up takes as long as a peer takes to read half a
+	// megabyte.
 	spins               = 4000
 	oversubscribedSpins = 20
 	spinTime            = time.Millisecond
-	// yieldEvery is after how many polls others may have the lock.
+	// yieldEvery is the number of polls after which others may have the
+	// lock.
 	yieldEvery = 32
 )
 
-// lock takes the lock, and lets a goroutine that polls know who waits for it.
+// lock takes the lock. It tells a goroutine that polls that another one waits.
 func (e *Engine) lock() {
 	if e.mu.TryLock() {
 		return
@@ -31,9 +33,8 @@ func (e *Engine) lock() {
 	e.wanted.Add(-1)
 }
 
-// yieldLock lets others have the lock. Without waiting a little for them, they
-// would hardly ever get it: it takes them longer to wake up than this
-// goroutine to take it again.
+// yieldLock lets others have the lock. It waits a little for them: waking up
+// takes them longer than this goroutine takes to lock again.
 func (e *Engine) yieldLock() {
 	e.mu.Unlock()
 	runtime.Gosched()
@@ -53,12 +54,12 @@ func (e *Engine) wait(r *Request) error {
 	return r.err
 }
 
-// until runs the engine until done says so, or nothing works any more. The
-// lock is held. on is the rank that the caller waits for.
+// until runs the engine until done returns true or the engine fails. The lock
+// is held. on is the rank that the caller waits for.
 func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
 	idle, limit := 0, spins
-	var since time.Time // it is blocked
+	var since time.Time // when it became blocked
 	if e.oversubscribed {
 		limit = oversubscribedSpins
 	}
@@ -76,7 +77,7 @@ func (e *Engine) until(on int, done func() bool) error {
 			idle = 0
 			continue
 		}
-		if done() { // another goroutine's doing
+		if done() { // another goroutine has polled
 			break
 		}
 		if idle++; idle == limit && !e.oversubscribed {
@@ -110,10 +111,10 @@ type waiter struct {
 	done func() bool
 }
 
-// BlockedOn tells whether the program can't go on before a message comes, and
-// of which rank, Any if it may be of several. It is not blocked if what one of
-// its goroutines waits for has come, even if that one does not run yet. The
-// lock is held.
+// BlockedOn reports whether the program cannot continue before a message comes,
+// and from which rank, or Any if from several. It is not blocked if a message
+// that one of its goroutines waits for has come, even if that goroutine does
+// not run yet. The lock is held.
 func (e *Engine) BlockedOn() (on int, blocked bool) {
 	for i, w := range e.waiters {
 		if w.done() {
@@ -126,7 +127,8 @@ func (e *Engine) BlockedOn() (on int, blocked bool) {
 	return on, len(e.waiters) > 0
 }
 
-// block and unblock tell the observer that a goroutine waits.
+// block and unblock inform the observer that a goroutine waits, or does not
+// wait any more.
 func (e *Engine) block(w *waiter) {
 	e.waiters = append(e.waiters, w)
 	if e.observer != nil {
@@ -141,8 +143,8 @@ func (e *Engine) unblock(w *waiter) {
 	}
 }
 
-// poll moves what can be moved, and reports whether anything moved. The lock
-// is held.
+// poll moves what can be moved, and reports whether anything moved. The lock is
+// held.
 func (e *Engine) poll() bool {
 	moved := false
 	for i := range e.links {
@@ -157,13 +159,13 @@ func (e *Engine) poll() bool {
 	return moved
 }
 
-// Poll moves what can be moved without waiting.
+// Poll moves what can be moved, without waiting.
 func (e *Engine) Poll() {
 	e.lock()
 	defer e.mu.Unlock()
 	e.poll()
 }
 
-// Serve runs the engine until done says so. The lock is held, and done is
-// called with it; Wake makes it look again.
+// Serve runs the engine until done returns true. It calls done with the lock,
+// which the caller holds. Wake makes it call done again.
 func (e *Engine) Serve(done func() bool) error { return e.until(none, done) }

@@ -30,25 +30,27 @@ type Header [HeaderSize]byte
 type Driver interface {
 	// Name is one word: "shm", "tcp", "mpi", "mem".
 	Name() string
-	// Address says how this rank is reached. It goes to all peers, as it is. It
-	// stays the same for the life of the driver, and no other driver's is the
-	// same, one of a later process with the same rank neither.
+	// Address says how this rank is reached. It goes to all peers, as it
+	// is. It stays the same for the life of the driver, and no other
+	// driver's is the same, one of a later process with the same rank
+	// neither.
 	Address() []byte
 	// Reaches reports whether the peer with that address can be reached, by
 	// looking at the address alone. Both sides of a pair must answer alike.
 	Reaches(address []byte) bool
-	// Connect returns a link to the peers that have an address in addresses, which
-	// is indexed by rank; ranks that this link does not serve have nil, and
-	// so has the rank itself. All ranks concerned call it at about the same
-	// time: it returns when every peer is connected, or with an error that
-	// says which one is not when ctx ends. h is called only during Poll, Send
-	// and Drop of the link returned.
+	// Connect returns a link to the peers that have an address in
+	// addresses, which is indexed by rank; ranks that this link does not
+	// serve have nil, and so has the rank itself. All ranks concerned call
+	// it at about the same time: it returns when every peer is connected,
+	// or with an error that says which one is not when ctx ends. h is
+	// called only during Poll, Send and Drop of the link returned.
 	//
 	// A Driver may be connected again, one call at a time: to other peers
 	// while links are open, to the same ones after the link to them was
-	// closed. A pair is connected when both call Connect with the address of the
-	// other one; a process with another address is not taken for the peer,
-	// whatever rank it says it has. (mpilib has one link at a time; see Joiner.)
+	// closed. A pair is connected when both call Connect with the address
+	// of the other one; a process with another address is not taken for the
+	// peer, whatever rank it says it has. (mpilib has one link at a time;
+	// see Joiner.)
 	Connect(ctx context.Context, addresses [][]byte, h Handler) (Link, error)
 	// Close gives back what the driver holds, such as a listening socket.
 	// Links are closed before their driver.
@@ -60,14 +62,15 @@ type Driver interface {
 type Joiner interface {
 	Driver
 	// Joins says that some ranks are new, and reports whether Join is to be
-	// called, by this rank among others. addresses is indexed by rank and has those of all ranks, its own too; nil
-	// where a rank has none. fresh are the ranks that are new. All ranks call
-	// it with the same, and those that are told so call Join.
+	// called, by this rank among others. addresses is indexed by rank and
+	// has those of all ranks, its own too; nil where a rank has none. fresh
+	// are the ranks that are new. All ranks call it with the same, and
+	// those that are told so call Join.
 	Joins(addresses [][]byte, fresh []int) bool
 	// Join brings this rank together with the others. There is no link, and
-	// nothing else is done with the driver meanwhile. After it Reaches knows
-	// the new ranks. If it fails here, it may not have failed elsewhere, and
-	// nobody can rely on this driver any more.
+	// nothing else is done with the driver meanwhile. After it Reaches
+	// knows the new ranks. If it fails here, it may not have failed
+	// elsewhere, and nobody can rely on this driver any more.
 	Join(ctx context.Context, addresses [][]byte, fresh []int) error
 }
 
@@ -78,10 +81,11 @@ type Link interface {
 	// EagerLimit is the longest payload, in bytes, that is better sent at
 	// once than announced first: one that fits buffers of the link.
 	EagerLimit() int
-	// Send sends a frame and does not block. It returns true when payload may
-	// be changed again; else payload belongs to the link until Handler.Sent
-	// is called with token (by a later Poll), and no frame is lost or
-	// overtaken meanwhile. A frame to a lost peer is dropped, with true.
+	// Send sends a frame and does not block. It returns true when payload
+	// may be changed again; else payload belongs to the link until
+	// Handler.Sent is called with token (by a later Poll), and no frame is
+	// lost or overtaken meanwhile. A frame to a lost peer is dropped, with
+	// true.
 	Send(peer int, h *Header, payload []byte, token any) bool
 	// Poll moves what can be moved without waiting, and reports whether
 	// anything moved. Inside it the handler is called, which may call Send
@@ -89,16 +93,17 @@ type Link interface {
 	Poll() bool
 	// Arm prepares for sleep. It returns false if there is something to do
 	// already: then the caller polls again. When it returns true, the
-	// descriptor FD becomes readable as soon as there is something to do for
-	// Poll, a peer that died included. Disarm ends that, and takes out
+	// descriptor FD becomes readable as soon as there is something to do
+	// for Poll, a peer that died included. Disarm ends that, and takes out
 	// of FD what made it readable.
 	Arm() bool
 	Disarm()
 	// Drop ends the connection with one peer, whose place another process
-	// takes; it does not wait, and the handler does not call it. Frames for it that have not left are dropped,
-	// and what Send kept of them is given back by Sent meanwhile. After it
-	// nothing comes from this peer, Lost neither, and nothing may be sent to
-	// it. What the link held for it is given back.
+	// takes; it does not wait, and the handler does not call it. Frames for
+	// it that have not left are dropped, and what Send kept of them is
+	// given back by Sent meanwhile. After it nothing comes from this peer,
+	// Lost neither, and nothing may be sent to it. What the link held for
+	// it is given back.
 	Drop(peer int)
 	// FD is the descriptor to sleep on, or -1: then there is none, and the
 	// caller polls again after a short while.
@@ -113,8 +118,8 @@ type Puller interface {
 	Link
 	// CanPull reports whether it can for this peer; it was tried.
 	CanPull(peer int) bool
-	// Pull fills buf with the peer's memory at addr, which the peer keeps as
-	// it is until it is told. An error means that the peer has died.
+	// Pull fills buf with the peer's memory at addr, which the peer keeps
+	// as it is until it is told. An error means that the peer has died.
 	Pull(peer int, buf []byte, addr uint64) error
 }
 
@@ -129,10 +134,10 @@ type Fragile interface {
 // Handler is the layer above. Its methods are called with the lock held under
 // which Poll was called; peer is a rank.
 type Handler interface {
-	// Arriving says that a frame's header is here and its payload of n bytes
-	// follows. It returns where the payload is to go: n bytes, which belong
-	// to the link until Arrived, or until Lost if the rest never comes; nil
-	// if n is 0. h is valid during the call.
+	// Arriving says that a frame's header is here and its payload of n
+	// bytes follows. It returns where the payload is to go: n bytes, which
+	// belong to the link until Arrived, or until Lost if the rest never
+	// comes; nil if n is 0. h is valid during the call.
 	Arriving(peer int, h *Header, n int) []byte
 	// Arrived says that the frame is complete. buf is what Arriving
 	// returned. h is valid during the call.

@@ -145,8 +145,8 @@ func (a *api) text(code int32) string {
 
 // cString copies a string that C owns.
 func cString(addr uintptr) string {
-	// The address is C's, not Go's: reading it through a pointer to the variable
-	// is how that is said.
+	// The address is C's, not Go's: reading it through a pointer to the
+	// variable is how that is said.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 	n := 0
 	for n < 1<<16 && *(*byte)(unsafe.Add(p, n)) != 0 {
@@ -233,7 +233,8 @@ func nvrtcNames() []string {
 	}
 	for _, d := range dirs {
 		for _, f := range files {
-			// A pattern that is none, or matches nothing, gives nothing.
+			// A pattern that is none, or matches nothing, gives
+			// nothing.
 			found, _ := filepath.Glob(filepath.Join(d, f))
 			names = append(names, found...)
 		}

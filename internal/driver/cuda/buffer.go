@@ -158,8 +158,8 @@ func (d *device) passed(op string, c *freedBuffer) (bool, error) {
 // a kernel.
 const keep = 1 << 28
 
-// reclaim gives freed memory back to the driver: all of it, waiting if needed, or
-// without waiting. The caller holds mu.
+// reclaim gives freed memory back to the driver: all of it, waiting if needed,
+// or without waiting. The caller holds mu.
 func (d *device) reclaim(op string, all bool) error {
 	if !all {
 		if d.unused <= keep {

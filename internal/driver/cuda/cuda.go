@@ -363,8 +363,8 @@ func (d *device) unpin(r *pinned) error {
 		return nil
 	}
 	d.pins = slices.DeleteFunc(d.pins, func(o *pinned) bool { return o == r })
-	// Of a device that was closed or lost as well: the memory is about to go,
-	// and the driver must not take what comes to lie there for pinned.
+	// Of a device that was closed or lost as well: the memory is about to
+	// go, and the driver must not take what comes to lie there for pinned.
 	gone := d.closed.Load() || d.lost.Load() != nil
 	if !d.closed.Load() && d.push(op) == nil {
 		defer d.pop()

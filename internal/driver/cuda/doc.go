@@ -46,10 +46,10 @@
 // Not possible are vectors of 3, 8 and 16, several components at once (.xy,
 // .lo), comparisons of vectors, images, half, pipes, kernels that call kernels,
 // and the words __local, __constant and __kernel inside a macro. A kernel may
-// not be defined twice with different parameters, not even under #if. Shifts
-// by as many bits as the value has, or more, have no defined result here, where
-// OpenCL C takes the amount modulo that; and the comma of a vector must stand in
-// its own parentheses, not in those of a macro as in (float2)PAIR(a, b).
+// not be defined twice with different parameters, not even under #if. Shifts by
+// as many bits as the value has, or more, have no defined result here, where
+// OpenCL C takes the amount modulo that; and the comma of a vector must stand
+// in its own parentheses, not in those of a macro as in (float2)PAIR(a, b).
 //
 // Multiplications and additions are not fused unless Source.Contract says so,
 // and division and square root are rounded correctly, as on other backends.

@@ -361,8 +361,8 @@ func (q *queue) Launch(kern driver.Kernel, global, local [3]int, args []driver.A
 }
 
 // arguments checks them and returns where each lies, as cuLaunchKernel wants
-// them. It copies them before it returns. The caller ends the use of the buffers,
-// with an error too.
+// them. It copies them before it returns. The caller ends the use of the
+// buffers, with an error too.
 func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []unsafe.Pointer, dynamic int, used []*buffer, err error) {
 	params := k.entry.params
 	if len(args) != len(params) {
@@ -397,7 +397,8 @@ func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []un
 			if size := k.sizes[i]; size != 0 && len(a.Value) != size {
 				return nil, 0, used, wrong("is a value of %d bytes; the kernel takes %d", len(a.Value), size)
 			} else if size == 0 {
-				// The driver reads as many bytes as the type has, 4096 at most.
+				// The driver reads as many bytes as the type
+				// has, 4096 at most.
 				p := make([]byte, max(len(a.Value), 4096))
 				copy(p, a.Value)
 				a.Value = p

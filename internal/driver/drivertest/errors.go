@@ -220,7 +220,7 @@ func (s *suite) closedDevice(t *testing.T) {
 	p.Close()
 	d.Close()
 
-	// Others of the same kind go on.
+	// Others of the same kind continue.
 	q = s.queue(t)
 	c := put(t, s, q, ramp(10, 0))
 	must(t, q.Launch(s.kernel(t, "add"), dim(10), auto, []driver.Arg{all(c), val(int32(10)), val(int32(1))}))

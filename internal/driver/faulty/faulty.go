@@ -27,10 +27,10 @@ const (
 	Lost Kind = iota + 1
 	// Memory: an Alloc returns ErrMemory, once. Other calls don't fail.
 	Memory
-	// Late: the call succeeds, but from then on the device does nothing, and
-	// puts junk where bytes are wanted. The next call that waits (Wait, Done,
-	// Finish, Record, Synchronize, Close of a queue, CopyOut into memory that is not
-	// pinned) returns ErrLost, and so do all after it.
+	// Late: the call succeeds, but from then on the device does nothing,
+	// and puts junk where bytes are wanted. The next call that waits (Wait,
+	// Done, Finish, Record, Synchronize, Close of a queue, CopyOut into
+	// memory that is not pinned) returns ErrLost, and so do all after it.
 	Late
 )
 
@@ -149,8 +149,8 @@ const (
 	plain   class = 0
 )
 
-// call counts a call. do says whether to pass it down; otherwise it returns err,
-// which is nil where a lost device has not been found out yet.
+// call counts a call. do says whether to pass it down; otherwise it returns
+// err, which is nil where a lost device has not been found out yet.
 func (w *device) call(name string, c class) (do bool, err error) {
 	n, now := w.f.count(name)
 	w.mu.Lock()

@@ -38,7 +38,7 @@ var source = driver.Source{Go: map[string]func(*driver.Work){"double": func(w *d
 }}}
 
 // run doubles four bytes on a device, through pinned memory or not. It
-// returns all errors, in order, and goes on as far as it can.
+// returns all errors, in order, and continues as far as it can.
 func run(d driver.Device, pin bool) (out []byte, errs []error) {
 	note := func(err error) bool {
 		if err != nil {

@@ -4,7 +4,7 @@
 //
 // An error of a command stays with its queue: commands behind it are not run
 // and return it, and so do events recorded behind it and queues that wait for
-// those. Finish returns it and lets the queue go on.
+// those. Finish returns it and lets the queue continue.
 package host
 
 import (
@@ -26,7 +26,8 @@ const (
 	alignment   = 256
 )
 
-// Options of a device. The zero value is all processors, in the program's memory.
+// Options of a device. The zero value is all processors, in the program's
+// memory.
 type Options struct {
 	Index    int   // its ID is "host:Index"
 	Workers  int   // goroutines that compute at a time; 0: GOMAXPROCS

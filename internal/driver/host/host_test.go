@@ -202,7 +202,7 @@ func TestPanic(t *testing.T) {
 		must(t, q.Launch(next, [3]int{1, 1, 1}, [3]int{}, nil))
 		must(t, q.Finish())
 		if !ran {
-			t.Error("the queue does not go on")
+			t.Error("the queue does not continue")
 		}
 	}
 }

@@ -20,7 +20,8 @@ const (
 	maxParts = 128
 )
 
-// maxLeaving is how many freed buffers there are that commands still use parts of.
+// maxLeaving is how many freed buffers there are that commands still use parts
+// of.
 const maxLeaving = 256
 
 type region struct{ off, n int64 } // a cl_buffer_region, too
@@ -219,9 +220,9 @@ func (b *buffer) rest() {
 	b.uses = nil
 }
 
-// dropParts lets parts go that no command uses. NVIDIA's driver crashes if parts
-// that overlap go in any other order than the last one first; it holds on to
-// those that commands use, and lets go of them in the order of the commands.
+// dropParts lets parts go that no command uses. NVIDIA's driver crashes if
+// parts that overlap go in any other order than the last one first; it holds on
+// to those that commands use, and lets go of them in the order of the commands.
 func (b *buffer) dropParts() {
 	for _, part := range slices.Backward(b.made) {
 		dl.Call(b.d.a.releaseMem, part)
@@ -354,8 +355,8 @@ func (s *pins) remove(n *pin) bool {
 }
 
 // arrivals are the copies to pinned memory that may be under way. NVIDIA's
-// driver takes what a later command copies from there when the command is given,
-// not when its turn has come.
+// driver takes what a later command copies from there when the command is
+// given, not when its turn has come.
 type arrivals struct {
 	mu   sync.Mutex
 	list []arrival

@@ -24,7 +24,8 @@ func resident(t *testing.T) int {
 }
 
 // Launches, parts, copies and events, waited for or not, leave nothing behind.
-// CAIRN_LAUNCHES=1000000 makes it long. The race detector has a memory of its own.
+// CAIRN_LAUNCHES=1000000 makes it long. The race detector has a memory of its
+// own.
 func TestNoLeak(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("CAIRN_LAUNCHES"))
 	n = max(n, 20000)
@@ -55,9 +56,9 @@ func TestNoLeak(t *testing.T) {
 		check(t, b.q.Finish())
 		runtime.GC()
 	}
-	// A leak is there every time: what is kept of a command is some 300 bytes,
-	// of a buffer more. Caches and heaps grow a few times only, most of all those
-	// of NVIDIA's driver.
+	// A leak is there every time: what is kept of a command is some 300
+	// bytes, of a buffer more. Caches and heaps grow a few times only, most
+	// of all those of NVIDIA's driver.
 	var grown []int
 	for range 20 {
 		before := resident(t)

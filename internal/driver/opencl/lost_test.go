@@ -131,7 +131,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// Giving commands stops when there are too many, and goes on.
+// Giving commands stops when there are too many, and continues.
 func TestWindow(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(0)
@@ -180,9 +180,9 @@ func TestCloseWhileWaiting(t *testing.T) {
 	}
 }
 
-// A kernel that writes to nowhere costs the device. NVIDIA's driver does not give
-// the process another context then; others are fine, those that were there and
-// those that come. On a CPU it would be the end of the process.
+// A kernel that writes to nowhere costs the device. NVIDIA's driver does not
+// give the process another context then; others are fine, those that were there
+// and those that come. On a CPU it would be the end of the process.
 func TestFault(t *testing.T) {
 	const child = "CAIRN_TEST_FAULT"
 	b := newBench(t, false)

@@ -1,6 +1,6 @@
-// Package opencl drives OpenCL devices for package internal/driver. It opens the
-// ICD loader libOpenCL.so.1 at run time: it needs no headers and no compiler
-// to be built, and OpenCL 1.2 or newer to do anything.
+// Package opencl drives OpenCL devices for package internal/driver. It opens
+// the ICD loader libOpenCL.so.1 at run time: it needs no headers and no
+// compiler to be built, and OpenCL 1.2 or newer to do anything.
 //
 // Every device has a context of its own, made when it is first used. Queues
 // are in order. What the interface asks for and OpenCL does not have:

@@ -70,7 +70,8 @@ func TestPartsThatOverlap(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What does not overlap is fine, and a copy of the same part is one copy.
+	// What does not overlap is fine, and a copy of the same part is one
+	// copy.
 	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 20, 8), part(a, 12, 8), value(int32(2)))
 	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 4, 8), part(a, 4, 8), value(int32(2)))
 	if v := read[int32](b, a); v[0] != 1 || v[1] != 4 || v[2] != 6 || v[3] != 8 || v[4] != 10 || v[5] != 6 {
@@ -79,7 +80,8 @@ func TestPartsThatOverlap(t *testing.T) {
 }
 
 // Parts that overlap go while kernels that use them run or wait for their turn,
-// when there are too many or with their buffer; the kernels do what they should.
+// when there are too many or with their buffer; the kernels do what they
+// should.
 func TestPartsGo(t *testing.T) {
 	b := newBench(t, false)
 	other := must(b.d.NewQueue())(t)

@@ -47,8 +47,8 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	var known map[string][]parameter
 	err := d.compile(op, h, options+telling)
 	if err != nil && err.Kind == driver.ErrBuild && strings.Contains(err.Log, "ptxas") {
-		// NVIDIA's compiler puts what it knows of arguments into code that its
-		// assembler refuses if a kernel has none.
+		// NVIDIA's compiler puts what it knows of arguments into code
+		// that its assembler refuses if a kernel has none.
 		if d.compile(op, h, options) == nil {
 			err = nil
 			known = d.learn(op, h, prologue+src.OpenCL, options+telling)
@@ -106,12 +106,12 @@ func (d *device) prologue(src driver.Source) string {
 	return b.String()
 }
 
-// unaware finds places in messages of NVIDIA's compiler, which counts lines from
-// the start of what it was given, whatever #line says.
+// unaware finds places in messages of NVIDIA's compiler, which counts lines
+// from the start of what it was given, whatever #line says.
 var unaware = regexp.MustCompile(`<kernel>:(\d+):`)
 
-// ownLines makes such places those of the source, which comes after the lines of
-// a prologue.
+// ownLines makes such places those of the source, which comes after the lines
+// of a prologue.
 func ownLines(log string, prologue int) string {
 	return unaware.ReplaceAllStringFunc(log, func(place string) string {
 		line, err := strconv.Atoi(unaware.FindStringSubmatch(place)[1])

@@ -52,7 +52,8 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	}
 	check(t, p.Close())
 
-	// A kernel that can't be found in the source: nothing is known, and it works.
+	// A kernel that can't be found in the source: nothing is known, and it
+	// works.
 	asked = 0
 	p = must(b.d.Build(driver.Source{OpenCL: "#warning ptxas fatal\n#define NAME none\n#define KIND __kernel\n" + strings.ReplaceAll(strings.ReplaceAll(source, "void none", "void NAME"), "__kernel", "KIND") + "// __kernel void none"}))(t)
 	k = must(p.Kernel("twice"))(t)
@@ -69,8 +70,8 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	if asked != 2 {
 		t.Error(asked)
 	}
-	// A fault of another kind. PoCL keeps messages by what its preprocessor makes
-	// of a source, so this one is not as those above.
+	// A fault of another kind. PoCL keeps messages by what its preprocessor
+	// makes of a source, so this one is not as those above.
 	asked = 0
 	const faulty = "__kernel void once(__global int *a) { a[0]++; } // __kernel void none"
 	if _, err := b.d.Build(driver.Source{OpenCL: faulty}); !errors.Is(err, driver.ErrBuild) || asked != 1 {

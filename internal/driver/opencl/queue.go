@@ -66,8 +66,8 @@ func (q *queue) begin(op string) error {
 func (q *queue) end(op string) error {
 	defer q.mu.Unlock()
 	q.given++
-	// Whoever gave a command that is told to have failed would not count with
-	// what it does: errors from here on say that the device is lost.
+	// Whoever gave a command that is told to have failed would not count
+	// with what it does: errors from here on say that the device is lost.
 	if q.given%window == 0 {
 		mark, err := q.marker(op)
 		if err != nil {
@@ -109,7 +109,8 @@ func (a *api) wait(event uintptr) int32 {
 	return code
 }
 
-// status tells whether an event has passed, and if something went wrong its code.
+// status tells whether an event has passed, and if something went wrong its
+// code.
 func (a *api) status(event uintptr) (done bool, code int32) {
 	var status int32
 	if code := int32(dl.Call(a.getEventInfo, event, eventStatus, 4, uintptr(unsafe.Pointer(&status)), 0)); code != 0 {

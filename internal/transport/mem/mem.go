@@ -34,10 +34,11 @@ var (
 type Options struct {
 	// EagerLimit is what the link says; 0 means 4 KiB.
 	EagerLimit int
-	// Window is how many payload bytes are in flight to one peer before Send
-	// returns false; 0 means 256 KiB. A frame without payload counts as one
-	// byte. With a negative Window nothing fits, so that Send returns false
-	// always and a frame enters its pipe only in a Poll, when it is empty.
+	// Window is how many payload bytes are in flight to one peer before
+	// Send returns false; 0 means 256 KiB. A frame without payload counts
+	// as one byte. With a negative Window nothing fits, so that Send
+	// returns false always and a frame enters its pipe only in a Poll, when
+	// it is empty.
 	Window int
 	// MustClose makes the link ask to be closed before a checkpoint.
 	MustClose bool

@@ -20,7 +20,7 @@ import (
 
 const (
 	bodyEnv = "CAIRN_TEST_MPI_BODY"
-	dirEnv  = "CAIRN_TEST_MPI_DIR" // a folder of the test's own
+	dirEnv  = "CAIRN_TEST_MPI_DIR" // a directory of the test's own
 )
 
 // bodies are what processes under a launcher do; launched runs them.
@@ -129,7 +129,7 @@ func fault() (err error) {
 	return nil
 }
 
-// onlyZero lets rank 0 go on; the launcher ends the other when that dies.
+// onlyZero lets rank 0 continue; the launcher ends the other when that dies.
 // Two that die at once would print into each other's lines.
 func onlyZero() error {
 	d, err := Open(Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// driven is a driver whose MPI goes on while its rank does something else.
+// driven is a driver whose MPI continues while its rank does something else.
 // Ranks of the suite wait for each other through files, and do not poll
 // meanwhile; see "Progress" in the package comment.
 type driven struct {

@@ -27,8 +27,8 @@ func (d *Driver) moveTo(members []identity) {
 
 // Ranks move at random; some of the new processes can't join, or have another
 // library, and now and then nobody joins although some could. All ranks always
-// come to the same, by their addresses alone: each one that is to be taken in is
-// connected to by all that are in by then.
+// come to the same, by their addresses alone: each one that is to be taken in
+// is connected to by all that are in by then.
 func TestGathering(t *testing.T) {
 	const n = 5
 	for seed := range uint64(200) {

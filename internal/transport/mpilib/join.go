@@ -19,7 +19,7 @@ import (
 // takes part from then on. One that was not taken in when it came, because it
 // shared memory with all, is when another comes that does not:
 //
-//	those that stay               newcomer                     next newcomer
+//	those that stay               destination                     next destination
 //	MPI_Comm_create_group         MPI_Comm_accept              MPI_Comm_accept
 //	  without those that left       │                            │
 //	MPI_Comm_connect ───────────────┤                            │
@@ -27,8 +27,8 @@ import (
 //	MPI_Comm_connect             MPI_Comm_connect ───────────────┤
 //	MPI_Intercomm_merge          MPI_Intercomm_merge          MPI_Intercomm_merge
 //
-// Where mpirun can't connect launches, a newcomer is one that it was asked to
-// start itself: see Spawn.
+// Where mpirun can't connect launches, a destination is one that it was asked
+// to start itself: see Spawn.
 //
 // Of communicators that MPI makes of two worlds it keeps account. A copy is
 // used and the original freed, so that it does not wait for processes that have
@@ -80,9 +80,9 @@ func (l *library) version() string {
 }
 
 // OpenPort makes this process, which is a world by itself, one that others can
-// take into theirs: its address says where. It must be called before the address is
-// given to anybody. An error means that this library can't do that, and nothing
-// else.
+// take into theirs: its address says where. It must be called before the
+// address is given to anybody. An error means that this library can't do that,
+// and nothing else.
 func (d *Driver) OpenPort() error {
 	fail := func(err error) error { return fmt.Errorf("mpi: it can't be joined with others: %w", err) }
 	switch {
@@ -128,10 +128,10 @@ type gathering struct {
 	order  []address  // those who can be taken in, in that order; some may be there already
 }
 
-// gathering finds out by the addresses of all ranks who is to come together, and
-// whether this process is among them. All ranks come to the same: the others
-// come to the world of the first rank that has always been there, else of the
-// first that is not new, else to the first one.
+// gathering finds out by the addresses of all ranks who is to come together,
+// and whether this process is among them. All ranks come to the same: the
+// others come to the world of the first rank that has always been there, else
+// of the first that is not new, else to the first one.
 func (d *Driver) gathering(addresses [][]byte, fresh []int) (g gathering, mine bool) {
 	var all []address
 	var base *address

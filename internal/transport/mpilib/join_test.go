@@ -32,7 +32,7 @@ func init() {
 }
 
 // portBody is a world of one that tries to open a port: it can, or says why
-// not, and goes on in either case.
+// not, and continues in either case.
 func portBody() error {
 	d, err := Open(Options{})
 	if err != nil {
@@ -262,8 +262,8 @@ func spawnOthers(d *Driver) error {
 	if err := d.Spawn(d.Host(0), []string{"/bin/true"}, []string{"A=" + strings.Repeat("x", 300)}); err == nil {
 		return errors.New("more variables than the library takes")
 	}
-	// What mpirun has started lives on; it must not end before the others do, nor
-	// fail. It ends with what started it.
+	// What mpirun has started lives on; it must not end before the others
+	// do, nor fail. It ends with what started it.
 	const script = `unset OMPI_PARENT_PORT; "$@"
 while [ -e "$0" ] && read -r pid name state parent rest </proc/$$/stat && [ "$parent" = $PPID ]; do sleep 0.1; done; exit 0`
 	alive := filepath.Join(os.Getenv(dirEnv), "alive")

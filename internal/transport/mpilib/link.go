@@ -21,7 +21,8 @@ const (
 	// ringSize is how many messages MPI can put into place before Poll sees
 	// them; further ones wait in MPI's own memory.
 	ringSize = 32
-	// maxFlying is how many messages to one peer are given to MPI at a time.
+	// maxFlying is how many messages to one peer are given to MPI at a
+	// time.
 	maxFlying = 128
 	pieceSize = 1 << 30 // of long payloads: MPI counts with 32 bits
 	// burst is how many frames one Poll takes.
@@ -242,7 +243,7 @@ func (l *link) buffer() []byte {
 	return make([]byte, slotSize)
 }
 
-// Poll takes what arrived and goes on with what is under way.
+// Poll takes what arrived and continues with what is under way.
 func (l *link) Poll() bool {
 	moved := l.take(burst)
 	for i := len(l.busy) - 1; i >= 0; i-- {
@@ -259,7 +260,7 @@ func (l *link) Poll() bool {
 	return moved
 }
 
-// work goes on with what is under way with a peer.
+// work continues with what is under way with a peer.
 func (l *link) work(p *peer) (moved bool) {
 	if l.finishSends(p) {
 		moved = true
@@ -411,7 +412,7 @@ func (l *link) lost(p *peer, why error) {
 	l.mark(p)
 }
 
-// finishBody goes on with a long payload. Of a lost peer it must be settled
+// finishBody continues with a long payload. Of a lost peer it must be settled
 // too: until then MPI may write to its memory.
 func (l *link) finishBody(p *peer) (moved bool) {
 	for len(p.pieces) > 0 {

@@ -35,11 +35,12 @@
 // The processes of an MPI world are those that it began with. One that takes
 // another one's place has a world of its own; see Driver.OpenPort and
 // Driver.Join, which bring both together with MPI_Comm_connect and
-// MPI_Comm_accept. Open MPI 4 needs an ompi-server for that, which both launches
-// are told of, and can do it on one host only: its mpirun crashes when the
-// processes that connect are on several. Those that it has started itself it can
-// connect anywhere, without a server: Driver.Spawn has it start one. Of MPICH, builds with UCX can't, which
-// OpenPort finds out. What can't be joined is reached by other transports.
+// MPI_Comm_accept. Open MPI 4 needs an ompi-server for that, which both
+// launches are told of, and can do it on one host only: its mpirun crashes when
+// the processes that connect are on several. Those that it has started itself
+// it can connect anywhere, without a server: Driver.Spawn has it start one. Of
+// MPICH, builds with UCX can't, which OpenPort finds out. What can't be joined
+// is reached by other transports.
 //
 // MPI_Finalize waits for all processes of the world that one began in. Once one
 // of them has left, or others have joined, it is not called any more.
@@ -86,7 +87,8 @@ var (
 	ErrNoLibrary = errors.New("no MPI library")
 	// ErrFinished is the error of Open after MPI was ended in this process.
 	ErrFinished = errors.New("MPI was ended in this process and cannot be started again")
-	// ErrNotConnected is the error of a Connect that did not reach all peers.
+	// ErrNotConnected is the error of a Connect that did not reach all
+	// peers.
 	ErrNotConnected = errors.New("not connected")
 	// ErrUnsupported is the error of Open in a build without libraries.
 	ErrUnsupported = dl.ErrUnsupported
@@ -95,9 +97,10 @@ var (
 // Options says how to open a driver. The zero value is right for a program
 // that a launcher started.
 type Options struct {
-	// Library is the path or the name of the library to open. The default is
-	// the environment variable CAIRN_LIBMPI, then the library that belongs to the
-	// launcher that started this process, then any that is installed.
+	// Library is the path or the name of the library to open. The default
+	// is the environment variable CAIRN_LIBMPI, then the library that
+	// belongs to the launcher that started this process, then any that is
+	// installed.
 	Library string
 
 	// Tests replace these.

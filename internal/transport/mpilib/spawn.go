@@ -16,13 +16,16 @@ const spawnMax = 250
 // MPI_Comm_spawn. That process is a world of its own, as it is not waited for
 // (the library takes it for one that does not use MPI): Spawn returns when it
 // has been started, not when it has initialised MPI, and if it never does, that
-// is harmless. When it has, OpenPort and Join bring it together with the others, also across hosts.
+// is harmless. When it has, OpenPort and Join bring it together with the
+// others, also across hosts.
 //
 // env are variables for it, in short: the library takes few bytes of them. The
-// environment of the new process has OMPI_PARENT_PORT, of which it must be rid before it initialises
-// MPI. Open MPI ends all processes of its launcher if the command can't be executed, or
-// ends with another status than zero, or if it ends after MPI was initialised under it and not ended. A host
-// that it does not know, it refuses, with an error; the next process that it is to start after that would be its end, and is not tried here.
+// environment of the new process has OMPI_PARENT_PORT, of which it must be rid
+// before it initialises MPI. Open MPI ends all processes of its launcher if the
+// command can't be executed, or ends with another status than zero, or if it
+// ends after MPI was initialised under it and not ended. A host that it does
+// not know, it refuses, with an error; the next process that it is to start
+// after that would be its end, and is not tried here.
 //
 // This blocks, most of the time for less than a second, with nothing else done
 // in the library meanwhile. It is made for Open MPI 4.

@@ -6,17 +6,18 @@ import (
 	"errors"
 )
 
-// An address, in little-endian order; texts have their length (u16) before them:
+// An address, in little-endian order; texts have their length (u16) before
+// them:
 //
 //	"cshm" 2 │ order u32: 1 little, 2 big │ page u32 │ rank u32 │ uid u32 │ pid u32 │
 //	start u64 │ word u64 │ nonce [16] │ dev u64 │ ino u64 │ host │ pid namespace │ path
 //
 // order and page, the size of one, are those of the process, which need not be
-// the machine's own where that is emulated. nonce is of the driver: no other has
-// the same. path is how the names of its files begin.
-// dev and ino are of the folder with the files, so that ranks in containers
-// that do not share it know that they cannot reach each other. word is the address of a copy of the
-// nonce in the memory of the process: reading it shows whether Pull works.
+// the machine's own where that is emulated. nonce is of the driver: no other
+// has the same. path is how the names of its files begin. dev and ino are of
+// the directory with the files, so that ranks in containers that do not share
+// it know that they cannot reach each other. word is the address of a copy of
+// the nonce in the memory of the process: reading it shows whether Pull works.
 type address struct {
 	order, page       uint32
 	rank, uid, pid    uint32

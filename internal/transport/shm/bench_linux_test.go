@@ -60,7 +60,7 @@ func (e *endpoint) Arrived(peer int, h *transport.Header, buf []byte) {
 func (e *endpoint) Sent(any)        {}
 func (e *endpoint) Lost(int, error) { e.stop = true }
 
-// meet connects rank 0 or 1 through files in a folder.
+// meet connects rank 0 or 1 through files in a directory.
 func meet(t testing.TB, dir string, rank int) *endpoint {
 	t.Helper()
 	d, err := Open(Options{Rank: rank, Host: "here", Run: "bench"})

@@ -49,12 +49,12 @@ func Open(o Options) (*Driver, error) {
 	d.dir = dir
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return nil, fmt.Errorf("shm: cannot use the folder %s: %w (set Options.Dir)", dir, err)
+		return nil, fmt.Errorf("shm: cannot use the directory %s: %w (set Options.Dir)", dir, err)
 	}
 	pid := os.Getpid()
 	start, err := startOf(strconv.Itoa(pid))
-	// An emulator shows its program another /proc than others see: peers would
-	// take this process for dead.
+	// An emulator shows its program another /proc than others see: peers
+	// would take this process for dead.
 	if err == nil {
 		var seen uint64
 		if seen, err = startOf(fmt.Sprintf("%d/task/%d", pid, pid)); err == nil && seen != start {
@@ -106,7 +106,7 @@ func (d *Driver) Name() string { return "shm" }
 func (d *Driver) Address() []byte { return d.me.encode() }
 
 // Reaches reports whether the address is of a process on the same host, of the
-// same user, in the same PID namespace, with the same folder, and that sees
+// same user, in the same PID namespace, with the same directory, and that sees
 // memory in the same way.
 func (d *Driver) Reaches(b []byte) bool {
 	c, err := decodeAddress(b)
@@ -206,7 +206,7 @@ func (l *Link) meet(ctx context.Context) error {
 	}
 }
 
-// meetOne goes on with one peer. It returns nil when it is connected, and
+// meetOne continues with one peer. It returns nil when it is connected, and
 // errNotYet while that takes longer.
 func (l *Link) meetOne(p *peer) error {
 	if p.pidfd < 0 {
@@ -251,7 +251,8 @@ func (l *Link) meetOne(p *peer) error {
 		return errNotYet
 	}
 	if [16]byte(p.in[offAttacher:]) != p.out.nonce {
-		// It gave up the Connect that made this inbox, and has made another.
+		// It gave up the Connect that made this inbox, and has made
+		// another.
 		p.out.close()
 		p.out = nil
 		return errNotYet

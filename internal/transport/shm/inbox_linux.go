@@ -80,8 +80,8 @@ type inbox struct {
 	fd int // the bell
 }
 
-// makeInbox makes the files of a link of the driver with an address. from are the
-// addresses of the ranks that write into it.
+// makeInbox makes the files of a link of the driver with an address. from are
+// the addresses of the ranks that write into it.
 func makeInbox(c *address, from []*address, ring uint64) (_ *inbox, err error) {
 	b := &inbox{fd: -1, layout: layout{uint64(len(from)), ring, uint64(os.Getpagesize())}}
 	rand.Read(b.nonce[:])
@@ -206,8 +206,8 @@ type sendRing struct {
 // errNotYet says that a peer's inbox is not complete.
 var errNotYet = errors.New("its inbox is not there yet")
 
-// openSendRing maps the ring that the driver with the address me writes into, in an
-// inbox of the one with the address c.
+// openSendRing maps the ring that the driver with the address me writes into,
+// in an inbox of the one with the address c.
 func openSendRing(c, me *address) (_ *sendRing, err error) {
 	path := c.name(me)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -288,7 +288,7 @@ func (b *sendRing) close() {
 	b.front, b.back, b.fd = nil, nil, -1
 }
 
-// startOf returns when a process, a folder in /proc, was started, as the
+// startOf returns when a process, a directory in /proc, was started, as the
 // kernel counts.
 func startOf(process string) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + process + "/stat")

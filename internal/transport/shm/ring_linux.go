@@ -168,7 +168,7 @@ func newReader(control, data []byte) reader {
 // ready reports whether there is a record.
 func (r *reader) ready() bool { return atomic.LoadUint64(word(r.data, r.pos&r.mask)) != 0 }
 
-// advance goes on to the next record, and reports whether the writer is told.
+// advance continues to the next record, and reports whether the writer is told.
 func (r *reader) advance(size uint64) bool {
 	r.pos += size
 	if r.pos-r.told < uint64(len(r.data))/4 {
@@ -188,7 +188,8 @@ func (r *reader) next(peer int, h transport.Handler) (told bool, err error) {
 	kind, n := w&0xff, w>>8
 	switch {
 	case kind == kindShort && n <= inline && r.buf == nil:
-		// The header is copied: who writes nonsense may write it at any time.
+		// The header is copied: who writes nonsense may write it at any
+		// time.
 		r.head = transport.Header(r.data[i+8:])
 		if h != nil {
 			if n == 0 {

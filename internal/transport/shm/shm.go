@@ -12,9 +12,9 @@
 //	cairn-RUN-NS-PID-START-NONCE.PEER          name for a peer
 //
 // NONCE is that of the driver and PEER that of the peer's, which are in their
-// addresses; INBOX is a new one for every link. NS is the PID namespace and START the time at which the process was
-// started, as the kernel counts: a file whose process is gone is removed by
-// the next Open.
+// addresses; INBOX is a new one for every link. NS is the PID namespace and
+// START the time at which the process was started, as the kernel counts: a file
+// whose process is gone is removed by the next Open.
 //
 //	inbox    0     head page   ready u64, NONCE [16], rings u64, ring size u64, INBOX [16],
 //	                           at 1024 sleeping u64 (alone in its line),
@@ -31,7 +31,7 @@
 // All is in the byte order of the host. A ring has one writer, a peer, and
 // one reader, the rank. In it are records that begin at multiples of 64 bytes
 // with a word: the number of bytes in the record, times 256, plus the kind.
-// Data may go on at the ring's beginning.
+// Data may continue at the ring's beginning.
 //
 //	short    word  header [48]  payload, at most 8                one line of the cache
 //	first    word  header [48]  length u64  │ at 64: the first bytes of the payload
@@ -57,7 +57,8 @@ var (
 	ErrDied = errors.New("its process has died")
 	// ErrClosed is the reason of a loss when the peer closed its link.
 	ErrClosed = errors.New("it closed its link")
-	// ErrCorrupt is the reason of a loss when there is nonsense in the ring.
+	// ErrCorrupt is the reason of a loss when there is nonsense in the
+	// ring.
 	ErrCorrupt = errors.New("the shared memory holds what no peer writes")
 )
 
@@ -69,14 +70,14 @@ type Options struct {
 	// Host identifies the machine. Ranks with different values do not reach
 	// each other.
 	Host string
-	// Run is part of the files' names, so that those that a crash of the same
-	// run left can be removed. It must not contain a slash.
+	// Run is part of the files' names, so that those that a crash of the
+	// same run left can be removed. It must not contain a slash.
 	Run string
-	// Dir is where the files are; "" means /dev/shm, or the folder for
+	// Dir is where the files are; "" means /dev/shm, or the directory for
 	// temporary files where that is missing. It is the same for all ranks.
 	Dir string
-	// Ring is the size of the ring per peer, a power of two from 4 KiB on; 0
-	// means between 64 and 256 KiB, depending on the number of peers.
+	// Ring is the size of the ring per peer, a power of two from 4 KiB on;
+	// 0 means between 64 and 256 KiB, depending on the number of peers.
 	Ring int
 	// NoPull turns off reading of the peers' memory.
 	NoPull bool

@@ -39,7 +39,7 @@ func (c *catcher) Lost(peer int, err error) { c.lost = err }
 // tooLong is what the catcher panics with, rather than to allocate that much.
 type tooLong struct{}
 
-// opened returns the drivers of n ranks in a folder.
+// opened returns the drivers of n ranks in a directory.
 func opened(t testing.TB, n int, o Options) ([]*Driver, [][]byte) {
 	t.Helper()
 	if o.Dir == "" {
@@ -169,7 +169,7 @@ func TestForeign(t *testing.T) {
 			os.Remove(c.name(to))
 			os.Symlink(b.path, c.name(to))
 		}},
-		{"a folder", "cannot open", func(t *testing.T, c, to *address) { os.Mkdir(c.name(to), 0o700) }},
+		{"a directory", "cannot open", func(t *testing.T, c, to *address) { os.Mkdir(c.name(to), 0o700) }},
 		{"no bell", ".bell", func(t *testing.T, c, to *address) {
 			os.Remove(good(t, c, to).path + ".bell")
 		}},
@@ -227,7 +227,7 @@ func TestReaches(t *testing.T) {
 		"host":      func(c *address) { c.host = "there" },
 		"namespace": func(c *address) { c.pidns += "1" },
 		"user":      func(c *address) { c.uid++ },
-		"folder":    func(c *address) { c.ino++ },
+		"directory": func(c *address) { c.ino++ },
 		"order":     func(c *address) { c.order = 3 - c.order },
 		"page size": func(c *address) { c.page *= 2 },
 	} {

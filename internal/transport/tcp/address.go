@@ -127,9 +127,10 @@ func targets(from, peer *address) []netip.AddrPort {
 		case a.loopback && same:
 			first = append(first, at)
 		case !same && (a.loopback || mine[a.ip]):
-			// It leads back to this machine, as that of a container's bridge,
-			// which is the same on every host; unless two names are given to
-			// one machine. Whoever answers has to prove who it is.
+			// It leads back to this machine, as that of a
+			// container's bridge, which is the same on every host;
+			// unless two names are given to one machine. Whoever
+			// answers has to prove who it is.
 			last = append(last, at)
 		default:
 			then = append(then, at)

@@ -19,7 +19,7 @@ var (
 )
 
 // closeGrace is how long Close waits for a peer that does not read: after it
-// the kernel alone goes on sending.
+// the kernel alone keeps sending.
 const closeGrace = time.Second
 
 // drain sends what is queued, until ctx ends. Then it waits a little until
@@ -61,7 +61,7 @@ func (l *link) drain(ctx context.Context) error {
 	return fmt.Errorf("tcp: rank %d: closed before all was sent to rank %s: %w", l.d.opts.Rank, strings.Join(says, ", "), context.Cause(ctx))
 }
 
-// drained goes on with sending, and reports whether the peer has everything
+// drained continues with sending, and reports whether the peer has everything
 // or is gone.
 func (c *conn) drained(scrap []byte) bool {
 	for c.first < len(c.queue) && c.broken == nil {

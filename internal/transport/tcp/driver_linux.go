@@ -112,8 +112,8 @@ func hostAddrs(iface string) ([]ipAddr, error) {
 			}
 			ip, ok := netip.AddrFromSlice(n.IP)
 			ip = ip.Unmap()
-			// A link-local address needs the name of an interface that only
-			// the peer knows.
+			// A link-local address needs the name of an interface
+			// that only the peer knows.
 			if !ok || ip.IsLinkLocalUnicast() || !ip.IsGlobalUnicast() && !ip.IsLoopback() {
 				continue
 			}

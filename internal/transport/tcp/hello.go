@@ -101,8 +101,8 @@ func greet(c io.ReadWriter, secret []byte, p pair, proven func()) error {
 	return errHello
 }
 
-// receive is the acceptor's side of the handshake, up to the verdict. me is
-// the acceptor's address. It returns the rank of the dialer and its identity once
+// receive is the acceptor's side of the handshake, up to the verdict. me is the
+// acceptor's address. It returns the rank of the dialer and its identity once
 // that has shown the secret. Deadlines are the caller's.
 func receive(c io.ReadWriter, secret []byte, me *address) (dialer int, from identity, err error) {
 	var hello [helloSize]byte

@@ -137,8 +137,9 @@ func (j *join) accept(ctx context.Context) {
 			return
 		}
 		if len(j.half) >= maxHalfOpen {
-			// A rank shows the secret within milliseconds and tries again
-			// if it is cut off; who has waited longest is not one.
+			// A rank shows the secret within milliseconds and tries
+			// again if it is cut off; who has waited longest is not
+			// one.
 			j.half[0].Close()
 			j.half = slices.Delete(j.half, 0, 1)
 		}
@@ -285,8 +286,8 @@ func (j *join) call(ctx context.Context, rank int, at netip.AddrPort) (*net.TCPC
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	p := pair{dialer: j.d.opts.Rank, acceptor: rank, size: j.d.opts.Size, from: j.d.me.id, to: j.peers[rank].id}
 	err = greet(c, j.d.opts.Secret, p, func() {
-		// From here on the peer may count us as connected: giving up would
-		// leave it with a dead connection.
+		// From here on the peer may count us as connected: giving up
+		// would leave it with a dead connection.
 		c.SetDeadline(time.Time{})
 		if ctx.Err() != nil {
 			c.SetDeadline(time.Unix(1, 0))

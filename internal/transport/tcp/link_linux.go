@@ -54,8 +54,8 @@ type conn struct {
 	fd   int
 	slot int // in link.live
 
-	// What is being received: a head, of which have bytes are here, then the
-	// payload, of which got bytes are here.
+	// What is being received: a head, of which have bytes are here, then
+	// the payload, of which got bytes are here.
 	head [frameHead]byte
 	have int
 	body []byte
@@ -171,7 +171,8 @@ func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	if errno == unix.EAGAIN {
 		wrote = 0
 	} else if errno != 0 {
-		// The peer is gone. Poll reads what it said before, and then says so.
+		// The peer is gone. Poll reads what it said before, and then
+		// says so.
 		c.broken = errno
 		c.clear()
 		return true

@@ -55,11 +55,11 @@ import (
 type Options struct {
 	// Rank is this process among the Size ranks of the run.
 	Rank, Size int
-	// Secret is what all ranks of the run know and nobody else does: at least
-	// 16 bytes.
+	// Secret is what all ranks of the run know and nobody else does: at
+	// least 16 bytes.
 	Secret []byte
-	// Host names this host: peers whose address has the same name try loopback
-	// addresses first. The default is the system's host name.
+	// Host names this host: peers whose address has the same name try
+	// loopback addresses first. The default is the system's host name.
 	Host string
 	// Listen is an address (10.1.2.3, 10.1.2.3:7000, [fd00::2]:7000, :7000)
 	// or the name of a network interface (eth0). The default is all
@@ -68,12 +68,12 @@ type Options struct {
 	// Timeout is how long a host may be silent before its ranks are lost:
 	// 30 s by default, off if negative. Silence is measured by what the
 	// peer's kernel answers, so a rank that computes for hours is not
-	// silent. A host that vanished while its rank had long not read what was
-	// sent to it may be noticed up to two minutes later: the kernel asks such
-	// a peer no more often.
+	// silent. A host that vanished while its rank had long not read what
+	// was sent to it may be noticed up to two minutes later: the kernel
+	// asks such a peer no more often.
 	Timeout time.Duration
-	// Reopen makes links ask to be closed before the state of the program is
-	// saved (transport.Fragile).
+	// Reopen makes links ask to be closed before the state of the program
+	// is saved (transport.Fragile).
 	Reopen bool
 }
 

@@ -37,7 +37,8 @@ var tests = []test{
 	{name: "Leaks", n: 3, body: leaks},
 }
 
-// random is a generator that differs from rank to rank, and not from run to run.
+// random is a generator that differs from rank to rank, and not from run to
+// run.
 func (r *Rank) random() *rand.Rand { return rand.New(rand.NewPCG(uint64(r.ID), 42)) }
 
 // peers are the other ranks.
@@ -225,7 +226,7 @@ func sleepLate(r *Rank) {
 		}
 		r.barrier()
 	}
-	// More than fits: rank 1 takes what is there, and rank 0 goes on.
+	// More than fits: rank 1 takes what is there, and rank 0 continues.
 	const frames = 40
 	if r.ID == 0 {
 		for range frames {

@@ -36,7 +36,7 @@ func (r *Rank) dropped(peer int) {
 	}
 }
 
-// peerCloses has rank 1 send and close while the others go on.
+// peerCloses has rank 1 send and close while the others continue.
 func peerCloses(r *Rank) {
 	const frames = 100
 	r.connect(nil)
@@ -136,7 +136,7 @@ func allClose(r *Rank) {
 }
 
 // killedPeer has rank 1 killed after it sent; the others see all of it, then
-// the loss, and go on.
+// the loss, and continue.
 func killedPeer(r *Rank) {
 	const frames = 60
 	r.connect(nil)

@@ -9,8 +9,8 @@ import (
 )
 
 // replaced has other processes take the place of rank 1 one after the other,
-// while the ranks 0 and 2 go on talking. The processes 3, 4 and 5 are the
-// newcomers.
+// while the ranks 0 and 2 keep talking. The processes 3, 4 and 5 are the
+// destinations.
 func replaced(r *Rank) {
 	const ranks, mover = 3, 1
 	procs := []int{1, 3, 4, 5} // that are rank 1, in turn
@@ -75,7 +75,7 @@ func (r *Rank) replacedTalk(b *box, i int) {
 			case p == 1 || r.ID == 1:
 				b.send(p, n*n*7)
 			default:
-				r.box.send(p, n*n*5) // the first link goes on
+				r.box.send(p, n*n*5) // the first link continues
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (r *Rank) replacedLeave(b *box, i int) {
 }
 
 // impostor has a process that was replaced, and is alive, try to connect in
-// the place of the newcomer, process 3.
+// the place of the destination, process 3.
 func impostor(r *Rank) {
 	const mover = 1
 	if r.process == 3 {
@@ -149,10 +149,10 @@ func impostor(r *Rank) {
 	r.link = r.box.link
 	if r.ID == mover {
 		for _, p := range []int{0, 2} {
-			r.chat(p, "the newcomer")
+			r.chat(p, "the destination")
 		}
 	} else {
-		r.chat(mover, "with the newcomer")
+		r.chat(mover, "with the destination")
 	}
 	r.barrier()
 	r.box.noneLost()

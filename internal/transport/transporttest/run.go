@@ -7,9 +7,9 @@
 //	                                       └─ processes/Order ─▶ go test's own binary, once per rank
 //	                                              ─▶ TestConform ─▶ conform.Run: the body of that rank
 //
-// A process is told by its environment which body it is to run as which
-// rank. Ranks exchange addresses through a folder, and a rank that fails leaves
-// a note there, so that the others end too. What a process prints, and how it
+// A process is told by its environment which body it is to run as which rank.
+// Ranks exchange addresses through a directory, and a rank that fails leaves a
+// note there, so that the others end too. What a process prints, and how it
 // ends, is collected by the test that started it.
 package transporttest
 
@@ -35,10 +35,10 @@ import (
 
 // Transport is what the suite is to know of a transport. Only New is needed.
 type Transport struct {
-	// New prepares n ranks and returns a function that opens the driver of a
-	// rank; it is called by the goroutine, or in the process, of that rank.
-	// In a process, New is called there, once. dir is a folder that all ranks
-	// of one test share and no other test does.
+	// New prepares n ranks and returns a function that opens the driver of
+	// a rank; it is called by the goroutine, or in the process, of that
+	// rank. In a process, New is called there, once. dir is a directory
+	// that all ranks of one test share and no other test does.
 	New func(n int, dir string) (open func(rank int) (transport.Driver, error))
 	// Sizes are payload lengths of interest, such as those of buffers. They
 	// are tried with one more and one less.
@@ -47,12 +47,13 @@ type Transport struct {
 	NoGoroutines bool
 	// NoProcesses says that all ranks must be in one process.
 	NoProcesses bool
-	// Kill ends a rank that is a goroutine. Without it, ranks that are to be
-	// killed are always processes.
+	// Kill ends a rank that is a goroutine. Without it, ranks that are to
+	// be killed are always processes.
 	Kill func(rank int)
 	// Launch returns a command that starts n processes with the arguments
 	// and the environment. Their ranks are taken from the variables that
-	// Open MPI, MPICH and Slurm set. Without it, they are started one by one.
+	// Open MPI, MPICH and Slurm set. Without it, they are started one by
+	// one.
 	Launch func(ctx context.Context, n int, argv, env []string) *exec.Cmd
 	// Skip names tests that are left out, with the reason.
 	Skip map[string]string
@@ -66,8 +67,8 @@ type test struct {
 	n    int
 	body func(*Rank)
 	dies []int // ranks that are killed during it
-	// leaves is those that are killed if they are processes; else they close
-	// their links.
+	// leaves is those that are killed if they are processes; else they
+	// close their links.
 	leaves []int
 }
 

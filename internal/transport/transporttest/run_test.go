@@ -237,7 +237,7 @@ func TestFinds(t *testing.T) {
 			if c.want == "" || !strings.Contains(c.want, "takes") && c.want != "asleep" {
 				tr.limit = 0
 			}
-			if c.want == "after Drop" { // the others wait for a newcomer then
+			if c.want == "after Drop" { // the others wait for a destination then
 				tr.limit = 3 * time.Second
 			}
 			for _, body := range tests {
