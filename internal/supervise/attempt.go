@@ -23,59 +23,59 @@ type attempt struct {
 	launch        string
 	ranks         []rank
 	alive         int // ranks that have not ended
-	begun         bool
-	kept          bool // output files kept what was in them
+	phase         phase
+	kept          bool // ranks resume, so output files keep their content
 	failure       *failure
 	started       time.Time
-	base          time.Duration // computing time of the state that it began with,
-	since         time.Time     // and when it resumed from there
+	base          time.Duration // computing time of the state that it resumed from,
+	since         time.Time     // and when it resumed
 	at            time.Duration // computing time of its newest checkpoint, or base
 	failed        time.Time
-	stopped       bool   // a rank said that it was told to stop
-	unsaved       string // … and why it could not save then
+	stopped       bool   // a rank stopped on request
+	unsaved       string // … and why it could not save before
 	newCheckpoint bool
-	newUnheard    bool   // it has committed a checkpoint that nobody told of
-	fresh         bool   // the ranks began anew
-	outside       bool   // a rank or a host was lost by no doing of the program
-	unfit         string // why no rank can resume from its checkpoint as it is started now
-	status        int    // the largest exit status of ranks that had finished
+	newUnheard    bool   // it committed a checkpoint, but no message said so
+	fresh         bool   // the ranks started from the beginning
+	outside       bool   // a rank or a host was lost, and the program did not cause it
+	unfit         string // why the program refuses to resume from its checkpoint
+	status        int    // the largest exit status of ranks that finished
 	restored      *uint64
-	killed        bool
 	asked         bool // rank 0 was asked to stop
 	exchanges     map[uint64]*exchange
-	endpoints     [][]byte // of the last exchange that was complete,
+	endpoints     [][]byte // of the last complete exchange,
 	epoch         uint64   // and its number
 	secret        []byte
-	moves         uint64 // that were begun
+	moves         uint64 // how many were begun
 	successions   []succession
-	total         uint64 // points and messages of all ranks,
-	moved         time.Time
-	timers        map[*time.Timer]bool // that run
-	spawning      []*spawn             // that no rank has answered for yet
-	refused       bool                 // mpirun has refused one, and would not survive the next
-	spawned       bool                 // ranks were started under what mpirun has spawned
+	total         uint64    // points and messages of all ranks,
+	moved         time.Time // and when a rank last made progress
+	timers        map[*time.Timer]bool
+	spawning      []*spawn // without a rank's answer yet
+	refused       bool     // mpirun refused a spawn; another one might end it
+	spawned       bool     // ranks run under helpers that mpirun spawned
 }
 
+// rank is a rank, and the process that it runs in.
 type rank struct {
 	control.RankState
 	on     *host
-	byMove uint64 // the move by which its process came; 0: none
-	ready  bool   // it has restored, or come to a point
+	byMove uint64 // the move that started its process; 0: none
+	ready  bool   // it has restored, or reached a point
 
-	pointAt time.Time // when it was seen to have come to another point
-	quiet   bool      // the user was told that it comes to none
-	done    bool      // said Finished or Stopped
-	bad     bool
+	pointAt time.Time // when its last point was seen
+	quiet   bool      // the user knows that it reaches none
+	done    bool      // it said Finished or Stopped
+	bad     bool      // it failed
 }
 
 // failure is why an attempt failed.
 type failure struct {
 	why              string
 	status           int
-	fatal            bool // trying again is of no use
-	own              bool // a rank ended by itself,
-	greeted          bool // and had said hello
-	beforeFirstPoint bool // it has an exit status, and nothing was done yet
+	fatal            bool // another attempt is of no use
+	own              bool // the program caused it,
+	greeted          bool // and had said Hello
+	beforeFirstPoint bool // a rank ended with a status before its first point
 }
 
 // exchange collects the ranks' endpoints.
@@ -84,14 +84,14 @@ type exchange struct {
 	have      int
 }
 
-// attempt starts all ranks and returns when all have ended and nothing of
-// them is left.
+// attempt starts all ranks. It returns when all have ended, with their writers
+// and outputs.
 func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.rec.Attempt++
 	a := &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
-	s.state = Starting
+	s.happens(startEvent)
 	clear(s.pending) // what ranks saved of a checkpoint that was never committed
 	if s.rec.Why = ""; !s.stopping {
 		s.why = ""
@@ -146,7 +146,8 @@ func (s *Supervisor) begin() {
 	s.sink.hasten(s.stopping || s.killed)
 	s.forgetRemoved()
 	s.endQuarantine()
-	a.begun, s.began, a.started = true, true, time.Now()
+	a.reaches(launched)
+	s.began, a.started = true, time.Now()
 	step.At("start.launched")
 	a.since = a.started
 	s.rec.State = Running
@@ -176,7 +177,7 @@ func (s *Supervisor) begin() {
 		a.alive += len(ranks)
 		h.queue.send(&control.Launch{Start: *m})
 	}
-	s.state = Running
+	s.happens(beginEvent)
 	what := "started"
 	if s.rec.Attempt > 1 {
 		what = "started again"
@@ -194,7 +195,7 @@ func (s *Supervisor) begin() {
 	}
 }
 
-// startOf is what a host's helper is told to start ranks.
+// startOf returns the order to a host's helper to start ranks.
 func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	a := s.a
 	h.starts++
@@ -220,7 +221,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	return m
 }
 
-// where tells which ranks run where.
+// where says which hosts have how many ranks.
 func (s *Supervisor) where() string {
 	ranks := "1 rank"
 	if s.n != 1 {
@@ -244,8 +245,8 @@ func (s *Supervisor) where() string {
 	return ranks + " on " + strings.Join(hosts, ", ")
 }
 
-// environment is what ranks inherit of ours; on another host, less what
-// describes this one.
+// environment returns the variables that ranks inherit; on another host,
+// without those that describe this one.
 func environment(local bool) []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -259,19 +260,19 @@ func environment(local bool) []string {
 	})
 }
 
-// whole reports whether all ranks ran and ended well. Of a program that was
-// asked to stop, only those that said so have finished.
+// whole reports whether all ranks ran and ended well. If the program was asked
+// to stop, only ranks that said so have finished.
 func (a *attempt) whole() bool {
-	return a.begun && a.alive == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
+	return a.begun() && a.alive == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
 }
 
-// allSaid reports whether all ranks said that they have finished, so that none of
-// them needs its checkpoints again.
+// allSaid reports whether all ranks said Finished, so that none needs its
+// checkpoints any more.
 func (a *attempt) allSaid() bool {
 	return !slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.done })
 }
 
-// after calls f in d, unless the attempt is over by then.
+// after calls f after d, unless the attempt is over by then.
 func (s *Supervisor) after(d time.Duration, f func()) *time.Timer {
 	a := s.a
 	var t *time.Timer
@@ -295,7 +296,7 @@ func (s *Supervisor) forget(t *time.Timer) {
 	}
 }
 
-// fromRank handles what comes from a helper about a rank.
+// fromRank handles a message from a rank, or from its helper about it.
 func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	a := s.a
 	if a == nil || from.Launch != a.launch || from.Rank < 0 || from.Rank >= len(a.ranks) {
@@ -320,7 +321,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		if text := r.noPoint(m.Points, time.Now()); text != "" {
 			s.say("%s", text)
 		}
-		// A process that has taken over counts on, from its next point.
+		// A destination that has taken over reports its first point later.
 		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64
 		for i := range a.ranks {
@@ -362,7 +363,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	}
 }
 
-// ready notes that a rank has restored, or come to a point.
+// ready notes that a rank has restored, or reached a point.
 func (s *Supervisor) ready(r *rank) {
 	r.ready = true
 	if len(s.failedMoves)+len(s.lostMoves) == 0 || s.a.failure != nil { // it is still the attempt that failed
@@ -375,11 +376,11 @@ func (s *Supervisor) ready(r *rank) {
 	s.movesRolledBack(from)
 }
 
-// quietFor is how long a rank may reach no point before the user is told.
+// quietFor is how long a rank may reach no point before the user hears of it.
 const quietFor = time.Minute
 
-// noPoint returns what to tell the user, once, of a rank that has reached no
-// point for long, when it says that it has passed so many.
+// noPoint takes in how many points a rank has passed. It returns a text for the
+// user, once, if the rank has reached no point for quietFor.
 func (r *rank) noPoint(points uint64, now time.Time) string {
 	switch {
 	case points > r.Points:
@@ -415,7 +416,8 @@ func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	s.askWaiting()
 }
 
-// exchangeEndpoint takes part in an exchange of endpoints.
+// exchangeEndpoint takes in the endpoint of a rank. When it has those of all
+// ranks, it sends them to all.
 func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.a.moved = time.Now()
 	x := s.a.exchanges[m.Epoch]
@@ -440,8 +442,8 @@ func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.tellRanks(&control.Endpoints{Epoch: m.Epoch, Endpoints: x.endpoints})
 }
 
-// restored notes what a rank resumes from. A run that has a checkpoint is not
-// started from its beginning.
+// restored notes which checkpoint a rank resumes from. If the run has a
+// checkpoint, a rank that starts from the beginning is a failure.
 func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	a := s.a
 	if id, err := store.Open(s.dir.fs, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
@@ -491,21 +493,21 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 	if f != nil && m.Error == "" {
 		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
 	}
-	// A rank that was killed from outside may be reported after the others were
-	// killed because of it. A launcher kills ranks past the helper.
-	if f != nil && !f.own && !m.Killed && !(a.killed && s.launcher != nil) {
+	// News of a rank that was killed from outside may come after the others were
+	// killed for it. A launcher kills ranks without their helper.
+	if f != nil && !f.own && !m.Killed && !(a.killed() && s.launcher != nil) {
 		a.outside = true
 	}
-	expected := r.done && a.stopped || s.stopping || a.killed
+	expected := r.done && a.stopped || s.stopping || a.killed()
 	if f != nil && !expected {
 		s.fail(r.Rank, f)
 	}
 	s.changed()
 }
 
-// beforeFirstPoint reports whether the ranks have done nothing yet that a restart would
-// resume from or come to again. A program that knows nothing of Cairn tells
-// nothing: it is early while it is young.
+// beforeFirstPoint reports whether no rank has reached a point, and there is no
+// checkpoint. A program that does not use Cairn reports no points: it counts as
+// before its first point for youngTime.
 func (s *Supervisor) beforeFirstPoint() bool {
 	a := s.a
 	if a.kept || a.restored != nil || a.newCheckpoint || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
@@ -517,7 +519,8 @@ func (s *Supervisor) beforeFirstPoint() bool {
 	return a.greeted() || time.Since(a.started) < youngTime
 }
 
-// fail ends the attempt: the other ranks are told, given a moment, and killed.
+// fail ends the attempt: it tells the other ranks, and kills them after
+// lostMoment.
 func (s *Supervisor) fail(gone int, f *failure) {
 	a := s.a
 	if a == nil || a.failure != nil {
@@ -533,13 +536,13 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	s.after(lostMoment, func() { s.kill("") })
 }
 
-// kill ends all ranks at once.
+// kill kills all ranks at once.
 func (s *Supervisor) kill(why string) {
 	if why != "" && s.why == "" {
 		s.why = why
 	}
-	if s.a != nil && s.a.begun {
-		s.a.killed = true
+	if s.a != nil && s.a.begun() {
+		s.a.reaches(killed)
 		s.sink.hasten(true)
 		s.tellAll(&control.Kill{})
 	}
@@ -558,7 +561,7 @@ func (s *Supervisor) tellAll(m control.Message) {
 	}
 }
 
-// stop lets the ranks save and stop.
+// stop makes the ranks save and stop; after the move, if one is decided.
 func (s *Supervisor) stop(why string) {
 	if s.stopping || s.stopAfterMove != "" {
 		return
@@ -575,18 +578,18 @@ func (s *Supervisor) stop(why string) {
 	for len(s.moveQueue) > 0 {
 		s.drop(s.moveQueue[0], "the run is to stop")
 	}
-	if s.a == nil || !s.a.begun {
+	if s.a == nil || !s.a.begun() {
 		return
 	}
-	s.state = Stopping
+	s.happens(stopEvent)
 	s.sink.hasten(true)
 	s.say("%s: ranks are to save and stop, within %s", why, timeText(s.o.Grace))
 	step.At("stop.asked")
 	s.askStop()
 }
 
-// askStop asks rank 0 to make all ranks save and stop; programs that don't
-// use Cairn get SIGTERM.
+// askStop asks rank 0 to make all ranks save and stop. A program that does not
+// use Cairn gets SIGTERM.
 func (s *Supervisor) askStop() {
 	a := s.a
 	if a.alive == 0 { // they have ended, and their output is being shown
@@ -610,11 +613,11 @@ func (s *Supervisor) askStop() {
 	a.asked = true
 }
 
-// stallLooks is how often is looked in the time after which a run has stalled.
+// stallLooks is how often watchStall looks within Options.Stall.
 const stallLooks = 10
 
-// watchStall fails the attempt when nothing moves. Looks are counted, so that
-// time in which this process was stopped does not count.
+// watchStall fails the attempt when no rank makes progress. It counts looks, so
+// that time in which this process was stopped does not count.
 func (s *Supervisor) watchStall(a *attempt) {
 	seen, looks := a.moved, 0
 	every := s.o.Stall/stallLooks + time.Millisecond

@@ -9,12 +9,11 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// reportWait is how long a committed checkpoint waits for what ranks say of their parts:
-// on its way from another host, that may be overtaken by rank 0's word that all
-// have saved.
+// reportWait is how long the report of a committed checkpoint waits for the
+// Saved of all ranks. Rank 0's Committed may overtake those of other hosts.
 const reportWait = 5 * time.Second
 
-// partialCheckpoint is a checkpoint and how many ranks have told of their part of it.
+// partialCheckpoint is a checkpoint, and how many ranks have said Saved.
 type partialCheckpoint struct {
 	*CheckpointState
 	parts int
@@ -46,7 +45,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 	}
 }
 
-// unsaved tells that a rank has not saved its part of a checkpoint.
+// unsaved notes that a rank has not saved its part of a checkpoint.
 func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	text := fmt.Sprintf("rank %d: checkpoint %d was not saved: %s", r.Rank, m.Index, m.Error)
 	for _, w := range s.requests {
@@ -71,8 +70,8 @@ func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	s.say("%s", text)
 }
 
-// committed notes that all ranks have saved a checkpoint. It is shown when all have
-// told of their parts, or after a while.
+// committed notes that all ranks have saved a checkpoint. It reports the
+// checkpoint when all have said Saved, or after reportWait.
 func (s *Supervisor) committed(index uint64) {
 	if s.a.newCheckpoint && index <= s.last.Index { // every rank may tell
 		return
@@ -109,7 +108,7 @@ func (s *Supervisor) committed(index uint64) {
 	})
 }
 
-// reportCheckpoint tells of the checkpoint that was committed last, if that was not done yet.
+// reportCheckpoint reports the last committed checkpoint, once.
 func (s *Supervisor) reportCheckpoint() {
 	if s.unreported == nil {
 		return

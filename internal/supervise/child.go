@@ -172,9 +172,10 @@ func (c *child) start(i int) (err error) {
 	return nil
 }
 
-// environment is that of the rank: the one given or ours, less what is the
-// helper's own, and what is set for this host. A destination does not belong to the MPI job of a launcher that
-// started this helper for it, unless that can join the one of the others.
+// environment returns the rank's environment: the one given, or the helper's,
+// without the helper's own variables, and with those of this host. A
+// destination must not find the MPI job of the launcher that started its
+// helper, unless it can join the job of the others.
 func (c *child) environment() []string {
 	env := c.s.Env
 	if env == nil {
@@ -187,8 +188,8 @@ func (c *child) environment() []string {
 	}), c.s.ExtraEnv...)
 }
 
-// ofLauncher reports whether a variable is one by which launchers tell a
-// process which rank of which job it is.
+// ofLauncher reports whether a launcher uses this variable to tell a process
+// its job and rank.
 func ofLauncher(name string) bool {
 	for _, p := range []string{"OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "SLURM_STEP", "SLURM_TASK", "ALPS_", "FLUX_TASK"} {
 		if strings.HasPrefix(name, p) {
@@ -198,7 +199,7 @@ func ofLauncher(name string) bool {
 	return slices.Contains([]string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS"}, name)
 }
 
-// unnamedFile is a regular file that has no name.
+// unnamedFile makes a regular file without a name.
 func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, ".destination-")
 	if err == nil {
@@ -207,7 +208,7 @@ func unnamedFile(dir string) (*os.File, error) {
 	return f, err
 }
 
-// pass begins to pass the rank's output on, stdout when ready is closed.
+// pass starts to pass on the rank's output; stdout when ready is closed.
 func (c *child) pass(from [2]int64, ready chan struct{}) {
 	now := make(chan struct{})
 	close(now)
@@ -222,7 +223,7 @@ func (c *child) pass(from [2]int64, ready chan struct{}) {
 	}
 }
 
-// followFrom passes a destination's output on, from where that of its predecessor
+// followFrom passes on a destination's output, from where its source's output
 // ended.
 func (c *child) followFrom(from [2]int64) {
 	c.mu.Lock()
@@ -244,8 +245,8 @@ func (c *child) say(m control.Message) {
 
 func (c *child) process() control.Process { return control.Process{Rank: c.rank, ByMove: c.byMove} }
 
-// layOut places the two sockets at the lowest numbers from 3 on that none of
-// the files to be kept has, and keeps those where they are.
+// layOut returns the rank's descriptors from 3 on: the files to keep under their
+// numbers, and the two sockets under the lowest numbers that are free.
 func layOut(keep map[int]*os.File, a, b *os.File) (extra []*os.File, numbers []int) {
 	place := []*os.File{a, b}
 	for fd := 3; len(place) > 0; fd++ {
@@ -258,9 +259,9 @@ func layOut(keep map[int]*os.File, a, b *os.File) (extra []*os.File, numbers []i
 	return extra, numbers
 }
 
-// inheritedFiles are the descriptors that whoever started this process left
-// open for it, such as PMI_FD. Those above the sockets' numbers are passed on
-// by the kernel; those below need an entry in the table.
+// inheritedFiles returns the descriptors that this process inherited, such as
+// PMI_FD, for its ranks. The kernel passes on those above the sockets' numbers;
+// those below need an entry in the table.
 func inheritedFiles() map[int]*os.File {
 	out := make(map[int]*os.File)
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -336,8 +337,8 @@ func (c *child) listen() {
 	}
 }
 
-// tell passes a message to the rank, if it has said hello: other programs
-// don't read.
+// tell sends a message to the rank, if it has said Hello. Programs that do not
+// use Cairn do not read.
 func (c *child) tell(m control.Message) {
 	if c.greeted() {
 		c.mu.Lock()
@@ -356,16 +357,16 @@ func (c *child) tell(m control.Message) {
 	}
 }
 
-// waits reports whether this is a destination that is not one of the ranks yet, or
-// a rank that is to be paused until a move is decided.
+// waits reports whether this is a destination that has not taken over, or a rank
+// that pauses until a move is decided.
 func (c *child) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pausing || c.byMove != 0 && !c.takesOver
 }
 
-// dismiss ends a rank that has left, or a destination that is not needed, with
-// its children.
+// dismiss kills a source that has handed over, or a destination that is not
+// needed, with its children.
 func (c *child) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -409,7 +410,7 @@ func (c *child) outputTaken(stream int) {
 	}
 }
 
-// watch waits for the rank's end, and then for what it left to be done.
+// watch waits for the end of the rank, of its writer and of its output.
 func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	defer c.l.release()
 	pid := c.id.Pid
@@ -469,8 +470,8 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	c.ctl.Close()
 }
 
-// process names a process beyond doubt: numbers are used again, but not with
-// the same time of birth.
+// process identifies a process. The system uses a number again, but not with
+// the same start time.
 type process struct {
 	Pid  int    `json:"pid"`
 	Born string `json:"born"`
@@ -483,7 +484,7 @@ func identify(pid int) process {
 	return process{Pid: pid}
 }
 
-// holder is what the host's lock file says.
+// holder is the content of a host's lock file.
 type holder struct {
 	Helper  int       `json:"helper"`
 	Host    string    `json:"host"`
@@ -493,8 +494,8 @@ type holder struct {
 	Ranks   []process `json:"ranks"`
 }
 
-// whoHas tells who has a lock file with this text: a supervisor's is for people
-// as it is, a helper's is a holder.
+// whoHas returns who has locked a file with this content: a supervisor writes
+// plain text, a helper a holder.
 func whoHas(text []byte) string {
 	var who holder
 	plain := strings.TrimSpace(string(text))
@@ -536,9 +537,9 @@ func recordProcesses(lock *os.File, launch string, ranks []process) error {
 	return rewrite(lock, string(text))
 }
 
-// endLeftOver ends ranks of an earlier helper of this host that died, with
-// their groups, and waits for it. They were sent SIGKILL when it did, but a
-// shell that a rank was started by does not pass that on.
+// endLeftOver kills the ranks of an earlier helper of this host that died, with
+// their process groups, and waits for their end. The kernel sent them SIGKILL,
+// but a shell that started a rank does not pass it on.
 func endLeftOver(lock *os.File) {
 	buf := make([]byte, 1<<20)
 	n, _ := lock.ReadAt(buf, 0)

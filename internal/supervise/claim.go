@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// intent is what a start means to do with the run that the directory holds.
+// intent is what a start does with the run in the directory.
 type intent struct {
 	rec    *record
 	made   bool   // rec is new: until it is written, the directory is that of an earlier run
@@ -25,9 +25,9 @@ type intent struct {
 	say    string // what the user is to know
 }
 
-// claim decides what the directory's record means for a run of command on n
-// ranks. Nothing of an earlier run is discarded on a guess: that takes fresh, a
-// record that says that the run has finished, or no trace of a run at all.
+// claim decides what to do with the run in the directory, for a run of command
+// on n ranks. It discards an earlier run only with fresh, or if its record says
+// that it has finished, or if there is no trace of a run.
 func (d *runDir) claim(command []string, n int, checkpointDir, output string, fresh bool) (*intent, error) {
 	made := &record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Output: output}
 	in := &intent{rec: made, made: true}
@@ -92,8 +92,8 @@ func (d *runDir) claim(command []string, n int, checkpointDir, output string, fr
 
 func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
 
-// movedTo reports whether the checkpoints of a run are in another directory now,
-// which the user names.
+// movedTo reports whether the user has moved the checkpoints of a run to the
+// directory that is given now.
 func (d *runDir) movedTo(r *record, checkpointDir string) bool {
 	if r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
 		return false
@@ -106,7 +106,7 @@ func (d *runDir) movedTo(r *record, checkpointDir string) bool {
 	return err == nil && id == r.CheckpointsID
 }
 
-// differs says in which ways a run is another one than what was recorded.
+// differs returns how a run differs from the recorded one.
 func (r *record) differs(command []string, n int, checkpointDir string) (out []string) {
 	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
 		out = append(out, fmt.Sprintf("it was started as %s", quoted(r.Command)))
@@ -120,7 +120,7 @@ func (r *record) differs(command []string, n int, checkpointDir string) (out []s
 	return out
 }
 
-// trace names something that an earlier run has left; empty: there is nothing.
+// trace returns a file or directory of an earlier run; empty: there is none.
 func (d *runDir) trace(output string) (string, error) {
 	if there, err := store.Holds(d.fs, d.file("ckpt")); err != nil || there {
 		return d.file("ckpt"), err
@@ -137,8 +137,8 @@ func (d *runDir) trace(output string) (string, error) {
 	return "", nil
 }
 
-// rebuild makes a record anew that is damaged or lost, from the checkpoints.
-// Without any it can't be known how far the run came, and nothing is started.
+// rebuild makes a new record from the checkpoints, if the old one is damaged or
+// lost. Without checkpoints nobody knows how far the run came: it refuses.
 func (d *runDir) rebuild(in *intent, why error) (*intent, error) {
 	r := in.rec
 	index, at, ok, err := newestComplete(r.CheckpointDir, r.Ranks)
@@ -163,8 +163,8 @@ func ranksCount(n int) string {
 	return fmt.Sprintf("%d ranks", n)
 }
 
-// vanished refuses a run that has used its checkpoint directory, which is not
-// there now: it would start from the beginning over what it has done.
+// vanished refuses a run whose checkpoint directory has disappeared. It would
+// start from the beginning and overwrite its results.
 func (d *runDir) vanished(r *record) error {
 	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
 	there, err := store.Holds(d.fs, r.CheckpointDir)
@@ -183,11 +183,10 @@ func (d *runDir) vanished(r *record) error {
 	return nil
 }
 
-// worthless reports whether nothing is lost with a run that is not running: it
-// is recorded that nothing was ever started, or that it failed before its first
-// point, and there is no checkpoint. A helper of it that still runs may be saving
-// one. Of a directory that is not the run's own nothing is known, so any
-// checkpoint in it counts.
+// worthless reports whether the recorded run can be discarded without loss: it
+// never started, or failed before its first point, and there is no checkpoint.
+// A helper that still runs may be saving one. In a directory that is not the
+// run's own, any checkpoint counts.
 func (d *runDir) worthless(r *record) bool {
 	if r.Attempt > 0 && !(r.State == Failed && r.BeforeFirstPoint) {
 		return false
@@ -216,9 +215,9 @@ func (d *runDir) worthless(r *record) bool {
 	return true
 }
 
-// take makes the directory that of this run, which must be done before the first
-// attempt and after the last helper of the run before has ended. What is to be
-// discarded is recorded first, so that whoever comes after a crash completes it.
+// take makes the directory that of this run. The caller does this after the last
+// helper of the earlier run has ended, and before the first attempt. take first
+// records what it discards, so that the next start completes it after a crash.
 func (s *Supervisor) take() error {
 	if len(s.rec.Clear) > 0 {
 		if err := s.record(); err != nil {
@@ -260,8 +259,8 @@ func makeChecked(fsys vfs.FS, dir string) error {
 	return errors.Join(d.Close(), fsys.SyncDir(dir))
 }
 
-// discardOutput removes the ranks' output files and what is known about them,
-// and nothing else that may lie in that directory.
+// discardOutput removes the ranks' output files and the output offsets, and no
+// other file.
 func (d *runDir) discardOutput(output string) error {
 	names, err := rankFiles(output)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// statusTime is how long a supervisor has to tell of its run.
+// statusTime is how long a supervisor may take to answer Status.
 const statusTime = 5 * time.Second
 
 // Read returns what is known of a run: from its supervisor if it runs and
@@ -94,10 +94,10 @@ func Stop(ctx context.Context, run, reason string) (*State, error) {
 }
 
 // Migrate moves ranks of a running run to other hosts and returns how that
-// ended. note, if not nil, is told how far it is. If the supervisor is lost on the
-// way, the state is MoveUnknown. When ctx ends, Migrate returns at once, and the
-// move is called off unless it is decided; Migration.Cancel waits for what
-// becomes of it.
+// ended. It calls note, if not nil, at every change. If the supervisor is lost
+// meanwhile, the state is MoveUnknown. When ctx ends, Migrate returns at once,
+// and the supervisor cancels the move unless it is decided; with
+// Migration.Cancel, Migrate waits for the outcome.
 func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
 	last := &MoveState{Ranks: o.Ranks, From: o.Host, To: o.To}
 	if last.Ranks == nil {
@@ -239,7 +239,7 @@ func recvAnswer(c *control.Conn) (*control.Answer, error) {
 	return answer, nil
 }
 
-// notRunning tells what is known of a run that nobody answers for.
+// notRunning returns an error that says why no supervisor of a run answers.
 func notRunning(run string) error {
 	rec, err := readRecord(run)
 	switch {

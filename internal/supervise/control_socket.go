@@ -40,8 +40,8 @@ func (w *commandRequest) isCheckpoint() bool {
 	return ok
 }
 
-// inDir calls f with a short path of a directory: a socket's address has room
-// for 107 bytes only.
+// inDir calls f with a short path of a directory, because a socket's address has
+// at most 107 bytes.
 func inDir(dir string, f func(short string) error) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 	c.SetReadDeadline(time.Now().Add(requestTime))
 	served := make(chan struct{})
 	defer close(served)
-	go func() { // who has asked nothing gets no answer
+	go func() { // a caller without a request gets no answer
 		select {
 		case <-s.over:
 			c.SetReadDeadline(time.Unix(1, 0))
@@ -198,7 +198,7 @@ func (s *Supervisor) request(w *commandRequest) {
 			w.reply(&control.Answer{Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
 			return
 		}
-		if s.a == nil || !s.a.begun || s.stopping {
+		if s.a == nil || !s.a.begun() || s.stopping {
 			w.reply(&control.Answer{Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
 			return
 		}
@@ -241,9 +241,9 @@ func (s *Supervisor) addRequest(w *commandRequest) {
 	s.requests = append(keep, w)
 }
 
-// askWaiting asks rank 0 for the checkpoints that wait, as soon as it listens.
+// askWaiting asks rank 0 for the requested checkpoints, if it uses Cairn.
 func (s *Supervisor) askWaiting() {
-	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // who leaves would take it along
+	if s.a == nil || !s.a.begun() || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // who leaves would take it along
 		return
 	}
 	for _, w := range s.requests {
@@ -254,7 +254,7 @@ func (s *Supervisor) askWaiting() {
 	}
 }
 
-// answerAll answers what is left to answer when the run has ended.
+// answerAll answers the open requests when the run has ended.
 func (s *Supervisor) answerAll(res Result, err error) {
 	end := res.State
 	if err != nil {

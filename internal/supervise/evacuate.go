@@ -21,9 +21,9 @@ import (
 // evacuateName is the file in the run directory that lists hosts to evacuate.
 const evacuateName = "evacuate"
 
-// Evacuate moves all ranks off the hosts that RUN/evacuate lists: one in each line,
-// and after a blank the host to go to, if it is not to be chosen. What can't
-// be done is told by events. Any goroutine may call it, at any time.
+// Evacuate moves all ranks off the hosts that RUN/evacuate lists. A line is HOST,
+// or HOST TARGET. Events report what fails. Any goroutine may call it, at any
+// time.
 func (s *Supervisor) Evacuate() {
 	list, err := readEvacuations(s.dir.file(evacuateName))
 	s.post(func() {
@@ -79,7 +79,7 @@ func readEvacuations(path string) (out []evacuation, err error) {
 	return out, nil
 }
 
-// evacuate lets all ranks leave a host, which nobody waits for.
+// evacuate asks for a move of all ranks off a host. No command waits for it.
 func (s *Supervisor) evacuate(q *moveRequest, why string) {
 	switch {
 	case s.ending():
@@ -106,16 +106,15 @@ func (s *Supervisor) evacuating(name string) bool {
 		slices.ContainsFunc(s.failedMoves, func(m *move) bool { return same(m.q) })
 }
 
-// ending reports whether no move is begun any more.
+// ending reports whether no move may begin any more.
 func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopAfterMove != "" }
 
 // evacuateTries is how often the supervisor tries to evacuate a host that the
 // file lists.
 const evacuateTries = 3
 
-// again asks once more for a move that did not succeed, if nobody waits for
-// it. A host that says itself that it is to be evacuated will say so again; then it
-// is tried, less and less often.
+// again repeats a failed move that no command waits for. A host whose
+// EvacuateWhen holds says so again; then the move is tried less and less often.
 func (s *Supervisor) again(q *moveRequest) {
 	later := s.limits.again
 	switch w := s.watches[q.host]; {
@@ -137,15 +136,15 @@ func (s *Supervisor) again(q *moveRequest) {
 	s.say("host %s is to be evacuated: trying again in %s", q.host, timeText(later))
 }
 
-// evacuationWatch is what is known of a host that says that it is to be evacuated.
+// evacuationWatch is what is known of a host whose EvacuateWhen holds.
 type evacuationWatch struct {
 	told   string    // why that could not begin, as was said last
 	failed int       // moves
 	next   time.Time // not before that it is tried again
 }
 
-// toEvacuate takes in what a helper says of the command that watches its host. It
-// says so at every look, so that ranks leave as soon as they can.
+// toEvacuate handles a helper's Evacuate. The helper repeats it at every poll, so
+// that ranks move as soon as they can.
 func (h *host) toEvacuate(m *control.Evacuate) {
 	s, name := h.s, h.title()
 	if m.Error != "" {
@@ -162,7 +161,7 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 		}
 		return
 	}
-	if s.evacuating(name) || s.a == nil || !s.a.begun || s.stopping || time.Now().Before(w.next) {
+	if s.evacuating(name) || s.a == nil || !s.a.begun() || s.stopping || time.Now().Before(w.next) {
 		return
 	}
 	ranks := s.ranksOn(name)
@@ -180,8 +179,8 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 	s.evacuate(q, "and now there is room for its ranks")
 }
 
-// watchEvacuation runs a command every so often that tells whether this host is to
-// be left, and passes that on.
+// watchEvacuation runs the command of EvacuateWhen again and again, and sends
+// Evacuate when it ends with status 0.
 func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 	// The command's PDEATHSIG comes when the thread that forked it ends.
 	runtime.LockOSThread()

@@ -16,13 +16,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// finish ends a run whose ranks have all ended well, with an exit status;
-// discard says that the ranks need their checkpoints no more. That is recorded,
-// durably, before anything is done about it: from then on the ranks are never
-// started again, and whoever comes after a crash completes the end.
+// finish ends a run whose ranks have all ended well, with an exit status. If
+// discard is set, the checkpoints are not needed any more. finish first records
+// this durably: from then on the ranks never start again, and after a crash the
+// next start completes the end.
 func (s *Supervisor) finish(status int, discard bool) (Result, error) {
 	step.At("finish.begin")
-	s.state = Finishing
+	s.happens(finishEvent)
 	err := syncOutput(s.o.RankOutput)
 	if err == nil {
 		err = s.recordFinishing(status, discard)
@@ -41,8 +41,8 @@ func (s *Supervisor) recordFinishing(status int, discard bool) error {
 	return s.record()
 }
 
-// complete does what is left to do for ranks that have finished. All of it may
-// have been done before.
+// complete writes the output of ranks that have finished and discards their
+// checkpoints. It may repeat what an earlier supervisor did.
 func (s *Supervisor) complete() (Result, error) {
 	if err := s.putTogether(); err != nil {
 		return s.incomplete(err), nil
@@ -57,10 +57,11 @@ func (s *Supervisor) complete() (Result, error) {
 	return s.end(Result{State: Finished, Status: s.rec.Status})
 }
 
-// completeEarlier completes the end of a run whose supervisor was killed on the
-// way, or could not write.
+// completeEarlier completes the end of a run whose supervisor was killed
+// meanwhile, or could not write.
 func (s *Supervisor) completeEarlier() (res Result, err error) {
-	s.state, s.owned = Finishing, true
+	s.happens(finishEvent)
+	s.owned = true
 	s.say("the ranks have finished before; their end is completed, and they are not started again")
 	if s.sink, err = newSink(&s.o, s.n); err != nil {
 		return s.incomplete(err), nil
@@ -72,7 +73,7 @@ func (s *Supervisor) completeEarlier() (res Result, err error) {
 	return s.complete()
 }
 
-// incomplete says that the end of the run could not be completed, and why.
+// incomplete reports why the end of the run could not be completed.
 func (s *Supervisor) incomplete(err error) Result {
 	res := Result{State: Finishing, Status: UnsavedStatus,
 		Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s; the same command does that, without starting them again", err, s.o.RankOutput)}
@@ -82,10 +83,9 @@ func (s *Supervisor) incomplete(err error) Result {
 	return res
 }
 
-// recordFinished records that nothing is left to do: the output was shown, and
-// nobody waits for anything. FormerDirs here on the same command begins a new run, so
-// this comes as late as it can: who is killed before has not told how the run
-// ended, and the same command tells it.
+// recordFinished records that the run is complete: all output was shown. From
+// here on the same command begins a new run. So this comes last: if the
+// supervisor is killed before, the same command reports how the run ended.
 func (s *Supervisor) recordFinished() {
 	step.At("finish.shown")
 	s.rec.State = Finished
@@ -94,8 +94,8 @@ func (s *Supervisor) recordFinished() {
 	}
 }
 
-// putTogether lets the sink finish, and serves requests meanwhile. If it has to
-// wait for who reads the output, a stop ends that.
+// putTogether finishes the output, and serves requests meanwhile. If it waits for
+// a reader of the output, a stop ends the wait.
 func (s *Supervisor) putTogether() (err error) {
 	done, stopping := false, s.stopping
 	go func() {
@@ -127,8 +127,8 @@ func syncOutput(dir string) error {
 	return nil
 }
 
-// syncPath makes a file, or the names in a directory, durable. There need not be
-// one.
+// syncPath makes a file, or the names in a directory, durable. It need not
+// exist.
 func syncPath(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func syncPath(name string) error {
 	return f.Sync()
 }
 
-// showRest shows what ranks that have ended have written and nobody has seen.
+// showRest shows the output of ended ranks that was not shown yet.
 func (k *sink) showRest() error {
 	const most = 64 << 10
 	for r := range k.ranks {
@@ -168,8 +168,7 @@ func (k *sink) showRest() error {
 	return nil
 }
 
-// syncNew makes a file durable that may be new in its directory. Pipes and
-// devices have nothing to make durable.
+// syncNew makes a file and its name durable. It ignores pipes and devices.
 func syncNew(f *os.File) error {
 	if !regular(f) {
 		return nil

@@ -23,15 +23,15 @@ import (
 	"github.com/cairnrun/cairn/internal/step"
 )
 
-// streamMark is the first thing a helper writes to its stdout: what a login
-// shell prints before is not ours.
+// streamMark is the first thing that a helper writes to its stdout. The
+// supervisor skips what a login shell prints before.
 const streamMark = "\ncairn-host/1\n"
 
-// Environment of launched helpers, see launcher_linux.go.
+// Environment of launched helpers, see launcher.go.
 const (
 	envSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
 	envSecret     = "CAIRN_SECRET"     // hex
-	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn_linux.go
+	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn.go
 )
 
 // HelperOptions are what a helper needs besides its supervisor.
@@ -41,9 +41,9 @@ type HelperOptions struct {
 	Writer func(ctx context.Context, conn *net.UnixConn) error
 }
 
-// Help is the work of a helper process whose stdin and stdout are connected
-// to the supervisor. It returns when the supervisor says so, or when it is
-// gone and all ranks have ended. The process should do nothing else.
+// Help runs a helper whose stdin and stdout are connected to the supervisor.
+// It returns when the supervisor says so, or when the supervisor is gone and
+// all ranks have ended. The process should do nothing else.
 func Help(ctx context.Context, o HelperOptions) error {
 	in, out, err := takeStdio()
 	if err != nil {
@@ -55,8 +55,8 @@ func Help(ctx context.Context, o HelperOptions) error {
 	return help(ctx, control.New(duplex{in, out}), o, -1, nil, 0)
 }
 
-// HelpLaunched is the work of a helper process that mpirun or srun started:
-// it serves the one rank that its environment names.
+// HelpLaunched runs a helper that mpirun or srun started. It serves the one
+// rank that its environment names.
 func HelpLaunched(ctx context.Context, o HelperOptions) error {
 	if launch, run, ok := strings.Cut(os.Getenv(envStay), ":"); ok {
 		awaitRanks(run, launch, time.Now().AddDate(100, 0, 0))
@@ -274,8 +274,8 @@ func (h *helper) handle(m control.Message) {
 	}
 }
 
-// setup takes the host's lock and ends what an earlier helper left. If another
-// helper has it, the error wraps ErrBusy and holder tells which.
+// setup locks the host and kills ranks that an earlier helper has left. If
+// another helper has the lock, the error wraps ErrBusy and holder names it.
 func (h *helper) setup(name, run string) (holder string, err error) {
 	if h.lock != nil {
 		return "", errors.New("the helper is set up already")
@@ -297,7 +297,7 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	return "", recordProcesses(lock, "", nil)
 }
 
-// busyHost is an ErrBusy in other words.
+// busyHost is an ErrBusy with a text of its own.
 type busyHost struct{ error }
 
 func (busyHost) Is(target error) bool { return target == ErrBusy }

@@ -16,15 +16,15 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// helperLaunch is another launch by mpirun or srun, of one helper on the host that a
-// rank moves to.
+// helperLaunch is another run of mpirun or srun, which starts one helper on the
+// host that a rank moves to.
 type helperLaunch struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	moving *movingRank
 }
 
-// cancel ends it if its helper has not come, and is not needed any more.
+// cancel ends the launch if its helper has not connected.
 func (e *helperLaunch) cancel() {
 	if e.moving.to == nil {
 		go endLauncher(e.cmd, e.ended, syscall.SIGTERM, syscall.SIGKILL)
@@ -56,7 +56,7 @@ func (s *Supervisor) launchHelpers() {
 	}
 }
 
-// expect lets the helper of a rank that moves in, which connects to a port.
+// expect waits for the helper of a moving rank to connect to a port.
 func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn) {
 	l := s.launcher
 	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *sendQueue, joined *control.Joined) {
@@ -113,8 +113,8 @@ func (s *Supervisor) launchHelper(m *move, x *movingRank, join string) {
 	fails(errors.New("it ended before its helper had come" + said.text()))
 }
 
-// launchHelper starts the launcher for one helper on a host. join is where destinations
-// can join the MPI world of the others.
+// launchHelper starts the launcher for one helper on a host. join is where
+// destinations can join the MPI world of the others.
 func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
 	path, err := exec.LookPath(l.name)
 	if err != nil {
@@ -144,8 +144,8 @@ func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join str
 	return cmd, said, cmd.Start()
 }
 
-// elsewhere returns a launcher's arguments without those that say where and
-// how many processes are started.
+// elsewhere returns a launcher's arguments without those that choose hosts and
+// the number of processes.
 func elsewhere(args []string) (out []string) {
 	const one = "-H -host --host -hosts --hosts -f -hostfile --hostfile -machinefile --machinefile -default-hostfile --default-hostfile" +
 		" -n -np --np -c -N -w --nodelist --nodes --ntasks --ntasks-per-node -npernode --npernode -ppn --ppn -perhost -r --relative -x-nodes -F --nodefile"

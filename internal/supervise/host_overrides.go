@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// hostOverrides are what is different for ranks on one host: another architecture
-// has another program, and other devices are chosen by a variable. They come
-// with a move to that host (Migration.Program and Env) and stay.
+// hostOverrides are the program path and variables for ranks on one host, which
+// may have another architecture or other devices. A move to that host brings
+// them (Migration.Program and Env), and they stay.
 type hostOverrides struct {
 	program string   // "": that of the others
 	env     []string // NAME=VALUE
@@ -20,7 +20,7 @@ type hostOverrides struct {
 // overridesOf are those of a host.
 func (s *Supervisor) overridesOf(h *host) hostOverrides { return s.overrides[h.title()] }
 
-// with adds what a move says.
+// with returns the overrides with those of a move added.
 func (c hostOverrides) with(m *control.Migrate) hostOverrides {
 	if m.Program != "" {
 		c.program = m.Program
@@ -34,7 +34,7 @@ func (c hostOverrides) with(m *control.Migrate) hostOverrides {
 	return c
 }
 
-// apply changes what a helper is told to start.
+// apply changes an order to a helper.
 func (c hostOverrides) apply(m *control.Start) {
 	if c.program != "" {
 		m.Command = append([]string{c.program}, m.Command[1:]...)

@@ -49,7 +49,7 @@ type host struct {
 	err        error     // why it is not up
 }
 
-// title is the host's name for people.
+// title returns the host's name in messages.
 func (h *host) title() string {
 	if h.shared != "" {
 		return h.shared
@@ -57,9 +57,8 @@ func (h *host) title() string {
 	return h.name
 }
 
-// gatherHelpers makes sure that helpers are there for all ranks. It reports whether
-// the ranks can be started; if not, the attempt has its failure, or the run
-// was stopped.
+// gatherHelpers starts the helpers that the ranks need. It reports whether the
+// ranks can start; if not, it has set the attempt's failure, or the run stops.
 func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	if s.launcher != nil {
 		return s.gatherLaunched(ctx)
@@ -106,8 +105,8 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	return false
 }
 
-// notBegun fails an attempt whose ranks were not started. When that is the
-// end of the run, the end tells why.
+// notBegun fails an attempt whose ranks were not started. If that ends the run,
+// end reports the reason.
 func (s *Supervisor) notBegun(why string) {
 	s.a.failure = &failure{why: why, status: 1, fatal: !s.began}
 	if s.began {
@@ -116,7 +115,7 @@ func (s *Supervisor) notBegun(why string) {
 }
 
 // awaitFree waits for the end of the ranks on a host whose helper is lost and
-// can't be replaced: as long as they may run, none is started elsewhere.
+// cannot be replaced. While they may run, no rank must start elsewhere.
 func (h *host) awaitFree(ctx context.Context) {
 	s, told := h.s, false
 	for until := time.Now().Add(s.o.Grace + helperEndTime); time.Now().Before(until) && !s.killed && !s.stopping; {
@@ -136,7 +135,7 @@ func (h *host) awaitFree(ctx context.Context) {
 	}
 }
 
-// command is how the host's helper is started.
+// command returns the command that starts the host's helper.
 func (h *host) command() []string {
 	if h.local {
 		return h.s.o.Helper
@@ -161,7 +160,7 @@ func (h *host) command() []string {
 	return append(out, h.s.o.RemoteHelper...)
 }
 
-// join starts the host's helper. What becomes of it is told by calls.
+// join starts the host's helper. It does not wait: h.up, or h.err, is set later.
 func (h *host) join() {
 	h.joining, h.err, h.fixed, h.waiting = true, nil, nil, time.Time{}
 	args := h.command()
@@ -264,7 +263,7 @@ func skipTo(r io.Reader, mark string, limit int) error {
 	return fmt.Errorf("there is no helper, but something that says %q", seen[:80])
 }
 
-// listen hands what the helper says to the supervisor.
+// listen receives the helper's messages and posts them to the supervisor.
 func (h *host) listen(conn *control.Conn, queue *sendQueue) {
 	for {
 		m, err := conn.Recv()
@@ -320,9 +319,9 @@ func (h *host) handle(m control.Message) {
 	}
 }
 
-// setUp gives the helper its name and the run directory. A helper on this
-// machine sees by its connection whether its supervisor lives, and need not
-// judge by silence.
+// setUp sends the helper its name and the run directory. A helper on this
+// machine learns from its connection that the supervisor has ended, so silence
+// means nothing to it.
 func (h *host) setUp() {
 	m := &control.Setup{Host: h.name, Dir: h.s.dir.path, SameMachine: h.local}
 	if o := &h.s.o; o.EvacuateWhen != "" {
@@ -331,8 +330,8 @@ func (h *host) setUp() {
 	h.queue.send(m)
 }
 
-// waits lets a helper try again to take its host, which an earlier one has.
-// It reports whether there is time left for that.
+// waits makes a helper try again to lock its host, which an earlier helper has
+// locked. It reports whether there is time for that.
 func (h *host) waits(holder string) bool {
 	if h.waiting.IsZero() {
 		h.waiting = time.Now()
@@ -352,7 +351,7 @@ func (h *host) waits(holder string) bool {
 	return true
 }
 
-// lost notes that the helper is gone, and with it its ranks.
+// lost notes that the helper is gone, and its ranks with it.
 func (h *host) lost(err error) {
 	if !h.up && !h.joining {
 		return
@@ -363,7 +362,7 @@ func (h *host) lost(err error) {
 	h.err = fmt.Errorf("host %s: %w%s", h.name, err, h.stderr.text())
 	h.hangUp()
 	s := h.s
-	if s.a == nil || !s.a.begun {
+	if s.a == nil || !s.a.begun() {
 		return
 	}
 	s.a.outside = s.a.outside || s.onHost(h) > 0
@@ -375,14 +374,14 @@ func (h *host) lost(err error) {
 		}
 		r.State, r.bad = "ended", true
 		s.a.alive--
-		if !s.stopping && !s.a.killed {
+		if !s.stopping && !s.a.killed() {
 			s.fail(r.Rank, &failure{why: fmt.Sprintf("lost %v", h.err), status: 1})
 		}
 	}
 }
 
-// unreached notes that no helper came. What the remote shell said tells more
-// than that the connection ended; with status 255 it is ssh's own complaint.
+// unreached notes that the helper did not start. The message of the remote shell
+// says more than the end of the connection; with status 255 it is ssh's own.
 func (h *host) unreached(err error, cmd *exec.Cmd) {
 	if h.cmd != cmd || !h.joining {
 		return
@@ -404,7 +403,7 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 	}
 }
 
-// hangUp closes the connection: a helper that lives ends by itself then.
+// hangUp closes the connection. A helper that still runs then ends by itself.
 func (h *host) hangUp() {
 	h.up, h.joining, h.busy = false, false, false
 	if h.queue != nil {
@@ -416,7 +415,7 @@ func (h *host) hangUp() {
 	h.queue, h.conn = nil, nil
 }
 
-// look pings the helpers and loses those that are silent.
+// look pings the helpers and gives up those that are silent.
 func (s *Supervisor) look() {
 	for _, h := range s.hosts {
 		switch {
@@ -434,7 +433,7 @@ func (s *Supervisor) look() {
 	s.tick.Reset(pingEvery)
 }
 
-// dismiss lets all helpers end, and waits for those that were told.
+// dismiss tells all helpers to end, and waits for them.
 func (s *Supervisor) dismiss() {
 	for _, h := range s.hosts {
 		if h.queue == nil {
@@ -476,7 +475,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is what was written, in one line.
+// line returns what was written, in one line.
 func (t *tail) line() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -489,7 +488,7 @@ func (t *tail) line() string {
 	return strings.Join(out, " | ")
 }
 
-// text is what was written, for an error message.
+// text returns what was written, for an error message.
 func (t *tail) text() string {
 	if t == nil {
 		return ""

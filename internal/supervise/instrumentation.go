@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// instrumentation is what a program's file tells of whether it uses Cairn.
+// instrumentation says whether a program uses Cairn, as far as its file shows.
 type instrumentation int
 
 const (
@@ -35,14 +35,14 @@ func instrumentationOf(program string) instrumentation {
 	return uninstrumented
 }
 
-// greeted reports whether a rank has told that it uses Cairn.
+// greeted reports whether a rank has said Hello.
 func (a *attempt) greeted() bool {
 	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
 }
 
-// sayUninstrumented says, once, that nothing can be saved of a program that does not
-// use Cairn: when it is started, or, if its file does not tell, when it has
-// ended without a word.
+// sayUninstrumented warns, once, that a program does not use Cairn and cannot be
+// saved: when it starts, or, if its file does not show that, when it has ended
+// without a Hello.
 func (s *Supervisor) sayUninstrumented(ended bool) {
 	name := filepath.Base(s.o.Command[0])
 	switch {
@@ -50,7 +50,7 @@ func (s *Supervisor) sayUninstrumented(ended bool) {
 		return
 	case s.instrumentation == uninstrumented:
 		s.say("%s does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; %s", name, remedy)
-	case s.instrumentation == unknown && ended && s.a.begun:
+	case s.instrumentation == unknown && ended && s.a.begun():
 		s.say("%s has not told that it uses Cairn: what does not is not saved, and starts from the beginning after a failure", name)
 	default:
 		return

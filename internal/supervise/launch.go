@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// launch is what this host has of one start of all ranks. It is over when all
-// of its ranks have ended; a destination that comes after that begins another.
+// launch is this host's part of one start of all ranks. It is over when all its
+// ranks have ended. A destination that starts later begins another launch.
 type launch struct {
 	h     *helper
 	start *control.Start // the first
@@ -59,7 +59,7 @@ func (h *helper) begin(s *control.Start) {
 	h.fill(h.open(s), s)
 }
 
-// startDestination starts one more rank in the launch under way, or in one of its own.
+// startDestination starts one more rank in the current launch, or in a new one.
 func (h *helper) startDestination(s *control.Start) {
 	if h.running() && h.now.start.Launch != s.Launch {
 		h.refuse(s, "ranks of the last start still run on this host")
@@ -84,20 +84,20 @@ func (h *helper) startDestination(s *control.Start) {
 	h.fill(l, s)
 }
 
-// lateStart is a destination that comes while a launch is about to end.
+// lateStart is a destination that has to wait for the end of a launch.
 type lateStart struct {
 	*control.Start
 	off bool // it is not needed any more
 }
 
-// forget calls the start of a destination off that has not begun.
+// forget cancels a destination that has not started.
 func (h *helper) forget(p control.Process) {
 	for _, s := range h.late {
 		s.off = s.off || s.Ranks[0] == p.Rank && s.Welcome.Move.ID == p.ByMove
 	}
 }
 
-// startLate starts those that waited for the end of a launch.
+// startLate starts the destinations that waited for the end of a launch.
 func (h *helper) startLate() {
 	late := h.late
 	h.late = nil
@@ -110,7 +110,7 @@ func (h *helper) startLate() {
 	}
 }
 
-// refuse says that ranks are not started.
+// refuse reports that ranks do not start.
 func (h *helper) refuse(s *control.Start, why string) {
 	byMove := uint64(0)
 	if s.Welcome.Move != nil {
@@ -124,7 +124,7 @@ func (h *helper) refuse(s *control.Start, why string) {
 	}
 }
 
-// open begins a launch, which stays open until fill has been called.
+// open begins a launch. It stays open until fill returns.
 func (h *helper) open(s *control.Start) *launch {
 	h.keepShell()
 	l := &launch{h: h, start: s, live: 1, number: s.Number, done: make(chan struct{})}
@@ -167,7 +167,7 @@ func (h *helper) fill(l *launch, s *control.Start) {
 	l.release()
 }
 
-// add makes a child known, before anything can be said to it or by it.
+// add adds a child. The caller does so before the child can send or get messages.
 func (l *launch) add(c *child) {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -175,7 +175,7 @@ func (l *launch) add(c *child) {
 	l.live++
 }
 
-// remove forgets a child that has left the others.
+// remove removes a child that was dismissed.
 func (l *launch) remove(c *child) {
 	l.h.mu.Lock()
 	l.children = slices.DeleteFunc(l.children, func(x *child) bool { return x == c })
@@ -183,8 +183,7 @@ func (l *launch) remove(c *child) {
 	l.h.record()
 }
 
-// release notes that one that was live is not any more. The last one ends the
-// launch.
+// release notes that a child is done, or a start. The last one ends the launch.
 func (l *launch) release() {
 	l.h.mu.Lock()
 	l.live--
@@ -208,9 +207,8 @@ func (l *launch) release() {
 	}()
 }
 
-// reap lets go of the ended ranks' numbers. After a launch that did not end
-// well nothing of it may continue: children of ranks would write into the next
-// one's output.
+// reap reaps the ended ranks. After a launch that failed it first kills their
+// children, which could write into the output of the next launch.
 func (l *launch) reap() {
 	if l.bad.Load() {
 		groups := make(map[int]bool)
@@ -239,7 +237,7 @@ func (h *helper) record() {
 	recordProcesses(h.lock, launch, list)
 }
 
-// addressed returns the children that a message goes to.
+// addressed returns the children that a message is for.
 func (h *helper) addressed(p control.Process) []*child {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -267,5 +265,5 @@ func (h *helper) child(p control.Process) *child {
 	return nil
 }
 
-// name is the child's for people.
+// name returns the child's name in messages.
 func (c *child) name() string { return fmt.Sprintf("rank %d on %s", c.rank, c.h.name) }

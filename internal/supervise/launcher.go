@@ -21,9 +21,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// launcher is mpirun or srun, which start one helper per rank. The helpers
-// connect to a TCP port of the supervisor and prove that they know a secret,
-// which they have from the environment.
+// launcher is mpirun or srun. It starts one helper per rank. The helpers connect
+// to a TCP port of the supervisor and prove that they know a secret, which they
+// find in their environment.
 type launcher struct {
 	name string
 	args []string
@@ -173,14 +173,14 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	return nil
 }
 
-// openMPI reports whether an mpirun is that of Open MPI.
+// openMPI reports whether mpirun is the one of Open MPI.
 func openMPI(path string) bool { return isOpenMPI(version(path)) }
 
 func isOpenMPI(text string) bool {
 	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
 }
 
-// version is what a program says to --version; nothing if that takes long.
+// version returns what a program prints for --version; empty if that takes long.
 func version(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
 	defer cancel()
@@ -190,7 +190,7 @@ func version(path string) string {
 	return string(text)
 }
 
-// addressesOf are a port's addresses as helpers may reach them.
+// addressesOf returns the addresses by which helpers may reach a port.
 func addressesOf(l net.Listener) []string {
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	var out []string
@@ -204,9 +204,9 @@ func addressesOf(l net.Listener) []string {
 	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
 }
 
-// accept lets helpers in, and gives them to take in the goroutine of Run.
-// Whoever can't prove to be one is refused; when too many try at a time, the
-// oldest is.
+// accept accepts connections of helpers, and calls take in the goroutine of Run.
+// It refuses peers that do not know the secret, and the oldest unproven
+// connection if there are too many.
 func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *sendQueue, *control.Joined)) {
 	var mu sync.Mutex
 	var open []net.Conn // half, the oldest first
@@ -253,14 +253,14 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take 
 	}
 }
 
-// joined takes a launched helper in.
+// joined adds a launched helper.
 func (s *Supervisor) joined(h *host, c *control.Conn, queue *sendQueue, m *control.Joined) {
 	refuse := func(format string, args ...any) {
 		s.say("a helper was refused: "+format, args...)
 		queue.finish()
 		c.Close()
 	}
-	if s.a == nil || s.a.begun {
+	if s.a == nil || s.a.begun() {
 		refuse("it is late")
 		return
 	}
@@ -289,8 +289,8 @@ func (l *launcher) shut() {
 	}
 }
 
-// end waits for the launcher, whose helpers were told to end, and kills it if
-// it takes too long.
+// end waits for the end of the launcher after that of its helpers, and kills it
+// if that takes too long.
 func (l *launcher) end() {
 	l.shut()
 	if l.cmd != nil && l.cmd.Process != nil {
@@ -305,8 +305,8 @@ func (l *launcher) end() {
 	}
 }
 
-// endLauncher sends a launcher one signal after the other until it has ended; 0
-// is none, and only waits.
+// endLauncher sends a launcher one signal after the other until it has ended. 0
+// only waits.
 func endLauncher(cmd *exec.Cmd, ended chan struct{}, signals ...syscall.Signal) {
 	for _, s := range signals {
 		select {

@@ -17,16 +17,17 @@ import (
 // A move of ranks to another host, step by step (control/doc.go has the
 // messages):
 //
-//	preparing   the target's helper is started        ┐
-//	arriving    destinations come                        │ whatever fails: not
-//	ahead       sources send while the program runs   │ moved, all continues
-//	gathering   all are paused, the rest is sent        ┘
-//	leaving     decided: sources go                   ┐ whatever fails: the
-//	linking     destinations and others connect          ┘ attempt has failed
+//	preparing   the helpers of the destinations start     ┐
+//	starting    the destinations start                    │ after a failure all
+//	precopy     sources send while the program computes   │ ranks continue: not moved
+//	final copy  all ranks pause, sources send the rest    ┘
+//	switching   it is decided: sources hand over          ┐ after a failure the
+//	linking     destinations and others connect           ┘ attempt has failed
 //	moved
 //
-// Sources are the ranks' processes until they have said Left, and destinations
-// from then on. One move is made at a time; others wait in Supervisor.queue.
+// A source is the process of its rank until it has said HandedOver; then the
+// destination is. There is one move at a time; others wait in
+// Supervisor.moveQueue.
 
 // moveLimits are how long the phases of a move may take.
 type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver, link, again time.Duration }
@@ -34,33 +35,33 @@ type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver
 var usualLimits = moveLimits{
 	join:     joinTime,
 	spawn:    joinTime / 2,
-	come:     joinTime / 6,      // a helper that was spawned
-	start:    DefaultStartLimit, // up to Restore
-	precopy:  6 * time.Hour,     // a state's first round, over a slow link
-	pause:    6 * time.Hour,     // until every rank comes to a point
-	send:     time.Hour,         // the rest; a link that stands still is noticed by the ranks
+	come:     joinTime / 6,      // for a spawned helper to connect
+	start:    DefaultStartLimit, // until destinations call Restore
+	precopy:  6 * time.Hour,     // the first round may be long on a slow link
+	pause:    6 * time.Hour,     // until every rank reaches a point
+	send:     time.Hour,         // the final copy; ranks notice a broken link themselves
 	handOver: joinTime,
 	link:     joinTime,
-	again:    30 * time.Second, // after a failure, if nobody waits who could ask again
+	again:    30 * time.Second, // until the next try, if no command waits
 }
 
-// causeTime is how long what a process says of its failure waits for news of
-// another that has ended: then that is the cause.
+// causeTime is how long a failure that a process reports waits for the news
+// that another process has ended: then that is the cause.
 const causeTime = 200 * time.Millisecond
 
-// move is the one under way.
+// move is the move in progress.
 type move struct {
 	*control.MoveState
 	q       *moveRequest
 	moving  []*movingRank
-	added   []*host   // for it
+	added   []*host   // hosts that were added for it
 	pausing bool      // all ranks were told to pause
-	doomed  bool      // it can't be
-	decided bool      // decided
+	doomed  bool      // a process reported a failure
+	decided bool      // the destinations take over
 	linked  []bool    // by rank
-	began   time.Time // the phase
-	paused  time.Time // all were
-	sent    time.Time // all was
+	began   time.Time // when the phase began
+	paused  time.Time // when all ranks were paused
+	sent    time.Time // when all state was sent
 	timer   *time.Timer
 }
 
@@ -71,28 +72,28 @@ type movingRank struct {
 	byMove uint64 // of the source
 	goal   string // the host's name
 	to     *host  // nil: its helper is not there yet
-	spawn  *spawn // its helper is started by the MPI library of the others
+	spawn  *spawn // not nil: the MPI library of the others starts its helper
 	next   rank   // the destination
 
 	started                                                  bool
 	listening, precopied, paused, sent, received, handedOver bool
 	endpoint                                                 []byte
 	addresses                                                []string
-	said                                                     string // why the destination can't
-	why                                                      string // the destination has ended
+	said                                                     string // why the destination cannot take over
+	why                                                      string // how the destination ended
 	stats                                                    *control.MoveStats
 }
 
-// succession is a source that has left. When its output has been passed on, that
-// of its successor is.
+// succession is a source that has handed over. When its output has been passed
+// on, its host's helper passes on the output of the destination.
 type succession struct {
 	rank     int
 	byMove   uint64
 	from, to *host
-	next     uint64 // place of the successor
+	next     uint64 // the move that started the destination
 }
 
-// described is the move as ranks are told of it.
+// described returns the move as ranks get it.
 func (m *move) described() control.Move {
 	w := m.q.how.Move
 	w.ID, w.Ranks = m.ID, m.Ranks
@@ -104,7 +105,7 @@ func (m *move) all(cond func(*movingRank) bool) bool {
 	return !slices.ContainsFunc(m.moving, func(x *movingRank) bool { return !cond(x) })
 }
 
-// rank returns a rank's, nil if it does not move.
+// rank returns the moving rank of that number; nil if it does not move.
 func (m *move) rank(rank int) *movingRank {
 	for _, x := range m.moving {
 		if x.rank == rank {
@@ -114,7 +115,7 @@ func (m *move) rank(rank int) *movingRank {
 	return nil
 }
 
-// tellRank says something to a rank.
+// tellRank sends a message to a rank.
 func (s *Supervisor) tellRank(rank int, m control.Message) {
 	r := &s.a.ranks[rank]
 	if r.on != nil && r.on.up && r.State != "ended" {
@@ -122,7 +123,7 @@ func (s *Supervisor) tellRank(rank int, m control.Message) {
 	}
 }
 
-// enter begins a phase, which may take so long.
+// enter begins a phase with a time limit.
 func (s *Supervisor) enter(state string, limit time.Duration) {
 	m := s.move
 	m.State, m.Time, m.began = state, time.Now(), time.Now()
@@ -132,7 +133,7 @@ func (s *Supervisor) enter(state string, limit time.Duration) {
 	s.changed()
 }
 
-// limit fails the move if the phase is not over by then.
+// limit fails the move if the phase takes longer than d.
 func (s *Supervisor) limit(d time.Duration) {
 	m := s.move
 	s.stopTimer(m)
@@ -152,7 +153,8 @@ func (s *Supervisor) stopTimer(m *move) {
 	}
 }
 
-// stepMoves does what can be done now. It is called after every event.
+// stepMoves advances the moves as far as possible. The supervisor calls it
+// after every event.
 func (s *Supervisor) stepMoves() {
 	for s.stepMove() {
 	}
@@ -175,7 +177,7 @@ func (s *Supervisor) stepMove() bool {
 		switch {
 		case m.q.gone():
 			return s.moveFailed("called off")
-		case a.failure != nil || a.killed:
+		case a.failure != nil || a.killed():
 			return s.moveFailed("the run is being ended")
 		case slices.ContainsFunc(a.ranks, ended):
 			return s.moveFailed("the program is about to end")
@@ -236,7 +238,7 @@ func (s *Supervisor) stepMove() bool {
 	return false
 }
 
-// startLimit is how long destinations may take to come to Restore.
+// startLimit returns how long destinations may take to call Restore.
 func (s *Supervisor) startLimit(m *move) time.Duration {
 	return cmp.Or(m.q.how.StartLimit, s.limits.start)
 }
@@ -261,7 +263,7 @@ func (s *Supervisor) startDestinations() {
 	}
 }
 
-// finalCopy looks whether all is sent; then the move is decided.
+// finalCopy decides the move when all state is received.
 func (s *Supervisor) finalCopy() bool {
 	m := s.move
 	if m.paused.IsZero() && m.all(func(x *movingRank) bool { return x.paused || x.sent }) {
@@ -287,7 +289,7 @@ func (s *Supervisor) finalCopy() bool {
 	return true
 }
 
-// handedOver puts the destination in the place of the source.
+// handedOver makes the destination the process of its rank.
 func (s *Supervisor) handedOver(x *movingRank) {
 	a := s.a
 	x.handedOver = true
@@ -302,7 +304,7 @@ func (s *Supervisor) handedOver(x *movingRank) {
 	}
 }
 
-// link lets destinations and others connect.
+// link tells destinations and others to connect.
 func (s *Supervisor) link() {
 	m, a := s.move, s.a
 	s.enter(control.MoveLinking, s.limits.link)
@@ -323,7 +325,7 @@ func (s *Supervisor) link() {
 	}
 }
 
-// saidOfMove takes in what a rank says of the move under way.
+// saidOfMove handles a rank's message about the current move.
 func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 	m := s.move
 	if m == nil {
@@ -359,8 +361,8 @@ func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 	}
 }
 
-// fromOther takes in what comes from a process that is not one of the ranks:
-// a destination, or one that has left.
+// fromOther handles a message from a process that is not a rank's current one: a
+// destination before it takes over, or a source after it has handed over.
 func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 	switch said := from.Carried.Message.(type) {
 	case *control.Exited:
@@ -405,7 +407,7 @@ func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 	}
 }
 
-// plain is what a rank says of a failure, in one line and without its own number.
+// plain returns a rank's error text in one line and without its number.
 func plain(rank int, text string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, fmt.Sprintf("rank %d: ", rank)), "\n", "; ")
 }
@@ -555,7 +557,7 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 	s.say("%s", MoveText(m.MoveState))
 	m.q.answer()
 	s.afterMove(m)
-	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.alive > 0 && !a.killed && !s.stopping {
+	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.alive > 0 && !a.killed() && !s.stopping {
 		s.again(m.q)
 	}
 }

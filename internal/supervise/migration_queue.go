@@ -18,7 +18,7 @@ const (
 	maxMoves  = 64 // that wait
 )
 
-// moveRequest is a move that was asked for.
+// moveRequest is a request for a move.
 type moveRequest struct {
 	ranks []int
 	host  string // all that are there, instead of ranks
@@ -30,7 +30,7 @@ type moveRequest struct {
 	state *control.MoveState
 }
 
-// asker is who asks for a move.
+// asker says who asks for a move.
 type asker int
 
 const (
@@ -39,17 +39,17 @@ const (
 	byWatch                // --evacuate-when
 )
 
-// gone reports whether who asked has gone away, or wants it no more.
+// gone reports whether the asker has gone away or has cancelled.
 func (q *moveRequest) gone() bool { return q.w != nil && (q.w.done || q.w.cancelled) }
 
-// note tells who asked how far it is.
+// note tells the asker how far the move is.
 func (q *moveRequest) note() {
 	if q.w != nil && q.w.note != nil {
 		q.w.note(q.message(true))
 	}
 }
 
-// answer tells who asked how it ended.
+// answer tells the asker how the move ended.
 func (q *moveRequest) answer() {
 	if q.w != nil {
 		q.w.reply(q.message(false))
@@ -90,7 +90,7 @@ func (s *Supervisor) migrate(w *commandRequest, m *control.Migrate) {
 	case len(s.moveQueue) >= maxMoves:
 		refuse("%d moves wait already; ask again when they are done", len(s.moveQueue))
 	default:
-		if q.host != "" && s.a != nil && s.a.begun && !s.knows(q.host) {
+		if q.host != "" && s.a != nil && s.a.begun() && !s.knows(q.host) {
 			refuse("the run has no host %s; it has %s", q.host, strings.Join(s.titles(), ", "))
 			return
 		}
@@ -115,11 +115,11 @@ func hostName(name string) bool {
 }
 
 // judgeSilent refuses a move of a program that does not use Cairn, when its
-// ranks have had the time to show that they do.
+// ranks have had time to say Hello.
 func (s *Supervisor) judgeSilent(q *moveRequest) {
 	switch {
 	case !slices.Contains(s.moveQueue, q):
-	case s.a == nil || !s.a.begun:
+	case s.a == nil || !s.a.begun():
 		s.judgeLater(q)
 	case !s.a.greeted():
 		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it can't be moved")
@@ -157,7 +157,7 @@ func (s *Supervisor) drop(q *moveRequest, why string) {
 	q.answer()
 }
 
-// close is the end of a request that did not begin.
+// close records the end of a request that did not begin.
 func (s *Supervisor) close(q *moveRequest, state, why string) {
 	s.moveQueue = slices.DeleteFunc(s.moveQueue, func(x *moveRequest) bool { return x == q })
 	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
@@ -165,8 +165,8 @@ func (s *Supervisor) close(q *moveRequest, state, why string) {
 	s.say("%s", MoveText(q.state))
 }
 
-// settleMoves ends what is under way and what waits, and returns who is to be
-// answered.
+// settleMoves ends the current move and those that wait, and returns the
+// requests to answer.
 func (s *Supervisor) settleMoves(why string) (asked []*moveRequest) {
 	if m := s.move; m != nil {
 		s.endMove(m, control.NotMoved, why)
@@ -183,7 +183,7 @@ func (s *Supervisor) settleMoves(why string) (asked []*moveRequest) {
 	return asked
 }
 
-// lostMove is what is known of a move whose supervisor was lost before it was
+// lostMove notes that the supervisor of a move was lost before the move was
 // over.
 func lostMove(m *control.MoveState) {
 	if !m.Over() {
@@ -191,11 +191,11 @@ func lostMove(m *control.MoveState) {
 	}
 }
 
-// nextMove begins the next move if there is one and the ranks run. It reports
+// nextMove begins the next move, if one waits and all ranks run. It reports
 // whether it did something.
 func (s *Supervisor) nextMove() bool {
 	a := s.a
-	if len(s.moveQueue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || s.stopping || s.killed || len(s.failedMoves) > 0 || a.inSpawn() {
+	if len(s.moveQueue) == 0 || a == nil || !a.begun() || a.failure != nil || a.killed() || s.stopping || s.killed || len(s.failedMoves) > 0 || a.inSpawn() {
 		return false
 	}
 	if slices.ContainsFunc(a.ranks, func(r rank) bool { return r.done || r.State == "ended" }) {
@@ -231,7 +231,7 @@ func (s *Supervisor) nextMove() bool {
 	return true
 }
 
-// lacks tells what the move waits for.
+// lacks returns what the move waits for.
 func (m *move) lacks() string {
 	missing := func(have func(*movingRank) bool) string {
 		var list []int
@@ -272,7 +272,7 @@ func (m *move) lacks() string {
 	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
 }
 
-// addStats adds up what several ranks did at the same time.
+// addStats adds the stats of ranks that moved at the same time.
 func addStats(sum, x *control.MoveStats) *control.MoveStats {
 	if x == nil {
 		return sum

@@ -125,7 +125,7 @@ func TestClaim_KeepsRun(t *testing.T) {
 	}
 }
 
-// CheckpointDir of a run to be discarded may still be on their way: they are discarded
+// Checkpoints of a run to be discarded may still be on their way: they are discarded
 // when its last helper has ended, and not at all if the user thinks better of
 // it.
 func TestFresh_WaitsForHelper(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// orphaned is what a helper does when its supervisor is gone.
+// orphaned stops the ranks when the supervisor is gone, and waits for their end.
 func (h *helper) orphaned() error {
 	close(h.gone)
 	h.up.finish()
@@ -45,11 +45,10 @@ func (h *helper) orphaned() error {
 	return nil
 }
 
-// awaitRanks waits for the end of a launch's ranks under all helpers of a run,
-// at most until then. mpirun ends all processes when one of those that it has
-// started ends under which MPI was initialised and not ended, as it is with
-// ranks that have left or that others have left: then those that still save
-// would be lost.
+// awaitRanks waits until then for the end of a launch's ranks under all helpers
+// of a run. mpirun kills all its processes when one of them ends under which MPI
+// was initialised and not finalised, as happens after a move. Ranks that still
+// save would be lost.
 func awaitRanks(run, launch string, until time.Time) {
 	dir := filepath.Dir(hostLock(run, ""))
 	for waited := true; waited; { // ranks may have moved meanwhile
@@ -68,8 +67,8 @@ func awaitRanks(run, launch string, until time.Time) {
 	}
 }
 
-// hasRanks reports whether the helper that a lock file belongs to lives and has
-// ranks of a launch.
+// hasRanks reports whether the helper of a lock file lives and has ranks of a
+// launch.
 func hasRanks(path, launch string) bool {
 	f, err := os.Open(path)
 	if err != nil {

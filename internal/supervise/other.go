@@ -16,7 +16,7 @@ type Supervisor struct{}
 // New fails on this system.
 func New(Options) (*Supervisor, error) { return nil, errUnsupported }
 
-// RequestedDir returns the run directory.
+// Dir returns the run directory.
 func (*Supervisor) Dir() string { return "" }
 
 // Stop lets the run save and stop.

@@ -19,15 +19,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// stuckTime is how long showing a piece may take before those that hurry go
-// on without it.
+// stuckTime is how long showing a piece may take. If the run has to stop, it
+// does not wait longer.
 const stuckTime = 2 * time.Second
 
-// sink shows the ranks' output and keeps Options.Out up to date. Helpers send
-// one piece of each stream at a time, so what waits here is bounded however
-// slowly it is shown. Nobody but the streams themselves waits for who looks at
-// them: a screen that takes nothing holds no attempt up that has failed or is
-// to stop.
+// sink shows the ranks' output and writes Options.Out. Helpers send one piece of
+// each stream at a time, so the queue is bounded even if the reader is slow. A
+// blocked screen does not delay an attempt that has failed or has to stop.
 type sink struct {
 	o       *Options
 	n       int
@@ -46,8 +44,8 @@ type sink struct {
 	closed bool
 }
 
-// tailSize is how much of what was shown last is kept, to find out whether what a
-// rank prints after a restart is the same.
+// tailSize is how much of the last shown output a stream keeps, to compare it
+// with what a rank prints again after a restart.
 const tailSize = 64 << 10
 
 // stream is stdout or stderr of a rank.
@@ -117,20 +115,20 @@ func newSink(o *Options, n int) (*sink, error) {
 
 func (k *sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
 
-// outName is the file that has a rank's stdout.
+// outName returns the file for a rank's stdout.
 func (k *sink) outName(rank int) string {
 	return strings.ReplaceAll(k.o.Out, "%r", fmt.Sprintf("%04d", rank))
 }
 
-// position returns up to where a rank's stdout and stderr have been shown.
+// position returns the output offsets of a rank's stdout and stderr.
 func (k *sink) position(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return [2]int64{k.ranks[rank][0].offset, k.ranks[rank][1].offset}
 }
 
-// begin returns from where on a rank's stdout and stderr are wanted at a start:
-// what was shown last is among it, and compared.
+// begin returns from which offsets on a helper sends a rank's stdout and stderr
+// at a start. They include the tail, which is compared.
 func (k *sink) begin(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -138,9 +136,9 @@ func (k *sink) begin(rank int) [2]int64 {
 	return [2]int64{out.offset - int64(len(out.tail)), err.offset - int64(len(err.tail))}
 }
 
-// load takes what is in a file as shown up to at; below 0: that is not known, and
-// all is taken as shown. A file that was cut back since is shorter than that: what
-// the rank prints again is then not compared.
+// load reads the tail of a file that was shown up to at. If at is negative, the
+// offset is unknown, and all counts as shown. A file that was cut since is
+// shorter; then what the rank prints again is not compared.
 func (st *stream) load(name string, at int64) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -165,9 +163,9 @@ func (st *stream) load(name string, at int64) {
 	}
 }
 
-// unseen takes in a piece of the stream and returns what of it is to be shown. A
-// rank that was rolled back prints again what was shown; when it prints something
-// else, all is shown from the line on in which that begins, and other is true.
+// unseen takes in a piece of the stream and returns the part to show. A rank that
+// was rolled back prints again what was shown. If it prints something else,
+// unseen returns all from the line on that differs, and other is true.
 func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	end, from := offset+int64(len(data)), st.offset-int64(len(st.tail))
 	lo, hi := max(offset, from), min(end, st.offset)
@@ -200,7 +198,7 @@ func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	return fresh, other
 }
 
-// take takes a piece; it is acknowledged when it has been shown.
+// take queues a piece. It is acknowledged when it has been shown.
 func (k *sink) take(p piece) {
 	if p.from.Rank < 0 || p.from.Rank >= k.n {
 		return
@@ -215,7 +213,7 @@ func (k *sink) take(p piece) {
 	k.some.Broadcast()
 }
 
-// taken lets the helper send more.
+// taken asks the helper for more.
 func (p piece) taken() {
 	if p.queue != nil {
 		p.queue.send(&control.OutputTaken{Process: p.from.Process, Stream: p.Stream})
@@ -229,7 +227,7 @@ func (k *sink) discard(p piece) {
 	p.taken()
 }
 
-// hasten says whether somebody waits for the ranks' end.
+// hasten says whether the supervisor waits for the end of the ranks.
 func (k *sink) hasten(hurry bool) {
 	k.mu.Lock()
 	was := k.hurry
@@ -240,7 +238,7 @@ func (k *sink) hasten(hurry bool) {
 	}
 }
 
-// release lets go of what waits, if who looks at it takes nothing.
+// release discards the queue if the reader is stuck.
 func (k *sink) release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -331,7 +329,7 @@ func (k *sink) show(p piece) {
 	}
 }
 
-// give has the line shown that was begun and ends at a position of the stream.
+// give shows the current line, which ends at an offset of the stream.
 func (k *sink) give(rank, stream int, end int64) {
 	st := &k.ranks[rank][stream-1]
 	k.mu.Lock()
@@ -347,8 +345,8 @@ func (k *sink) give(rank, stream int, end int64) {
 	st.line = st.line[:0]
 }
 
-// note keeps that a stream has been shown up to a position, for the supervisor
-// after us; or that it has not, and then nothing that follows counts, either.
+// note records that a stream has been shown up to an offset, for the next
+// supervisor. After output that could not be written, it records nothing more.
 func (k *sink) note(rank, stream int, at int64, written bool) {
 	st := &k.ranks[rank][stream-1]
 	k.mu.Lock()
@@ -365,8 +363,8 @@ func regular(f *os.File) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// copyRank copies a rank's whole stdout to f, a regular file, from offset at
-// on, and cuts it there.
+// copyRank copies a rank's whole stdout to offset at of f, a regular file, and
+// cuts f behind it.
 func (k *sink) copyRank(f *os.File, at int64, rank int) error {
 	if !regular(f) {
 		return nil
@@ -390,8 +388,7 @@ func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
 	return io.Copy(w, from)
 }
 
-// finish puts Options.Out together: it gets the exact bytes of the ranks'
-// files, whatever was written to it live.
+// finish writes Options.Out again, with the exact bytes of the ranks' files.
 func (k *sink) finish() error {
 	if k.rest() {
 		k.flush()
@@ -427,7 +424,7 @@ func (k *sink) finish() error {
 	return errors.Join(f.Truncate(at), syncNew(f))
 }
 
-// flush shows lines that have no end.
+// flush shows lines without a newline.
 func (k *sink) flush() {
 	if k.o.Line == nil {
 		return
@@ -441,8 +438,8 @@ func (k *sink) flush() {
 	}
 }
 
-// rest waits until all has been shown and ends run. It returns false if what is
-// shown now can't be, and somebody waits.
+// rest waits until all has been shown, and ends run. It returns false if the
+// reader is stuck and the supervisor waits.
 func (k *sink) rest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -454,8 +451,8 @@ func (k *sink) rest() bool {
 	return !k.stuck
 }
 
-// close ends the sink; what nobody takes is not shown. It waits for lines that are
-// still to be written: the next supervisor must not take them for its own.
+// close ends the sink. It does not wait for a stuck reader, but for lines that
+// are being written: the next supervisor must not write them again.
 func (k *sink) close() {
 	k.hasten(true)
 	flushed := make(chan struct{})
@@ -477,7 +474,7 @@ func (k *sink) close() {
 	k.closeLive()
 }
 
-// closeLive closes the files; a write to a pipe that blocks fails then.
+// closeLive closes the files. A blocked write to a pipe fails then.
 func (k *sink) closeLive() {
 	for r := range k.ranks {
 		if f := k.ranks[r][0].live; f != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// Where ranks go that move, and what becomes of the hosts.
+// Where moving ranks go, and what this changes at the hosts.
 
 // knows reports whether a host is one of the run's.
 func (s *Supervisor) knows(name string) bool { return slices.Contains(s.titles(), name) }
 
-// titles are the hosts' names for people.
+// titles returns the hosts' names in messages.
 func (s *Supervisor) titles() (out []string) {
 	for _, h := range s.hosts {
 		if !slices.Contains(out, h.title()) {
@@ -39,7 +39,7 @@ func (s *Supervisor) onHost(h *host) (n int) {
 	return n
 }
 
-// ranksOn are those on the hosts of that name.
+// ranksOn returns the ranks on the hosts of that name.
 func (s *Supervisor) ranksOn(name string) (out []int) {
 	for i := range s.a.ranks {
 		if s.a.ranks[i].Host == name {
@@ -52,7 +52,7 @@ func (s *Supervisor) ranksOn(name string) (out []int) {
 // errNobody says that no rank is on a host that is to be evacuated.
 var errNobody = errors.New("no rank is there")
 
-// plan settles which ranks go where.
+// plan decides which ranks move to which hosts.
 func (s *Supervisor) plan(m *move) error {
 	q, a := m.q, s.a
 	ranks := q.ranks
@@ -92,8 +92,8 @@ func (s *Supervisor) plan(m *move) error {
 	return nil
 }
 
-// spread finds hosts of the run with free slots for ranks that leave others:
-// the one that has the most of them, and if these are not enough, the next.
+// spread finds hosts of the run with free slots for moving ranks: first the one
+// with the most, then the next.
 func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals []string, err error) {
 	if s.launcher != nil {
 		return nil, fmt.Errorf("%s places the ranks, and the free slots of its hosts are not known; %s", s.launcher.name, s.advice(q))
@@ -123,7 +123,7 @@ func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals [
 	return goals, nil
 }
 
-// advice is what can be done about a move that has no host to go to.
+// advice returns the remedy for a move that finds no host.
 func (s *Supervisor) advice(q *moveRequest) string {
 	switch {
 	case q.by == byFile:
@@ -136,7 +136,7 @@ func (s *Supervisor) advice(q *moveRequest) string {
 	return "name a host with --to"
 }
 
-// prepareMove sees to it that helpers are there for the destinations.
+// prepareMove starts the helpers that the destinations need.
 func (s *Supervisor) prepareMove() {
 	m := s.move
 	if s.launcher != nil {
@@ -157,7 +157,7 @@ func (s *Supervisor) prepareMove() {
 	}
 }
 
-// goal is the host of that name, which is added where it is new.
+// goal returns the host of that name. It adds a new one.
 func (s *Supervisor) goal(m *move, name string) *host {
 	if i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == name }); i >= 0 {
 		h := s.hosts[i]
@@ -173,8 +173,8 @@ func (s *Supervisor) goal(m *move, name string) *host {
 	return h
 }
 
-// resettle changes the hosts' slots so that a restart places ranks where they
-// are now.
+// resettle changes the hosts' slots after a move, so that a restart places the
+// ranks where they are now.
 func (s *Supervisor) resettle(m *move) {
 	if s.launcher != nil {
 		return // it places them
@@ -203,8 +203,8 @@ func (s *Supervisor) resettle(m *move) {
 	s.recordHosts()
 }
 
-// closeHost sees to it that no rank is placed on a host any more. It reports
-// whether that is in its hands.
+// closeHost takes all slots from a host. It reports whether the supervisor
+// places the ranks of that host.
 func (s *Supervisor) closeHost(name string) (closed bool) {
 	for _, h := range s.hosts {
 		if h.title() == name && h.fixed == nil {
@@ -226,8 +226,8 @@ func (s *Supervisor) recordHosts() {
 	}
 }
 
-// releaseEmptyHosts ends the helpers of hosts that take no ranks any more and have
-// none. Hosts that were only there for a move that was not made are forgotten.
+// releaseEmptyHosts ends the helpers of hosts that have no ranks and no slots.
+// It removes hosts that were added for a move that failed.
 func (s *Supervisor) releaseEmptyHosts() {
 	for _, h := range slices.Clone(s.hosts) {
 		if h.slots+h.vacated > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
@@ -246,7 +246,7 @@ func (s *Supervisor) releaseEmptyHosts() {
 	}
 }
 
-// release lets a helper end that has no ranks.
+// release ends a helper that has no ranks.
 func (h *host) release() {
 	queue, conn, ended := h.queue, h.conn, h.ended
 	h.up, h.served, h.queue, h.conn = false, false, nil, nil

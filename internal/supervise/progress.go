@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// progress tells whether a run gets further. That there is a new checkpoint does not
-// say so: a program that always fails at one place is, when its newest checkpoint is
-// quarantined, set back to an older one, and saves again what it had saved
-// before. So computing time is counted, from the beginning of the run and
-// without what was lost:
+// progress decides whether a run gets further. A new checkpoint does not prove
+// that: a program that always fails at one place resumes from an older
+// checkpoint when its newest is quarantined, and saves again what it had saved
+// before. So progress counts computing time, from the beginning of the run and
+// without lost work:
 //
 //	          from    place
 //	0 ──┬──┬───┬──────✗                   the first failure, by the program's own doing
@@ -24,8 +24,7 @@ import (
 // computers are not equally fast at all times; nothing else is known of all
 // programs, points are counted by some and looked at now and then by others.
 //
-// Whoever is killed from outside was not at a bad place: after that, a new checkpoint
-// is progress.
+// After a rank was killed from outside, every new checkpoint is progress.
 type progress struct {
 	computed map[uint64]time.Duration // computing time of checkpoints
 	newest   uint64                   // of them
@@ -87,7 +86,7 @@ func (w *progress) further(a *attempt, at time.Duration) bool {
 
 // fell notes where an attempt has failed.
 func (w *progress) fell(a *attempt) {
-	if !a.begun || a.kept && a.restored == nil { // nothing was computed
+	if !a.begun() || a.kept && a.restored == nil { // nothing was computed
 		return
 	}
 	w.lo, w.hi = a.at, a.base+a.failed.Sub(a.since)

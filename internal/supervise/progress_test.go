@@ -27,7 +27,7 @@ func failures(list []goes) (out []int) {
 	index, n := uint64(0), 0
 	start := time.Now()
 	for _, g := range list {
-		a := &attempt{begun: true, since: start, failure: &failure{own: !g.killed}}
+		a := &attempt{phase: launched, since: start, failure: &failure{own: !g.killed}}
 		if g.from > 0 {
 			w.began(a, g.from)
 			a.restored = &g.from
@@ -85,7 +85,7 @@ func TestProgress_SamePlace(t *testing.T) {
 	}
 }
 
-// CheckpointDir that are gone are not quarantined any more.
+// Checkpoints that are gone are not quarantined any more.
 func TestQuarantine_CheckpointRemoved(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ckpt-00000002"), 0o700); err != nil {
@@ -131,7 +131,7 @@ func TestProgress_UnheardCommit(t *testing.T) {
 		failures int
 	}{{2, nil, 0}, {3, nil, 1}, {2, []uint64{3}, 1}} {
 		now := time.Now()
-		a := &attempt{begun: true, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
+		a := &attempt{phase: launched, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
 		s := &Supervisor{rec: &record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
 		if s.unheard(a); s.failures != c.failures || a.newUnheard != (c.failures == 0) {
 			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.newUnheard)

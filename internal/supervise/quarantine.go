@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// byItself reports whether a rank's end is its own doing: then the checkpoint that
-// it was restored from may be at fault. Whoever is killed from outside, or
-// goes down with its host, says nothing about its checkpoint.
+// byItself reports whether the program caused a rank's end. Then the checkpoint
+// that it resumed from may be the cause. A rank that is killed from outside, or
+// lost with its host, says nothing about its checkpoint.
 func byItself(code, signal int) bool {
 	switch syscall.Signal(signal) {
 	case 0:
@@ -26,7 +26,7 @@ func byItself(code, signal int) bool {
 	return false
 }
 
-// hasCheckpoints reports whether there is something that a start resumes from.
+// hasCheckpoints reports whether there is a checkpoint to resume from.
 func (s *Supervisor) hasCheckpoints() bool {
 	if _, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
 		return true
@@ -35,8 +35,8 @@ func (s *Supervisor) hasCheckpoints() bool {
 	return err == nil
 }
 
-// newestUsable returns the newest checkpoint that all ranks have and that is not put
-// aside.
+// newestUsable returns the newest checkpoint that all ranks have and that is not
+// quarantined.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 	complete, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
 	for _, c := range complete {
@@ -48,7 +48,7 @@ func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 }
 
 // advanced notes that a checkpoint was restored. One that is newer than all before
-// may be progress, even if nobody heard of its commit.
+// may be progress, even if no rank reported its commit.
 func (s *Supervisor) advanced(index uint64) {
 	if index <= s.reached {
 		return
@@ -59,11 +59,11 @@ func (s *Supervisor) advanced(index uint64) {
 	}
 }
 
-// unheard looks for a checkpoint that a failed attempt has committed, and nobody
-// has told of: whoever was to tell may have been killed first. It may be progress.
+// unheard looks for a checkpoint that a failed attempt has committed and no rank
+// has reported, because it was killed first. It may be progress.
 func (s *Supervisor) unheard(a *attempt) {
 	index, ok := s.newestUsable(s.rec.Quarantined)
-	if !ok || index <= s.reached || !a.begun || a.kept && a.restored == nil {
+	if !ok || index <= s.reached || !a.begun() || a.kept && a.restored == nil {
 		return
 	}
 	s.reached, s.suspectFailures = index, 0
@@ -121,8 +121,7 @@ func (s *Supervisor) blame(a *attempt) {
 	s.suspectFailures = 0
 }
 
-// endQuarantine clears the list of checkpoints quarantined when it leaves none: the
-// others were removed.
+// endQuarantine clears the quarantine if all remaining checkpoints are in it.
 func (s *Supervisor) endQuarantine() {
 	if len(s.rec.Quarantined) == 0 {
 		return
@@ -136,8 +135,8 @@ func (s *Supervisor) endQuarantine() {
 	}
 }
 
-// forgetRemoved takes sets off the list of those quarantined that are gone. Helpers may
-// still be told of the old list.
+// forgetRemoved removes checkpoints from the quarantine that do not exist any
+// more. Helpers may still have the old list, so it makes a new one.
 func (s *Supervisor) forgetRemoved() {
 	s.rec.Quarantined = slices.DeleteFunc(slices.Clone(s.rec.Quarantined), func(index uint64) bool {
 		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("ckpt-%08d", index)))

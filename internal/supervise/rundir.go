@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// runDir is a run directory, locked.
+// runDir is a locked run directory.
 type runDir struct {
 	fs   vfs.FS // for the record and the checkpoints
 	path string
@@ -34,7 +34,7 @@ func (d *runDir) file(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
-// openRunDir makes the directory where needed and takes its lock.
+// openRunDir makes the directory if necessary, and locks it.
 func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	d := &runDir{fs: vfs.OS(), path: path, cwd: cwd}
 	if err := vfs.MakeDir(path, a); err != nil {
@@ -70,7 +70,7 @@ func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	return d, nil
 }
 
-// refused says what to do about a directory that can't be written.
+// refused adds the remedy to an error about a directory that cannot be written.
 func refused(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; run cairn as the user who owns the directory, ask for access, or put the run directory elsewhere with --run DIR", err)
@@ -90,14 +90,13 @@ func (d *runDir) close() {
 	d.lock.Close()
 }
 
-// note appends a line to the log. The log is a convenience: that it can't be
-// written stops nothing.
+// note appends a line to the log. It ignores errors.
 func (d *runDir) note(at time.Time, text string) {
 	fmt.Fprintf(d.log, "%s %s\n", at.Format("2006-01-02T15:04:05.000Z07:00"), strings.ReplaceAll(text, "\n", " | "))
 }
 
-// tryLock opens a file and locks it; ErrBusy and who has it, in words, if that
-// is another process.
+// tryLock opens and locks a file. If another process has locked it, tryLock
+// returns ErrBusy and who that is.
 func tryLock(path string) (*os.File, string, error) {
 	f, err := vfs.OpenLock(path)
 	if err != nil {
@@ -130,7 +129,7 @@ func rewrite(f *os.File, text string) error {
 	return err
 }
 
-// quoted is a command as a shell would take it.
+// quoted returns a command as one writes it in a shell.
 func quoted(command []string) string {
 	var out []string
 	for _, s := range command {
@@ -147,8 +146,8 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// awaitHelpers waits until no helper of an earlier supervisor is left. waiting
-// is told once which one is.
+// awaitHelpers waits until all helpers of an earlier supervisor have ended. It
+// calls waiting once for each that it waits for.
 func (d *runDir) awaitHelpers(ctx context.Context, waiting func(host, holder string)) error {
 	names, err := filepath.Glob(d.file("hosts", "*.lock"))
 	if err != nil {
@@ -186,8 +185,7 @@ func newestCheckpoint(dir string, n int) (index uint64, at time.Time, ok bool) {
 	return index, at, ok
 }
 
-// newestComplete is newestCheckpoint for those who must not take a directory that can't be
-// read for an empty one.
+// newestComplete is newestCheckpoint with the error of an unreadable directory.
 func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
 	complete, err := completeCheckpoints(dir, n)
 	if len(complete) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // sendQueue sends messages in the background, so that a peer that does not read
-// holds nobody up. A peer that lets too many pile up is cut off.
+// blocks nobody. It closes the connection if too many messages wait.
 type sendQueue struct {
 	conn *control.Conn
 	mu   sync.Mutex

@@ -24,7 +24,7 @@ import (
 //	  ◀────────────────────── Spawned                                the helper
 //	  ◀────────────────────────────────────────────────────────────── Joined
 //
-// FormerDirs there on it is like any other, and what is started or dies under it
+// From there on it is like any other, and what is started or dies under it
 // is its business: mpirun does not see it. What mpirun would not forgive is the end of what it
 // started itself, once MPI was initialised under it: such a helper stays
 // until all ranks have ended, also when its rank has left, or the supervisor

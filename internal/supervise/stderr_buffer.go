@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// stderrBuffer is what a destination writes to stderr before it is one of the ranks. If it
-// becomes one, that is added to the rank's output; if not, it does not belong
-// there, and what it said last tells why. A nil early has nothing.
+// stderrBuffer holds what a destination writes to stderr before it takes over.
+// If it takes over, this is appended to the rank's output. If not, the last
+// lines explain why. A nil stderrBuffer is empty.
 type stderrBuffer struct {
 	mu     sync.Mutex
 	f      *os.File // a file without a name
@@ -21,8 +21,7 @@ type stderrBuffer struct {
 	passed int64    // bytes that are there
 }
 
-// pass adds to the rank's output what is not there yet. That it can't be
-// written stops nothing.
+// pass appends what is new to the rank's output. It ignores errors.
 func (e *stderrBuffer) pass() {
 	if e == nil {
 		return
@@ -48,8 +47,8 @@ const (
 	lastText  = 400      // of so many bytes
 )
 
-// last is what was written last, in one line: where a Go program panicked,
-// from there on.
+// last returns the last lines in one line; after a panic of a Go program, those
+// from the panic on.
 func (e *stderrBuffer) last() string {
 	if e == nil {
 		return ""

@@ -8,7 +8,7 @@
 //
 // Where to look:
 //
-//	the run                supervisor, claim, finish; record, rundir
+//	the run                supervisor, state, claim, finish; record, rundir
 //	one start of all ranks attempt, checkpoints, progress, quarantine,
 //	                       instrumentation, output, output_offsets
 //	hosts and helpers      hosts, host_overrides, placement; with mpirun or

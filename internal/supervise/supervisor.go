@@ -21,8 +21,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Supervisor runs one run. All its state belongs to the goroutine of Run;
-// others hand it functions to call.
+// Supervisor supervises one run. Only the goroutine of Run uses its fields;
+// others post functions to it.
 type Supervisor struct {
 	o        Options
 	n        int
@@ -37,9 +37,9 @@ type Supervisor struct {
 	launcher *launcher // mpirun or srun; nil: fork
 
 	state               string
-	a                   *attempt // the one under way
-	began               bool     // ranks have run
-	killed              bool     // at once
+	a                   *attempt // the current one
+	began               bool     // ranks were started in this or an earlier attempt
+	killed              bool     // ctx has ended: ranks are killed
 	stopping            bool
 	why                 string // of the last failure, or of the stop
 	failures            int    // in a row without progress
@@ -50,9 +50,9 @@ type Supervisor struct {
 	last                *CheckpointState
 	failuresBeforePoint int                           // failures in a row before the first point
 	pending             map[uint64]*partialCheckpoint // saved by some ranks
-	unreported          *partialCheckpoint            // committed, and not shown yet
-	saveFailures        control.SaveFailures          // with checkpoints since the last one that was committed
-	intent              *intent                       // what is to be done with what the directory holds
+	unreported          *partialCheckpoint            // committed, and not reported yet
+	saveFailures        control.SaveFailures          // since the last commit
+	intent              *intent                       // what to do with the earlier run in the directory
 	requests            []*commandRequest
 	tick                *time.Timer
 
@@ -61,22 +61,22 @@ type Supervisor struct {
 
 	limits        moveLimits
 	moveQueue     []*moveRequest              // moves that wait
-	move          *move                       // the one under way
-	failedMoves   []*move                     // those that failed with their attempt
-	moves         []*control.MoveState        // as others see them
-	stopAfterMove string                      // to be stopped, for this reason, when the move is over
-	lostMoves     []*control.MoveState        // that the supervisor before this one was lost with
+	move          *move                       // the current one
+	failedMoves   []*move                     // they failed together with their attempt
+	moves         []*control.MoveState        // all that status shows
+	stopAfterMove string                      // why to stop when the move is over
+	lostMoves     []*control.MoveState        // not over when the earlier supervisor was lost
 	watches       map[string]*evacuationWatch // by the host's title
 	overrides     map[string]hostOverrides    // likewise
-	owned         bool                        // the directory is that of this run
-	unanswered    []*moveRequest              // when the run has ended
+	owned         bool                        // the run directory belongs to this run
+	unanswered    []*moveRequest              // to answer when the run has ended
 }
 
-// access says who else may use the run's directories.
+// access returns who else may use the run's directories.
 func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group, o.AnyOwner) }
 
-// New checks the options, takes the run directory and reads what it holds.
-// After it, Run must be called.
+// New checks the options, locks the run directory and reads its record. The
+// caller must call Run next.
 func New(o Options) (*Supervisor, error) {
 	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*partialCheckpoint), limits: usualLimits,
 		watches: make(map[string]*evacuationWatch), overrides: make(map[string]hostOverrides)}
@@ -237,10 +237,10 @@ func (s *Supervisor) prepareHosts() error {
 	return nil
 }
 
-// RequestedDir returns the run directory.
+// Dir returns the run directory.
 func (s *Supervisor) Dir() string { return s.dir.path }
 
-// Stop lets the run save and stop. Any goroutine may call it, at any time.
+// Stop makes the ranks save and stop. Any goroutine may call it, at any time.
 func (s *Supervisor) Stop(why string) {
 	s.post(func() { s.stop(why) })
 }
@@ -254,8 +254,8 @@ func (s *Supervisor) post(f func()) {
 }
 
 // Run starts the run and returns when it has finished, was stopped, or has
-// failed too often. When ctx ends, all ranks are killed at once. To be called
-// once.
+// failed too often. When ctx ends, it kills all ranks at once. The caller calls
+// it once.
 func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	// The last answers go out when the directory is free for the next run.
 	defer s.serving.Wait()
@@ -279,7 +279,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		}
 		res := Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
 		if s.intent.made || s.intent.finish { // the directory is still that of the run before
-			s.state, s.why = res.State, res.Why
+			s.state, s.why = res.after(s.state), res.Why
 			s.say("stopped: %s", res.Why)
 			return res, nil
 		}
@@ -342,8 +342,8 @@ func (s *Supervisor) awaitOthers(ctx context.Context) error {
 	}
 }
 
-// until runs the supervisor until cond holds or the deadline, if any, has
-// come.
+// until runs posted functions until cond holds or the deadline, if any, has
+// passed.
 func (s *Supervisor) until(ctx context.Context, cond func() bool, deadline <-chan time.Time) {
 	done := ctx.Done()
 	if s.killed {
@@ -377,7 +377,7 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 			from = fmt.Sprintf("from an older checkpoint, %d,", older)
 		}
 	}
-	s.state = Waiting
+	s.happens(pauseEvent)
 	s.say("restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -385,8 +385,8 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 	return s.stopping || s.killed
 }
 
-// judge decides what an attempt means: how the run ended, or that it is to be
-// started again.
+// judge decides what follows an attempt: the end of the run, or another
+// attempt.
 func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	f := a.failure
 	switch {
@@ -435,7 +435,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
-	s.state, s.why = res.State, res.Why
+	s.state, s.why = res.after(s.state), res.Why
 	s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint = res.Status, res.Why, res.BeforeFirstPoint
 	if res.State != Finished { // a helper may have published a checkpoint that nobody heard of
 		if index, at, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok && (s.last == nil || s.last.Index != index) {
@@ -481,8 +481,8 @@ func (s *Supervisor) lastIndex(format string) string {
 	return fmt.Sprintf(format, s.last.Index)
 }
 
-// save writes run.json during the run; that it fails is said, and stops
-// nothing.
+// save writes run.json during the run. It reports a failure, and the run
+// continues.
 func (s *Supervisor) save() {
 	if !s.owned {
 		return
@@ -499,7 +499,7 @@ func (s *Supervisor) record() error {
 	return s.dir.write(s.rec)
 }
 
-// say tells what happened.
+// say reports an event to the log and the user.
 func (s *Supervisor) say(format string, args ...any) {
 	now := time.Now()
 	text := fmt.Sprintf(format, args...)
@@ -509,14 +509,14 @@ func (s *Supervisor) say(format string, args ...any) {
 	}
 }
 
-// changed tells that only the state is new.
+// changed reports that only the state is new.
 func (s *Supervisor) changed() {
 	if s.o.Event != nil {
 		s.o.Event(Event{Time: time.Now(), State: s.snapshot()})
 	}
 }
 
-// snapshot is the state as others see it.
+// snapshot returns the state that status shows.
 func (s *Supervisor) snapshot() State {
 	st := State{Run: s.dir.path, State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Pid: os.Getpid(), Attempt: s.rec.Attempt,
 		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
@@ -537,7 +537,7 @@ func (s *Supervisor) snapshot() State {
 	return st
 }
 
-// snapMoves are the moves as they are now.
+// snapMoves returns copies of the moves.
 func (s *Supervisor) snapMoves() (out []control.MoveState) {
 	for _, m := range s.moves {
 		out = append(out, *m)

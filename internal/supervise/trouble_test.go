@@ -248,7 +248,7 @@ func TestHost_Silent(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-// CheckpointDir that can't be saved are told of once, by one rank, and so is that there are checkpoints again.
+// Checkpoints that can't be saved are told of once, by one rank, and so is that there are checkpoints again.
 func TestCheckpoint_Unsaved(t *testing.T) {
 	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0

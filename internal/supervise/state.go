@@ -1,0 +1,81 @@
+//go:build linux
+
+package supervise
+
+// The states of a run, and the events that change them:
+//
+//	             start                 pause
+//	          ┌────────┐           ┌──────────▶ waiting
+//	          │        ▼           │               │
+//	          └──── starting ──────┤◀──────────────┘ start
+//	                   │ begin     │
+//	                   ▼           │
+//	                running ───────┘
+//	      stop ┌───────┤ finish
+//	           ▼       ▼
+//	      stopping ─▶ finishing ──▶ finished
+//	             finish         end
+//
+// Every state but finished may end as stopped or failed. A supervisor that
+// completes the end of an earlier one goes from starting to finishing.
+
+// event changes the state of a run.
+type event string
+
+const (
+	startEvent  event = "start"  // an attempt starts
+	beginEvent  event = "begin"  // its ranks start
+	pauseEvent  event = "pause"  // it failed, and the next one has to wait
+	stopEvent   event = "stop"   // the ranks are asked to save and stop
+	finishEvent event = "finish" // the ranks have finished
+)
+
+// transitions has the state that follows a state at an event.
+var transitions = map[event]map[string]string{
+	startEvent:  {Starting: Starting, Waiting: Starting, Running: Starting},
+	beginEvent:  {Starting: Running},
+	pauseEvent:  {Starting: Waiting, Running: Waiting},
+	stopEvent:   {Running: Stopping},
+	finishEvent: {Starting: Finishing, Running: Finishing, Stopping: Finishing},
+}
+
+// after returns the state that follows a state; the same, if the event does
+// not change it.
+func (e event) after(state string) string {
+	if next, ok := transitions[e][state]; ok {
+		return next
+	}
+	return state
+}
+
+// after returns the state of a run that ends with this result.
+func (r Result) after(state string) string {
+	if state == Finished {
+		return state
+	}
+	return r.State
+}
+
+// happens changes the state of the run.
+func (s *Supervisor) happens(e event) { s.state = e.after(s.state) }
+
+// phase is how far an attempt is. It only grows:
+//
+//	preparing ──▶ launched ──▶ killed
+//	helpers start   ranks run    all ranks were sent SIGKILL
+type phase int
+
+const (
+	preparing phase = iota
+	launched
+	killed
+)
+
+// reaches moves the attempt on to a phase, if it is not beyond it.
+func (a *attempt) reaches(p phase) { a.phase = max(a.phase, p) }
+
+// begun reports whether the ranks were started.
+func (a *attempt) begun() bool { return a.phase >= launched }
+
+// killed reports whether the ranks were killed by the supervisor.
+func (a *attempt) killed() bool { return a.phase == killed }
