@@ -2,12 +2,12 @@ package cairn
 
 import "embed"
 
-// Source is the source of package resume, of this package and of all packages of
-// Cairn that they import, without tests. 'cairn build' compiles it into programs
-// that do not know Cairn. A program that does not use this variable does not
-// contain it.
+// Source is the source code of package resume, of this package and of all
+// packages of Cairn that they import, without tests. 'cairn build' compiles it
+// into programs; programs themselves have no use for it. A program that does not
+// refer to Source does not contain it.
 //
-// The patterns leave out names that end in _test.go, letter by letter.
+// The patterns leave out files whose names end in _test.go.
 //
 //go:embed *[^t].go
 //go:embed resume/*[^t].go resume/*.s
