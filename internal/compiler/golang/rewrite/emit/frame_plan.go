@@ -350,6 +350,9 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 			case *ast.RangeStmt:
 				name(s)
 				force(s.X)
+				if s.Key != nil { // the loop's head reads it even if nothing after the mark does
+					force(s.Key)
+				}
 			case *ast.SwitchStmt, *ast.TypeSwitchStmt:
 				if rewrite.FallsThrough(m.path[k+1].list) {
 					name(s)
@@ -539,9 +542,8 @@ func (w *generator) spread(fn *function) {
 	}
 }
 
-// before reports whether the continuation of m contains later, without further
-// iterations of their loops: what later saves in the next iteration is live at
-// m, or assigned before.
+// before reports whether the continuation of m contains later, perhaps in the
+// next iteration of a loop.
 func (m *mark) before(later *mark) bool {
 	pos := later.comment.Pos()
 	for k := range m.path {
@@ -564,7 +566,11 @@ func (m *mark) before(later *mark) bool {
 			}
 			s = l.Stmt
 		}
-		switch s.(type) {
+		switch s := s.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			if s.Pos() <= pos && pos < s.End() {
+				return true
+			}
 		case *ast.SwitchStmt, *ast.TypeSwitchStmt:
 			if rewrite.FallsThrough(m.path[k+1].list) && s.Pos() <= pos && pos < s.End() {
 				return true
