@@ -199,11 +199,11 @@ func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 	}, nil
 }
 
-// exchange gives the cards of all ranks to all, over the run's communicator.
+// exchange gives the endpoints of all ranks to all, over the run's communicator.
 func (r *rank) exchange(_ context.Context, endpoint []byte) ([][]byte, error) {
 	const most = 64 << 10
 	if len(endpoint) > most-4 {
-		return nil, fmt.Errorf("a card of %d bytes", len(endpoint))
+		return nil, fmt.Errorf("an endpoint of %d bytes", len(endpoint))
 	}
 	mine, all := make([]byte, most), make([]byte, most*r.world.Size())
 	mine[0], mine[1], mine[2] = byte(len(endpoint)), byte(len(endpoint)>>8), byte(len(endpoint)>>16)

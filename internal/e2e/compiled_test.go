@@ -43,12 +43,12 @@ func TestCompiled_MessagesInflight(t *testing.T) {
 			s := r.startIn([]string{"CAIRN_KILL_AT=" + v.kills, "CAIRN_KILL_RANK=" + v.rank}, "-n", "4", "--transport", v.transport)
 			s.finishes()
 			if n, kills := strings.Count(s.text(), "restored checkpoint"), strings.Count(v.kills, ",")+1; n != kills {
-				t.Errorf("%d starts from a set after %d kills:\n%s", n, kills, s.text())
+				t.Errorf("%d starts from a checkpoint after %d kills:\n%s", n, kills, s.text())
 			}
 			sameOutput(t, r.output(), want)
 		})
 	}
-	t.Run("stopped", func(t *testing.T) { // and gone on with over another transport
+	t.Run("stopped", func(t *testing.T) { // and resumed over another transport
 		r := newRun(t, made, "-steps", "2000")
 		s := r.start("-n", "4", "--transport", "shm")
 		s.awaits("committed")

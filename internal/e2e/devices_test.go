@@ -274,7 +274,7 @@ func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) boo
 		r := newRun(t, bin, "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(pl.env(), "--every-points", "50")
 		if _, ok := s.sees(0, "checkpoint 1 committed"); !ok {
-			t.Fatalf("there was no set:\n%s", s.text())
+			t.Fatalf("there was no checkpoint:\n%s", s.text())
 		}
 		st := s.state()
 		if st == nil || len(st.Ranks) == 0 || !runs(st.Ranks[0].Pid, bin) || !disturb(s, st.Ranks[0].Pid) {

@@ -190,7 +190,7 @@ func newest(t *testing.T, dir string) string {
 	d := store.Open(vfs.OS(), dir, 0)
 	sets, err := d.Committed()
 	if err != nil || len(sets) == 0 {
-		t.Fatalf("no sets in %s: %v", dir, err)
+		t.Fatalf("no checkpoints in %s: %v", dir, err)
 	}
 	return d.File(sets[0])
 }

@@ -160,7 +160,7 @@ func TestHDF5_Edited(t *testing.T) {
 			}
 			refused, err := exec.Command(survivor(t), args...).CombinedOutput()
 			if err == nil {
-				t.Fatal("it went on from a damaged set, or afresh")
+				t.Fatal("it resumed from a damaged checkpoint, or started over")
 			}
 			must(t, string(refused), "none of 1 checkpoints", "can be loaded")
 

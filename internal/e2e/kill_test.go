@@ -36,7 +36,7 @@ var variants = []struct {
 	{"untracked", "-no-tracking -dense 20000 -sparse 1000000 -steps 4000 -every-points 3", func(h ckpt.Header) bool {
 		return len(h.Bases) > 0 && h.Note.Finding != "kernel"
 	}},
-	{"finished", "-n 96 -steps 300 -every-points 3", nil}, // examples/water, whose last act is to remove its sets
+	{"finished", "-n 96 -steps 300 -every-points 3", nil}, // examples/water, which removes its checkpoints at the end
 	{"timed", "-dense 30000 -sparse 300000 -steps 1500 -every 10ms", func(h ckpt.Header) bool { return h.Note.Reason == "time" }},
 }
 
@@ -76,12 +76,12 @@ func TestKill_AnyMoment(t *testing.T) {
 			}
 			for k.run(0) {
 			}
-			t.Logf("%d kills, %d of them with a set to go on from, %d complete runs", k.killed, k.resumable, k.completed)
+			t.Logf("%d kills, %d of them with a checkpoint to resume from, %d complete runs", k.killed, k.resumable, k.completed)
 			if k.resumable == 0 {
 				t.Error("no run was ever resumed")
 			}
 			if v.show != nil && !slices.ContainsFunc(k.left, v.show) {
-				t.Error("no set that was left was of the kind this is about")
+				t.Error("no checkpoint that was left is of the kind that this test is about")
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func TestMigrate_SpreadOverHosts(t *testing.T) {
 	late := p.asks("--rank", "1", "--to", net.Hosts[0])
 	late.ends(3)
 	must(t, late.errs.String(), "it has finished")
-	if list, _ := filepath.Glob(filepath.Join(p.run(), "output", ".newcomer-*")); len(list) > 0 {
+	if list, _ := filepath.Glob(filepath.Join(p.run(), "output", ".destination-*")); len(list) > 0 {
 		t.Errorf("%v are left", list)
 	}
 	if _, err := os.Stat(filepath.Join(p.run(), "run.json.tmp")); err == nil {

@@ -169,7 +169,7 @@ func stop(pid int) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("goes on in spite of SIGSTOP: %s", going)
+			return fmt.Errorf("runs in spite of SIGSTOP: %s", going)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (p *trip) destination(rank int) int {
 			}
 		}
 	}
-	p.t.Fatalf("there is no newcomer of rank %d:\n%s", rank, p.s.text())
+	p.t.Fatalf("there is no destination of rank %d:\n%s", rank, p.s.text())
 	return 0
 }
 

@@ -99,7 +99,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		p.still(first)
 		p.thawOne(p.pidOf(other))
 		if !p.enters(patience, held) {
-			t.Fatalf("not all ranks are held: %+v\n%s", p.now().Moves, p.s.text())
+			t.Fatalf("not all ranks are paused: %+v\n%s", p.now().Moves, p.s.text())
 		}
 		last, state := other, control.MoveLinking
 		if phase == "leaving" {
@@ -145,9 +145,9 @@ func TestMigrate_Killed(t *testing.T) {
 	some := make(chan struct{}, 3) // at a time
 	for i, phase := range movePhases {
 		decided := phase == "leaving" || phase == "linking"
-		for j, victim := range []string{"nobody", "source", "newcomer", "other", "source's helper", "target's helper", "supervisor"} {
+		for j, victim := range []string{"nobody", "source", "destination", "other", "source's helper", "target's helper", "supervisor"} {
 			early := phase == "arriving" || phase == "ahead"
-			if phase == "preparing" && victim == "newcomer" || phase == "linking" && victim == "source" {
+			if phase == "preparing" && victim == "destination" || phase == "linking" && victim == "source" {
 				continue // there is none
 			}
 			if !stressed() && ((i+j)%2 != 0 || victim == "nobody") {
@@ -167,7 +167,7 @@ func TestMigrate_Killed(t *testing.T) {
 					if phase == "leaving" {
 						pid = p.pidOf(source2)
 					}
-				case "newcomer":
+				case "destination":
 					if early {
 						for helper := p.helperOn(net.Hosts[2]); pid == 0; {
 							for _, x := range childrenOf(helper) {

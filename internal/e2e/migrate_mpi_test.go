@@ -168,7 +168,7 @@ func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *ask
 	p.still(destination)
 	p.thawOne(p.pidOf(other))
 	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }) {
-		p.t.Fatalf("not all ranks are held:\n%s", p.s.text())
+		p.t.Fatalf("not all ranks are paused:\n%s", p.s.text())
 	}
 	for tries := 0; ; tries++ { // as in stoppedIn
 		time.Sleep(50 * time.Millisecond << tries)

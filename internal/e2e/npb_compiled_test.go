@@ -162,7 +162,7 @@ func TestNPBCompiled_Killed(t *testing.T) {
 				s.finishes()
 				kills := strings.Count(k.kills, ",") + 1
 				if n := strings.Count(s.text(), "restored checkpoint"); n != kills {
-					t.Errorf("%d starts from a set, and rank "+victim+" was to be killed %d times:\n%s", n, kills, s.text())
+					t.Errorf("%d starts from a checkpoint, and rank "+victim+" was to be killed %d times:\n%s", n, kills, s.text())
 				}
 				if got := steady(r.output()); got != want {
 					t.Errorf("the output differs: %s", firstDifference([]byte(got), []byte(want)))

@@ -132,7 +132,7 @@ func TestRanks_Damage(t *testing.T) {
 				t.Errorf("something was restored:\n%s", sup.text())
 			}
 			if after := files(t, s.checkpoints()); !slices.Equal(before, after) {
-				t.Errorf("the sets were touched: %v, then %v", before, after)
+				t.Errorf("the checkpoints were touched: %v, then %v", before, after)
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestRanks_OtherNumber(t *testing.T) {
 		must(t, sup.text(), "heat: cairn:")
 	}
 	if after := files(t, s.checkpoints()); !slices.Equal(before, after) {
-		t.Errorf("the sets were touched: %v, then %v", before, after)
+		t.Errorf("the checkpoints were touched: %v, then %v", before, after)
 	}
 	sup = s.start("-n", "4")
 	sup.finishes()

@@ -271,7 +271,7 @@ func TestRanks_OtherUser(t *testing.T) {
 		t.Fatalf("it was stopped:\n%s", s.text())
 	}
 	if _, ok := s.sees(line, "committed"); !ok {
-		t.Fatalf("it does not go on:\n%s", s.text())
+		t.Fatalf("it does not continue:\n%s", s.text())
 	}
 	s.stops()
 }

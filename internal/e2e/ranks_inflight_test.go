@@ -79,7 +79,7 @@ func inflight(t *testing.T, dir string, ranks int) {
 	t.Helper()
 	sets, err := store.Open(vfs.OS(), dir, 0).Committed()
 	if err != nil || len(sets) == 0 {
-		t.Fatalf("no sets in %s: %v", dir, err)
+		t.Fatalf("no checkpoints in %s: %v", dir, err)
 	}
 	for r := range ranks {
 		file := filepath.Join(dir, fmt.Sprintf("ckpt-%08d", sets[0]), fmt.Sprintf("rank-%04d.h5", r))

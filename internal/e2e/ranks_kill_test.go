@@ -131,7 +131,7 @@ type blows struct {
 }
 
 func (b blows) String() string {
-	return fmt.Sprintf("%d of ranks, %d of helpers, %d of supervisors; %d computing, %d while a set was written, %d while restarting; %d starts from a set",
+	return fmt.Sprintf("%d of ranks, %d of helpers, %d of supervisors; %d computing, %d while a checkpoint was written, %d while restarting; %d starts from a checkpoint",
 		b.ranks, b.helpers, b.supervisors, b.computing, b.saving, b.restarting, b.resumed)
 }
 

@@ -104,7 +104,7 @@ func TestRanks_Unsupervised(t *testing.T) {
 				g = startGroup(t, l.start(t, root, n, command))
 				next := g.committed(dir, line+1)
 				if now := points(t, dir, next); now <= passed {
-					t.Errorf("set %d was taken at point %d, and set %d of the start before at %d: it did not go on from there", next, now, line, passed)
+					t.Errorf("checkpoint %d was taken at point %d, and checkpoint %d of the start before at %d: it did not resume from there", next, now, line, passed)
 				}
 				g.wait()
 				if !g.good() {
@@ -112,7 +112,7 @@ func TestRanks_Unsupervised(t *testing.T) {
 				}
 				compareFiles(t, out, want)
 				if left, _ := filepath.Glob(filepath.Join(dir, "bootstrap-*", "*")); len(left) > 4*n {
-					t.Errorf("the meeting left %d files", len(left))
+					t.Errorf("the file bootstrap left %d files", len(left))
 				}
 			})
 		}
@@ -206,7 +206,7 @@ func (g *group) committed(dir string, sets uint64) uint64 {
 		default:
 		}
 	}
-	g.t.Fatalf("no set was committed in %s", dir)
+	g.t.Fatalf("no checkpoint was committed in %s", dir)
 	return 0
 }
 

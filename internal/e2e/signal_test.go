@@ -93,7 +93,7 @@ func TestDirectory_SecondProcess(t *testing.T) {
 
 	said, err := exec.Command(survivor(t), append(args, "-steps", "20")...).CombinedOutput()
 	if err == nil {
-		t.Fatal("two processes on one folder")
+		t.Fatal("two processes in one directory")
 	}
 	must(t, string(said), "another process is using this checkpoint directory", dir)
 	first.do("run 10", "save")

@@ -94,7 +94,7 @@ func split(ctx context.Context) error {
 			}
 			held := got[0].held
 			sh.line(what+"held", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*held, held/raw.copy), bound, !form.bound || held <= 1.5*raw.copy)
-			sh.line(what+"and changed at once", fmt.Sprintf("%.2f ms longer than after the set", 1e3*got[1].again), "", true)
+			sh.line(what+"and changed at once", fmt.Sprintf("%.2f ms longer than after the checkpoint", 1e3*got[1].again), "", true)
 			sh.line(what+"safe in a file", fmt.Sprintf("after %.2f s", got[1].safe), "", true)
 		}
 		sh.flush()

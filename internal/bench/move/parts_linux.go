@@ -50,7 +50,7 @@ func (b *bench) several(size int64, dirty float64, period time.Duration, how ...
 			j.kill()
 			return nil, err
 		}
-		tell("chunk %d rounds %d: %s; %s; memory %d, source %d more, newcomer %d", h.Chunk>>20, h.Rounds,
+		tell("chunk %d rounds %d: %s; %s; memory %d, source %d more, destination %d", h.Chunk>>20, h.Rounds,
 			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.destination>>20)
 		out = append(out, m)
 	}
@@ -175,7 +175,7 @@ func ratio(name string, a, b []float64, bound float64) bar {
 
 func (t *linkRun) memory(i int) (out []bar) {
 	w := t.ways[i]
-	for k, who := range []string{"source", "newcomer"} {
+	for k, who := range []string{"source", "destination"} {
 		out = append(out, bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}, bound: 1 + 2*float64(w.how.Chunk)/t.own + boundMore})
 	}
 	return out

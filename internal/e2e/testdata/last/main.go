@@ -17,7 +17,7 @@ import (
 
 func main() {
 	bytes := flag.Int("bytes", 8<<20, "state of each rank")
-	points := flag.Int("points", 3, "points until the set that is the last of the first start")
+	points := flag.Int("points", 3, "points until the last checkpoint of the first start")
 	die := flag.Int("die", -1, "the rank that dies; -1: all")
 	flag.Parse()
 	if err := run(context.Background(), *bytes/8, *points, *die); err != nil {

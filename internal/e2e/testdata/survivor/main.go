@@ -39,10 +39,10 @@ type config struct {
 
 func main() {
 	var c config
-	full := flag.Bool("full", false, "full sets only")
+	full := flag.Bool("full", false, "full checkpoints only")
 	compress := flag.String("compress", "", "zstd or gzip")
-	flag.StringVar(&c.Dir, "dir", "", "checkpoint folder; none: run without Cairn")
-	flag.StringVar(&c.out, "out", ".", "folder for results")
+	flag.StringVar(&c.Dir, "dir", "", "checkpoint directory; none: run without Cairn")
+	flag.StringVar(&c.out, "out", ".", "directory for results")
 	flag.IntVar(&c.dense, "dense", 1000, "numbers that change in every step")
 	flag.IntVar(&c.sparse, "sparse", 1000, "numbers of which few change in a step")
 	flag.IntVar(&c.steps, "steps", 100, "steps")

@@ -70,7 +70,7 @@ func main() {
 	size := flag.Int("size", 1<<14, "elements of the arrays")
 	limit := flag.String("limit", "", "file that says up to which step may be computed")
 	steps := flag.Int("steps", 60, "steps in all")
-	data := flag.String("data", "", "folder for a file per rank")
+	data := flag.String("data", "", "directory for a file per rank")
 	flag.Parse()
 	if err := run(context.Background(), *size, *steps, *limit, *data); err != nil {
 		fmt.Fprintln(os.Stderr, "wander:", err)

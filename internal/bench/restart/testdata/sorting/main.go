@@ -38,7 +38,7 @@ func quicksort(a []int) {
 	}
 }
 
-func siftDown(a []int, i int) {
+func moveDown(a []int, i int) {
 	for {
 		c := 2*i + 1
 		if c >= len(a) {
@@ -57,11 +57,11 @@ func siftDown(a []int, i int) {
 
 func heapsort(a []int) {
 	for i := len(a)/2 - 1; i >= 0; i-- {
-		siftDown(a, i)
+		moveDown(a, i)
 	}
 	for n := len(a) - 1; n > 0; n-- {
 		a[0], a[n] = a[n], a[0]
-		siftDown(a[:n], 0)
+		moveDown(a[:n], 0)
 	}
 }
 
