@@ -1,7 +1,6 @@
 package ckpt
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -457,11 +456,7 @@ func (s *File) Image() (*graph.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := make([]uint64, len(p)/8)
-	for k := range words {
-		words[k] = binary.LittleEndian.Uint64(p[8*k:])
-	}
-	if img.Regions, err = graph.UnpackRegions(words); err != nil {
+	if img.Regions, err = DecodeRegions(p); err != nil {
 		return nil, fmt.Errorf("%w: /Context/Regions: %w", ErrCorrupt, err)
 	}
 	for i := range s.Header.Datasets {

@@ -397,3 +397,12 @@ func EncodeRegions(rs []graph.Region) []byte {
 	}
 	return out
 }
+
+// DecodeRegions is the inverse of EncodeRegions.
+func DecodeRegions(p []byte) ([]graph.Region, error) {
+	words := make([]uint64, len(p)/8)
+	for k := range words {
+		words[k] = binary.LittleEndian.Uint64(p[8*k:])
+	}
+	return graph.UnpackRegions(words)
+}

@@ -333,12 +333,8 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 		}
 	}
 	p := text[sectionRegions]
-	words := make([]uint64, len(p)/8)
-	for k := range words {
-		words[k] = binary.LittleEndian.Uint64(p[8*k:])
-	}
 	var err error
-	if img.Regions, err = graph.UnpackRegions(words); err != nil || len(p)%8 != 0 {
+	if img.Regions, err = ckpt.DecodeRegions(p); err != nil || len(p)%8 != 0 {
 		return nil, nil, fmt.Errorf("%w: regions: %v", ckpt.ErrCorrupt, err)
 	}
 	if err := h.Check(); err != nil {
