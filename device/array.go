@@ -288,7 +288,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	var cells []Cell[T]
 	dims, constant, raw := a.dims, a.constant, a.h != nil && a.h.m.raw != nil
 	isRaw := raw
-	if raw && !c.Restoring() && graph.IsWhole() {
+	if raw && !c.Restoring() && graph.SavesWholeProgram() {
 		return errors.New("an array made with Raw cannot be saved in an unmodified program, because a restart does not allocate its memory again: use New, or protect the program's state with cairn.Protect")
 	}
 	if p, n := a.CairnMemory(); p != nil && !c.Restoring() {

@@ -47,7 +47,7 @@ func Closure[E, F any](name string, mk func(*E) F) { register(graph.RegisterClos
 
 // Unsavable says why the function literal at a line of a file cannot be saved.
 // If it is part of the state, the error says so.
-func Unsavable(file string, line int, why string) { graph.RegisterUnsaved(file, line, why) }
+func Unsavable(file string, line int, why string) { graph.RegisterUnsavable(file, line, why) }
 
 func register(err error) {
 	if err != nil {

@@ -84,7 +84,7 @@ func setDue() { atomic.StoreUint32(&due, 1) }
 var ballast []byte
 
 func init() {
-	graph.Whole()
+	graph.SaveWholeProgram()
 	logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	dir := os.Getenv(envDir)
 	if dir == "" && os.Getenv(control.EnvControl) == "" {

@@ -39,7 +39,7 @@ var timers struct {
 }
 
 func init() {
-	graph.CallingTimers(func(t *time.Timer) bool { return timers.noted[t] }, func() *time.Timer {
+	graph.RegisterTimers(func(t *time.Timer) bool { return timers.noted[t] }, func() *time.Timer {
 		t := newTimer(time.Hour, nil)
 		t.Stop()
 		timers.Lock()

@@ -102,7 +102,7 @@ func saveWaiters() {
 	waiters.Lock()
 	defer waiters.Unlock()
 	saved.Waiters, waiters.rested = waiters.rested, nil
-	graph.Waited(len(saved.Waiters) > 0)
+	graph.NoteWaiters(len(saved.Waiters) > 0)
 }
 
 // startWaiters starts the waiters of the restored checkpoint.

@@ -330,7 +330,7 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 // their initial values: it runs, and Point reports those that cannot be saved.
 func deferrable(err error) bool {
 	var u *graph.UnsupportedError
-	return graph.IsWhole() && errors.As(err, &u)
+	return graph.SavesWholeProgram() && errors.As(err, &u)
 }
 
 // withRemedy adds what to do about a value that cannot be saved.

@@ -250,7 +250,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	step.At("restore.begin")
-	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.Continue(b, p.roots) }); err != nil {
+	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) }); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
@@ -331,7 +331,7 @@ func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 		dropped[name] = true
 	}
 	for _, v := range img.Vars {
-		if graph.IsKnown(v.Name) {
+		if graph.IsStdVar(v.Name) {
 			continue
 		}
 		vars++

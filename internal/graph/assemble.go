@@ -138,7 +138,7 @@ func (c *Collector) addPool(img *Image, s poolState) (int32, error) {
 
 // own says whether a region may have a pool of its own: the piece, plus 1.
 func (c *Collector) own(d *leader) int32 {
-	if whole && !d.p.enc && d.piece > 0 && d.count*uint64(d.p.size) >= ownPool {
+	if wholeProgram && !d.p.enc && d.piece > 0 && d.count*uint64(d.p.size) >= ownPool {
 		return int32(d.piece)
 	}
 	return 0
@@ -328,7 +328,7 @@ func (c *Collector) vars(img *Image) {
 		}
 		img.Vars = append(img.Vars, v)
 	}
-	c.knownVars(img)
+	c.stdVars(img)
 }
 
 // extent returns where a piece begins and ends, and its type. Nothing is at -1.

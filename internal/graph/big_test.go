@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestLongList(t *testing.T) {
+func TestCollect_LongList(t *testing.T) {
 	const n = 1_000_000
 	type link struct {
 		next *link
@@ -49,7 +49,7 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-func TestRowsSpeed(t *testing.T) {
+func TestCollect_RowsSpeed(t *testing.T) {
 	rows := make([][]float64, 1_000_000)
 	for i := range rows {
 		rows[i] = []float64{float64(i), 1, 2, 3}
@@ -103,7 +103,7 @@ func grow(depth int, seed *int) *tree {
 	return t
 }
 
-func TestGC(t *testing.T) {
+func TestRestore_DuringGC(t *testing.T) {
 	seed := 0
 	v := grow(11, &seed)
 	f := save(t, []Root{{"v", &v}}, nil)

@@ -241,8 +241,8 @@ func (c *Collector) cellsIn(page uintptr) bool {
 	}
 	if c.named == nil {
 		c.named = make(map[uintptr]bool)
-		for i := range knownErrors {
-			if r, ok := knownVar(i); ok {
+		for i := range stdErrors {
+			if r, ok := stdVarAt(i); ok {
 				c.named[uintptr(r.ptr)>>pageShift] = true
 			}
 		}

@@ -320,8 +320,8 @@ func TestCells_RandomGraphs(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				with.Release()
-				if g.IntN(5) == 0 { // it goes on with what was restored
-					with.Continue(b, into)
+				if g.IntN(5) == 0 { // it continues with what was restored
+					with.KeepPlaces(b, into)
 					roots = into
 					g.nodes, g.blocks, g.twins = nil, nil, nil
 					for _, r := range roots {
@@ -461,7 +461,7 @@ func (p *cellPanic) CairnState(c *Coder) error {
 	return nil
 }
 
-// TestCells_Panic goes on after a CairnState method has panicked.
+// TestCells_Panic continues after a CairnState method has panicked.
 func TestCells_Panic(t *testing.T) {
 	type state struct {
 		list  *chained

@@ -35,12 +35,12 @@ var channelsKnown = sync.OnceValue(func() bool {
 	return ok && h.closed == 1
 })
 
-// waited says that goroutines which wait for channels will do so again.
-var waited bool
+// hasWaiters says that goroutines which wait for channels will do so again.
+var hasWaiters bool
 
-// Waited says whether goroutines that wait for channels will do so again after a
+// NoteWaiters says whether goroutines that wait for channels will do so again after a
 // restart. The caller sees to that.
-func Waited(again bool) { waited = again }
+func NoteWaiters(again bool) { hasWaiters = again }
 
 // slotType is the element of the stand-in of a channel.
 func slotType(elem reflect.Type) reflect.Type {

@@ -57,7 +57,7 @@ func Field[T any](c *Coder, name string, v *T) {
 		} else if p, ok := r.Value.(*T); ok && p != nil {
 			*v = *p
 		} else {
-			c.err = fmt.Errorf("field %q: the set has %s, the program %s", name, elemName(r.Value), typeName(reflect.TypeFor[T]()))
+			c.err = fmt.Errorf("field %q: the checkpoint has %s, the program %s", name, elemName(r.Value), typeName(reflect.TypeFor[T]()))
 		}
 		return
 	}

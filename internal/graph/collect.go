@@ -206,7 +206,7 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 // image collects an image, with cells or without.
 func (c *Collector) image(roots []Root, env *Env, cells bool) (*Image, error) {
 	c.celled = cells
-	if err := c.survey(roots, env); err != nil {
+	if err := c.scan(roots, env); err != nil {
 		return nil, err
 	}
 	return c.assemble()

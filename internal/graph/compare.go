@@ -2,16 +2,11 @@ package graph
 
 import (
 	"fmt"
-	"reflect"
 )
 
-// Compare compares a saved description with a type of the program. It returns
+// compare compares a saved description with a type of the program. It returns
 // nil, a *MismatchError that names the first difference in a variable called
 // name, or an error that wraps ErrInvalid.
-func Compare(name, saved string, t reflect.Type) error {
-	return compare(name, saved, planOf(t))
-}
-
 func compare(name, saved string, p *plan) error {
 	p.finish()
 	if saved == p.text {
@@ -34,7 +29,7 @@ func compare(name, saved string, p *plan) error {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, name, errDesc)
 	}
 	if m == nil {
-		// Equal structure in another order of definitions, which Describe
+		// Equal structure in another order of definitions, which describe
 		// does not produce.
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, name, errDesc)
 	}
@@ -49,7 +44,7 @@ type comparer struct {
 }
 
 func (c *comparer) differ(x, y *desc, path string) *MismatchError {
-	return &MismatchError{Path: path, Detail: fmt.Sprintf("the set has %s, the program %s", c.a.text(x, 0), c.b.text(y, 0))}
+	return &MismatchError{Path: path, Detail: fmt.Sprintf("the checkpoint has %s, the program %s", c.a.text(x, 0), c.b.text(y, 0))}
 }
 
 // types compares two types. A difference that is best told in terms of the
@@ -126,12 +121,12 @@ func (c *comparer) structs(x, y *desc, path string, depth int) *MismatchError {
 	} else {
 		for i, n := range x.names {
 			if find(y, n) < 0 {
-				return &MismatchError{Path: path + "." + n, Detail: fmt.Sprintf("the set has %s, the program has no such field", c.a.text(x.fields[i], 0))}
+				return &MismatchError{Path: path + "." + n, Detail: fmt.Sprintf("the checkpoint has %s, the program has no such field", c.a.text(x.fields[i], 0))}
 			}
 		}
 		for i, n := range y.names {
 			if find(x, n) < 0 {
-				return &MismatchError{Path: path + "." + n, Detail: fmt.Sprintf("the set has no such field, the program %s", c.b.text(y.fields[i], 0))}
+				return &MismatchError{Path: path + "." + n, Detail: fmt.Sprintf("the checkpoint has no such field, the program %s", c.b.text(y.fields[i], 0))}
 			}
 		}
 	}

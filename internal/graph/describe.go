@@ -3,22 +3,9 @@ package graph
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 )
-
-// Describe returns a portable text of t: its structure with names, without
-// sizes. Two types with equal text have equal images. The grammar:
-//
-//	text   = type { " @" number quoted-name "=" type }     definitions, from @0
-//	type   = "*" type | "[]" type | "[" n "]" type | "map" entry
-//	       | "{" name type "," … "}" | "@" number | word
-func Describe(t reflect.Type) string {
-	p := planOf(t)
-	p.finish()
-	return p.text
-}
 
 type describer struct {
 	b   strings.Builder
@@ -26,6 +13,12 @@ type describer struct {
 	def []*plan
 }
 
+// describe returns a portable description of a type: its structure with names,
+// without sizes. Two types with equal descriptions have equal images. The grammar:
+//
+//	text   = type { " @" number quoted-name "=" type }     definitions, from @0
+//	type   = "*" type | "[]" type | "[" n "]" type | "map" entry
+//	       | "{" name type "," … "}" | "@" number | word
 func describe(p *plan) string {
 	d := describer{num: make(map[*plan]int)}
 	d.ref(p)

@@ -15,38 +15,54 @@
 //	                                    │4. 5. 6.│
 //	p ─────▶ (inside row 1) ───────────────▶┘      p     *float64     1 × {obj,off}
 //
-// Overlapping pieces are merged by one sort and sweep over addresses, so that
-// slices of one array stay slices of one array and interior pointers stay
-// inside. Small objects that overlap nothing, the most in many graphs, are spared
-// that: see cells. Memory without pointers is never walked, copied or encoded:
-// its pool is a list of views of live memory and a form (an hdf5.Type) that
-// describes how it lies there. Memory with pointers is encoded into a fresh
-// buffer in which references are numbers:
+// Overlapping pieces are merged by one sort and sweep over addresses, so slices
+// of one array stay slices of one array, and interior pointers stay inside. Small
+// objects that overlap nothing, the most in many graphs, need no sorting: see
+// cells.go. Memory without pointers is never walked, copied or encoded: its pool
+// is a list of views of live memory and a form (an hdf5.Type) that describes its
+// layout. Memory with pointers is encoded into a new buffer in which references
+// are numbers:
 //
 //	pointer    {obj, off}            obj: region number + 1, 0 is nil
 //	string     {obj, off, len}       off: element index × slots + slot
 //	slice      {obj, off, len, cap}  obj = 2^64-1: not nil, but no memory
 //	map        {obj}                 a region of struct{Key K; Val V}
 //	interface  {type, obj, off}      type: index + 1 into the table of dynamic types
-//	func       {obj}                 a region of one function, see Whole
-//	chan       {obj, size, closed}   a region of struct{Val T}, see Whole
+//	func       {obj}                 a region of one function, see SaveWholeProgram
+//	chan       {obj, size, closed}   a region of struct{Val T}, see SaveWholeProgram
 //
-// A slot is the position of a leaf (a number, a pointer…) in a type; offsets in
+// A slot is the position of a leaf (a number, a pointer…) in a type. Offsets in
 // slots are the same on machines with other sizes and paddings.
 //
-// An interface that holds a pointer or a map refers straight to what that
-// refers to. Any other dynamic value lies in a region of its own, a box.
+// An interface that holds a pointer or a map refers directly to what that refers
+// to. Any other dynamic value has a region of its own, a box.
 //
-// Some types have a stand-in (time.Time, sync.Map, *os.File, types with a
-// CairnState method…) and some can't be saved at all unless zero (channels,
-// functions, locked mutexes, handles of the operating system…): those are
-// refused with the path that leads to them. In programs that are saved as a
-// whole, functions and channels can be saved, too: see Whole. Package variables
-// that nobody named then stay themselves, as the errors in known.go always do.
+// Some types have a stand-in, a value that is saved in their place (time.Time,
+// sync.Map, *os.File, types with a CairnState method…). Some cannot be saved
+// unless they are zero (channels, functions, locked mutexes, handles of the
+// operating system…): the error has the path that leads to them. In programs that
+// are saved as a whole, functions and channels can be saved, too: see
+// SaveWholeProgram. Package variables without a name stay themselves then, as the
+// errors in stdvars.go always do.
 //
-// Restoring is in two phases. Prepare checks everything in the saved image,
-// which may be damaged or hostile, and allocates all memory with its proper
-// type; the caller fills the targets from its files, for pointer-free pools
-// straight into the final memory; Finish converts, sets pointers, and rebuilds
-// maps and stand-ins.
+// Restoring has two phases. Prepare checks the saved image, which may be damaged
+// or hostile, and allocates all memory with its type. The caller fills the
+// targets from its files, for pointer-free pools directly into the final memory.
+// Finish converts, sets pointers, and rebuilds maps and stand-ins.
+//
+// # Map
+//
+//	plan.go, op.go, layout.go, specialtypes.go     what is known about a Go type
+//	describe.go, compare.go, typename.go           portable descriptions of types
+//	collect.go, walk.go, path.go                   Collector: find all regions
+//	overlap.go, spans.go, table.go, pages.go       … and merge those that overlap
+//	cells.go, cells_place.go                       … small objects
+//	place.go, keepplaces.go                        … regions keep their numbers
+//	assemble.go, encode.go, image.go               … make the image
+//	prepare.go, target.go, decode.go, finish.go    Builder: restore an image
+//	adopt.go                                       … into memory that is filled already
+//	codec.go, maporder.go, timezone.go, timer.go,
+//	channel.go, funcs.go                           stand-ins
+//	static.go, typelinks.go, stdvars.go            variables and types of the binary
+//	packagestate.go                                state of Cairn's own packages
 package graph

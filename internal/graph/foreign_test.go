@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +152,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-func TestShapes(t *testing.T) {
+func TestPool_Shapes(t *testing.T) {
 	type pt struct{ x, y float64 }
 	rows := make([][]float64, 5)
 	for i := range rows {
@@ -197,7 +199,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-func TestInPlace(t *testing.T) {
+func TestTarget_InPlace(t *testing.T) {
 	a, b := []float64{1, 2, 3}, []float64{4, 5}
 	f := save(t, []Root{{"a", &a}, {"b", &b}}, nil)
 	backing := make([]float64, 3)
@@ -218,7 +220,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-func TestBools(t *testing.T) {
+func TestTarget_DamagedBools(t *testing.T) {
 	v := struct {
 		b []bool
 		s []struct {
@@ -246,5 +248,41 @@ func TestBools(t *testing.T) {
 	}
 	if x := v.b[2]; *(*byte)(unsafe.Pointer(&x)) != 1 || *(*byte)(unsafe.Pointer(&v.s[1].f[1])) != 1 || *(*byte)(unsafe.Pointer(&v.d)) != 1 {
 		t.Error("bools that are neither")
+	}
+}
+
+// TestForeign_BigIntWords gives a big.Int of a machine with 32-bit words to this
+// one: it must have its value or be refused, not take each word for a larger
+// one.
+func TestForeign_BigIntWords(t *testing.T) {
+	if reflect.TypeFor[big.Word]().Size() != 8 {
+		t.Skip("words have 32 bits on this machine, too")
+	}
+	v := new(big.Int).Lsh(big.NewInt(3), 64) // the words 0 and 3
+	f := save(t, []Root{{"v", v}}, nil)
+	img, err := f.image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for i := range img.Pools {
+		if img.Pools[i].Elem != "math/big.Word" {
+			continue
+		}
+		found = true
+		img.Pools[i].Form = hdf5.Type{Class: hdf5.Uint, Size: 4}
+		var words []byte
+		for k := 0; k < len(f.data[i]); k += 8 {
+			words = append(words, f.data[i][k:k+4]...)
+		}
+		f.data[i] = words
+	}
+	if !found {
+		t.Fatal("the image has no pool of words")
+	}
+	w := new(big.Int)
+	err = restore(img, f.data, []Root{{"v", w}}, nil, Options{})
+	if want := new(big.Int).Lsh(big.NewInt(3), 32); err == nil && w.Cmp(want) != 0 {
+		t.Errorf("restored %v without an error, want %v", w, want)
 	}
 }

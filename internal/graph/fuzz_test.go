@@ -138,7 +138,7 @@ func FuzzPrepare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prog []byte) { tryDamaged(t, seed, prog) })
 }
 
-func TestDamaged(t *testing.T) {
+func TestPrepare_Damaged(t *testing.T) {
 	seed := fuzzSeed(t)
 	if err := tryDamaged(t, seed, nil); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func isMismatch(err error) bool {
 	return errors.As(err, &m)
 }
 
-func TestHostileSizes(t *testing.T) {
+func TestPrepare_HostileSizes(t *testing.T) {
 	x := []int{1}
 	f := save(t, []Root{{"x", &x}}, nil)
 	for _, n := range []uint64{1 << 20, 1 << 40, 1 << 60, 1 << 63, 1<<64 - 1} {
@@ -196,7 +196,7 @@ func TestHostileSizes(t *testing.T) {
 	}
 }
 
-func TestHostileTypes(t *testing.T) {
+func TestPrepare_HostileTypes(t *testing.T) {
 	x := []any{1}
 	f := save(t, []Root{{"x", &x}}, nil)
 	for _, name := range []string{"[1000000000]int", "[100000000000000000]int", strings.Repeat("*", 60000) + "int", strings.Repeat("[1000]", 50) + "int",
@@ -212,7 +212,7 @@ func TestHostileTypes(t *testing.T) {
 			continue
 		}
 		// With the right description the sizes have to be caught.
-		img.Types[0].Type = Describe(typ)
+		img.Types[0].Type = describeType(typ)
 		if err := restore(img, f.data, []Root{{"x", &x}}, nil, Options{Limit: 1 << 20}); err == nil {
 			t.Errorf("%.50s is fine", name)
 		}

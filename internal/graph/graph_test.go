@@ -415,7 +415,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestAliasing(t *testing.T) {
+func TestRoundTrip_Aliases(t *testing.T) {
 	type inner struct {
 		a int
 		b [4]float64
@@ -497,7 +497,7 @@ func TestAliasing(t *testing.T) {
 
 type celsius float64
 
-func TestRootsShare(t *testing.T) {
+func TestRoundTrip_SharedRoots(t *testing.T) {
 	type state struct {
 		data []int
 		p    *node
@@ -526,7 +526,7 @@ func TestRootsShare(t *testing.T) {
 	}
 }
 
-func TestFileHook(t *testing.T) {
+func TestRoundTrip_Files(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "x")
 	if err != nil {
 		t.Fatal(err)

@@ -159,7 +159,7 @@ type MismatchError struct {
 	Name   string // of the variable or type
 	Path   string // the place inside, starting with Name
 	Detail string
-	// Added: only the program has the variable. Removed: only the set has it.
+	// Added: only the program has the variable. Removed: only the checkpoint has it.
 	Added, Removed bool
 }
 

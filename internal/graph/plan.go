@@ -28,9 +28,9 @@ const (
 	kFile                // *os.File
 	kSyncMap             // sync.Map, stand-in: []pair
 	kCodec               // has CairnState, stand-in: []record
-	kFunc                // stand-in: function; see Whole
-	kChan                // stand-in: region of struct{Val}; see Whole
-	kTimer               // *time.Timer, *time.Ticker: stand-in of its channel; see Whole
+	kFunc                // stand-in: function; see SaveWholeProgram
+	kChan                // stand-in: region of struct{Val}; see SaveWholeProgram
+	kTimer               // *time.Timer, *time.Ticker: stand-in of its channel; see SaveWholeProgram
 	kOpaque              // savable only when zero; not stored
 	kIgnore              // not looked at, not stored, kept as it is in roots
 )
@@ -248,7 +248,7 @@ func (p *plan) plain() {
 		p.kind, p.enc = kIface, true
 		p.form = reference("type", "obj", "off")
 	case reflect.Chan:
-		if !whole {
+		if !wholeProgram {
 			p.opaque("it is a channel")
 			break
 		}
@@ -256,7 +256,7 @@ func (p *plan) plain() {
 		p.form = reference("obj", "size", "closed")
 		p.elem = p.kid(shell(slotType(t.Elem())))
 	case reflect.Func:
-		if !whole {
+		if !wholeProgram {
 			p.opaque("it is a function")
 			break
 		}

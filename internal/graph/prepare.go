@@ -51,7 +51,7 @@ type Builder struct {
 	boxes   []placed        // values in interfaces
 	stands  []placed        // functions and values with stand-ins
 	done    bool
-	// finished says that all is restored. See Collector.Continue.
+	// finished says that all is restored. See Collector.KeepPlaces.
 	finished bool
 }
 
@@ -166,8 +166,8 @@ func (b *Builder) match(roots []Root, opt Options) error {
 		if drop[v.Name] {
 			continue
 		}
-		if IsKnown(v.Name) {
-			r, ok := known(v.Name)
+		if IsStdVar(v.Name) {
+			r, ok := stdVar(v.Name)
 			if !ok {
 				errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "this version of Go has no such variable"})
 			} else if r.p == nil { // a package variable: placed when its region is known
@@ -190,7 +190,7 @@ func (b *Builder) match(roots []Root, opt Options) error {
 	}
 	for _, r := range roots {
 		if !seen[r.Name] && !opt.Added {
-			errs = append(errs, &MismatchError{Name: r.Name, Path: r.Name, Detail: "the set has no such variable", Added: true})
+			errs = append(errs, &MismatchError{Name: r.Name, Path: r.Name, Detail: "the checkpoint has no such variable", Added: true})
 		}
 	}
 	names := newResolver(ps, b.env.Types)
@@ -440,7 +440,7 @@ func (b *Builder) place() error {
 		if v.Off != 0 || !same(g.p, r.p.base) || g.n != r.p.mult && r.p.size != 0 || g.ptr != nil {
 			continue
 		}
-		g.ptr, g.known = r.ptr, IsKnown(v.Name)
+		g.ptr, g.known = r.ptr, IsStdVar(v.Name)
 		if r.p.size > 0 {
 			s := span{uintptr(r.ptr), uintptr(r.ptr) + r.p.size}
 			if !b.inPlace.add(s) {

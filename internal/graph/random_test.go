@@ -369,15 +369,15 @@ func stressed(few, many uint64) uint64 {
 	return few
 }
 
-// TestRandomGraphs saves and restores values of random types that share
+// TestRoundTrip_RandomGraphs saves and restores values of random types that share
 // memory in random ways.
-func TestRandomGraphs(t *testing.T) {
+func TestRoundTrip_RandomGraphs(t *testing.T) {
 	tryRandoms(t, 0, stressed(1000, 50_000))
 }
 
-// TestRandomGraphsAndGC does so while the garbage collector runs all the
+// TestRoundTrip_RandomGraphsDuringGC does so while the garbage collector runs all the
 // time: restored memory must be reachable by it, and of the right type.
-func TestRandomGraphsAndGC(t *testing.T) {
+func TestRoundTrip_RandomGraphsDuringGC(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	stop := make(chan struct{})
 	stopped := make(chan struct{})

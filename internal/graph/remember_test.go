@@ -41,7 +41,7 @@ func (g *randomGraph) mutate(roots []Root) {
 }
 
 // TestRemember_RandomGraphs changes random graphs again and again. Each image is
-// restored and compared, and sometimes the program goes on with what was
+// restored and compared, and sometimes the program continues with what was
 // restored.
 func TestRemember_RandomGraphs(t *testing.T) {
 	defer func(n int) { fewCells = n }(fewCells)
@@ -103,7 +103,7 @@ func TestRemember_RandomGraphs(t *testing.T) {
 			if g.IntN(4) == 0 { // a restart
 				c.Close()
 				c = &Collector{Remember: true}
-				c.Continue(b, into)
+				c.KeepPlaces(b, into)
 				roots = into
 				img, err := c.Collect(roots, nil)
 				if err != nil {

@@ -180,9 +180,9 @@ func loadFar(img *Image, data [][]byte, v *farState) error {
 	return nil
 }
 
-// TestRemoteDamaged damages sets with arrays. Whatever comes of it, memory of
+// TestRemote_Damaged damages sets with arrays. Whatever comes of it, memory of
 // devices is not touched through its address, and what nobody has is given back.
-func TestRemoteDamaged(t *testing.T) {
+func TestRemote_Damaged(t *testing.T) {
 	mem.MakeRemotes(makeFar)
 	seed, from := farFile(t)
 	defer from.A.m.free()
@@ -241,8 +241,8 @@ func TestRemoteDamaged(t *testing.T) {
 	t.Log(refused, "refused")
 }
 
-// TestRemoteText has a string that lies on a device.
-func TestRemoteText(t *testing.T) {
+// TestRemote_Text has a string that lies on a device.
+func TestRemote_Text(t *testing.T) {
 	mem.MakeRemotes(makeFar)
 	a, s := newFarArray[uint8](t, 100), "s"
 	defer a.m.free()

@@ -162,7 +162,7 @@ var functions = sync.OnceValue(func() named {
 
 // staticName begins the names of such variables. What follows is the digest of
 // the program's code, and where the variable lies, counted from the start.
-const staticName = knownPrefix + "="
+const staticName = stdPrefix + "="
 
 // codeDigest tells builds of a program apart.
 var codeDigest = sync.OnceValue(func() string {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"io"
 	"math"
 	"math/big"
 	"math/rand"
@@ -37,7 +38,7 @@ func (h *intHeap) Pop() any {
 	return x
 }
 
-func TestRandom(t *testing.T) {
+func TestStd_Random(t *testing.T) {
 	type gens struct {
 		r  *rand.Rand
 		s  rand.Source
@@ -214,7 +215,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-func TestNaNKeys(t *testing.T) {
+func TestStd_NaNKeys(t *testing.T) {
 	v := map[float64]int{math.NaN(): 1, math.Inf(1): 3, math.Copysign(0, -1): 4}
 	v[math.NaN()] = 2
 	w := roundTrip(t, &v, nil)
@@ -300,7 +301,7 @@ func (v *versioned) CairnState(c *Coder) error {
 	return nil
 }
 
-func TestCodecErrors(t *testing.T) {
+func TestCodec_Errors(t *testing.T) {
 	f := save(t, []Root{{"v", &versioned{1, 2}}}, nil)
 	fieldB = "c"
 	err := f.load([]Root{{"v", new(versioned)}}, nil)
@@ -309,4 +310,67 @@ func TestCodecErrors(t *testing.T) {
 	_, err = Collect([]Root{{"v", &versioned{1, 2}}}, nil)
 	want(t, err, `v: CairnState of github.com/cairnrun/cairn/internal/graph.versioned: field "a" is given twice`)
 	fieldB = "b"
+}
+
+// TestStd_SharedParts restores parts of the standard library that refer to one
+// another inside one struct.
+func TestStd_SharedParts(t *testing.T) {
+	type parts struct {
+		mu     sync.RWMutex
+		cond   *sync.Cond
+		locker sync.Locker
+		front  atomic.Pointer[list.List]
+		list   list.List
+		rng    *randv2.Rand
+		source *randv2.ChaCha8
+		text   strings.Builder
+		lines  *bufio.Reader
+		err    error
+	}
+	var v parts
+	v.cond = sync.NewCond(&v.mu)
+	v.cond.Broadcast()
+	v.locker = &v.mu
+	v.list.PushBack(1)
+	v.front.Store(&v.list)
+	v.source = randv2.NewChaCha8([32]byte{1})
+	v.rng = randv2.New(v.source)
+	v.rng.Uint32()
+	v.text.WriteString("x")
+	v.lines = bufio.NewReader(strings.NewReader("line1\nline2"))
+	if _, err := v.lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	v.err = errors.Join(os.ErrNotExist, io.EOF)
+
+	w := roundTrip(t, &v, nil)
+	if got, want := w.rng.Uint64(), v.rng.Uint64(); got != want {
+		t.Errorf("the generator gives %d, want %d", got, want)
+	}
+	if got, want := w.source.Uint64(), v.source.Uint64(); got != want {
+		t.Errorf("its source gives %d, want %d: they are no longer one", got, want)
+	}
+	if w.cond.L != sync.Locker(&w.mu) || w.locker != sync.Locker(&w.mu) {
+		t.Error("the condition and the locker have another mutex than the struct")
+	}
+	if w.front.Load() != &w.list || w.list.Len() != 1 {
+		t.Error("the atomic pointer does not point to the list")
+	}
+	w.cond.Broadcast()      // panics if it was copied
+	w.text.WriteString("y") // panics if it was copied
+	if w.text.String() != "xy" {
+		t.Errorf("the text is %q", w.text.String())
+	}
+	if line, err := w.lines.ReadString('\n'); line != "line2" || err != io.EOF {
+		t.Errorf("the reader gives %q, %v", line, err)
+	}
+	if !errors.Is(w.err, os.ErrNotExist) || !errors.Is(w.err, io.EOF) {
+		t.Errorf("the joined error %v has other parts", w.err)
+	}
+
+	v.locker = v.mu.RLocker() // the same memory as a type that can't be named
+	var refused *UnsupportedError
+	if _, err := Collect([]Root{{"v", &v}}, nil); !errors.As(err, &refused) {
+		t.Errorf("Collect of an RLocker: %v, want it refused", err)
+	}
 }

@@ -117,10 +117,10 @@ var calling struct {
 	make  func() *time.Timer
 }
 
-// CallingTimers says who keeps account of timers that call a function (they have
+// RegisterTimers says who keeps account of timers that call a function (they have
 // no channel): which are known, and how one is made, to be set later. It is called
 // from an init function.
-func CallingTimers(known func(*time.Timer) bool, make func() *time.Timer) {
+func RegisterTimers(known func(*time.Timer) bool, make func() *time.Timer) {
 	calling.known, calling.make = known, make
 }
 
@@ -169,7 +169,7 @@ func (c *Collector) pushFed(p *plan, h *hchan, t unsafe.Pointer, i int32, at uin
 	if c.made.has(uintptr(unsafe.Pointer(h)), p.elem) {
 		return nil
 	}
-	if h.recvq.first != nil && !waited || h.sendq.first != nil {
+	if h.recvq.first != nil && !hasWaiters || h.sendq.first != nil {
 		return c.refuse(p, i, at, "a goroutine waits for the channel")
 	}
 	var state []time.Time
@@ -205,7 +205,7 @@ func (d *decoder) timer(p *plan, obj, size uint64) (*region, error) {
 		return nil, invalid("a timer of %d elements that holds %d", size, g.n)
 	}
 	if !timersKnown().ok {
-		return nil, &MismatchError{Name: "timer", Path: "timer", Detail: "the set has a timer, and this version of Go lays them out in a way that is not known"}
+		return nil, &MismatchError{Name: "timer", Path: "timer", Detail: "the checkpoint has a timer, and this version of Go lays them out in a way that is not known"}
 	}
 	if g.m == nil {
 		t := time.NewTimer(time.Hour)

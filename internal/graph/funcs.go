@@ -14,12 +14,12 @@ import (
 // channels in its state. Others don't expect that these come back, and are told
 // when they try.
 
-// whole says that functions and channels are saved.
-var whole bool
+// wholeProgram says that functions and channels are saved.
+var wholeProgram bool
 
-// Whole makes the package save functions and channels. It is called before
+// SaveWholeProgram makes the package save functions and channels. It is called before
 // anything else, from an init function.
-func Whole() {
+func SaveWholeProgram() {
 	plans.Lock()
 	defer plans.Unlock()
 	for t := range plans.m {
@@ -27,7 +27,7 @@ func Whole() {
 			panic("graph: Whole comes too late")
 		}
 	}
-	whole = true
+	wholeProgram = true
 	ctx, cancel := context.WithCancel(context.Background())
 	registerLike("context.WithCancel", cancel, ctx)
 	cancel()
@@ -193,26 +193,26 @@ func functionOf(o *object, t reflect.Type) (*function, error) {
 	if f := staticOf(o); f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name%s", funcName(o.code), unsavedAt(o.code))
+	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name%s", funcName(o.code), unsavableAt(o.code))
 }
 
-// unsaved is why functions can't be saved, by their places.
-var unsaved sync.Map // of string, by FILE:LINE
+// unsavable is why functions can't be saved, by their places.
+var unsavable sync.Map // of string, by FILE:LINE
 
-// RegisterUnsaved says why the function at a line can't be saved, for the error
+// RegisterUnsavable says why the function at a line can't be saved, for the error
 // of who tries to. It counts for files of that name in all packages.
-func RegisterUnsaved(file string, line int, why string) {
-	unsaved.Store(fmt.Sprintf("%s:%d", file, line), why)
+func RegisterUnsavable(file string, line int, why string) {
+	unsavable.Store(fmt.Sprintf("%s:%d", file, line), why)
 }
 
-// unsavedAt is what was registered for a function.
-func unsavedAt(pc uintptr) string {
+// unsavableAt is what was registered for a function.
+func unsavableAt(pc uintptr) string {
 	f := runtime.FuncForPC(pc)
 	if f == nil {
 		return ""
 	}
 	file, line := f.FileLine(f.Entry())
-	if why, ok := unsaved.Load(fmt.Sprintf("%s:%d", file[strings.LastIndexByte(file, '/')+1:], line)); ok {
+	if why, ok := unsavable.Load(fmt.Sprintf("%s:%d", file[strings.LastIndexByte(file, '/')+1:], line)); ok {
 		return ": " + why.(string)
 	}
 	return ""

@@ -142,7 +142,7 @@ func (p *plan) special() bool {
 		p.elem = p.kid(shell(pairType))
 		return true
 	case timerTypes[0], timerTypes[1]:
-		if !whole {
+		if !wholeProgram {
 			return false
 		}
 		p.kind, p.enc = kTimer, true
@@ -182,7 +182,7 @@ func (p *plan) special() bool {
 		}
 	}
 	full := pkg + "." + name
-	if whole && wholeTypes[full] {
+	if wholeProgram && wholeTypes[full] {
 		return false
 	}
 	switch full {

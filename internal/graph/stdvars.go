@@ -17,10 +17,10 @@ import (
 // bufio.Reader must hold io.EOF itself. Where a state reaches one of these, the
 // image names it as a variable of its own, which every program has.
 
-// knownPrefix marks the names of such variables.
-const knownPrefix = "std:"
+// stdPrefix marks the names of such variables.
+const stdPrefix = "std:"
 
-var knownErrors = []struct {
+var stdErrors = []struct {
 	name string
 	err  error
 }{
@@ -51,35 +51,35 @@ var knownErrors = []struct {
 	{"strconv.ErrSyntax", strconv.ErrSyntax},
 }
 
-// IsKnown reports whether a variable of an image is one that every program has.
-func IsKnown(name string) bool { return strings.HasPrefix(name, knownPrefix) }
+// IsStdVar reports whether a variable of an image is one that every program has.
+func IsStdVar(name string) bool { return strings.HasPrefix(name, stdPrefix) }
 
-// known returns the variable of that name.
-func known(name string) (rootVar, bool) {
+// stdVar returns the variable of that name.
+func stdVar(name string) (rootVar, bool) {
 	if ptr, ok := staticVar(name); ok {
 		return rootVar{ptr: ptr}, true
 	}
-	for i := range knownErrors {
-		if knownPrefix+knownErrors[i].name == name {
-			return knownVar(i)
+	for i := range stdErrors {
+		if stdPrefix+stdErrors[i].name == name {
+			return stdVarAt(i)
 		}
 	}
 	return rootVar{}, false
 }
 
-func knownVar(i int) (rootVar, bool) {
-	v := reflect.ValueOf(knownErrors[i].err)
+func stdVarAt(i int) (rootVar, bool) {
+	v := reflect.ValueOf(stdErrors[i].err)
 	if v.Kind() != reflect.Pointer || v.Type().Elem().Size() == 0 {
 		return rootVar{}, false
 	}
 	return rootVar{v.UnsafePointer(), planOf(v.Type().Elem())}, true
 }
 
-// knownVars names the variables of that sort that were reached.
-func (c *Collector) knownVars(img *Image) {
+// stdVars names the variables of that sort that were reached.
+func (c *Collector) stdVars(img *Image) {
 	guess := 0
-	for i := range knownErrors {
-		r, ok := knownVar(i)
+	for i := range stdErrors {
+		r, ok := stdVarAt(i)
 		if !ok {
 			continue
 		}
@@ -92,9 +92,9 @@ func (c *Collector) knownVars(img *Image) {
 		}
 		r.p.finish()
 		c.held[uint32(k)] = true
-		img.Vars = append(img.Vars, Var{Name: knownPrefix + knownErrors[i].name, Type: r.p.text, Region: uint64(c.pieces.num.S[k])})
+		img.Vars = append(img.Vars, Var{Name: stdPrefix + stdErrors[i].name, Type: r.p.text, Region: uint64(c.pieces.num.S[k])})
 	}
-	if whole {
+	if wholeProgram {
 		c.staticVars(img)
 	}
 }

@@ -24,7 +24,7 @@ type layer struct {
 func localA() any { type T struct{ a int }; return T{1} }
 func localB() any { type T struct{ b string }; return T{"x"} }
 
-func TestRefuse(t *testing.T) {
+func TestCollect_Refused(t *testing.T) {
 	type modelT struct {
 		layers []*layer
 		arr    [3]layer
@@ -133,8 +133,8 @@ type oldGrid struct {
 	cells []float64
 }
 
-func TestMismatch(t *testing.T) {
-	desc := func(v any) string { return Describe(reflect.TypeOf(v)) }
+func TestCompare_Mismatch(t *testing.T) {
+	desc := func(v any) string { return describeType(reflect.TypeOf(v)) }
 	type rec struct {
 		next *rec
 		v    map[string]int
@@ -143,19 +143,19 @@ func TestMismatch(t *testing.T) {
 		saved, now any
 		want       string
 	}{
-		{struct{ cells []float64 }{}, struct{ cells []float32 }{}, "grid.cells: the set has []float64, the program []float32"},
-		{1, "", "grid: the set has int, the program string"},
-		{[3]int{}, [4]int{}, "grid: the set has [3]int, the program [4]int"},
-		{[][]int{}, [][]int8{}, "grid: the set has [][]int, the program [][]int8"},
-		{map[string]int{}, map[string]bool{}, "grid: the set has map[string]int, the program map[string]bool"},
-		{struct{ a, b int }{}, struct{ a int }{}, "grid.b: the set has int, the program has no such field"},
-		{struct{ a int }{}, struct{ a, b int }{}, "grid.b: the set has no such field, the program int"},
+		{struct{ cells []float64 }{}, struct{ cells []float32 }{}, "grid.cells: the checkpoint has []float64, the program []float32"},
+		{1, "", "grid: the checkpoint has int, the program string"},
+		{[3]int{}, [4]int{}, "grid: the checkpoint has [3]int, the program [4]int"},
+		{[][]int{}, [][]int8{}, "grid: the checkpoint has [][]int, the program [][]int8"},
+		{map[string]int{}, map[string]bool{}, "grid: the checkpoint has map[string]int, the program map[string]bool"},
+		{struct{ a, b int }{}, struct{ a int }{}, "grid.b: the checkpoint has int, the program has no such field"},
+		{struct{ a int }{}, struct{ a, b int }{}, "grid.b: the checkpoint has no such field, the program int"},
 		{struct{ a, b int }{}, struct{ b, a int }{}, "grid.a: the fields are in another order"},
-		{[]struct{ p *struct{ x int } }{}, []struct{ p *struct{ x uint } }{}, "grid[].p.x: the set has int, the program uint"},
-		{oldGrid{}, celsius(0), "grid: the set has github.com/cairnrun/cairn/internal/graph.oldGrid, the program github.com/cairnrun/cairn/internal/graph.celsius"},
+		{[]struct{ p *struct{ x int } }{}, []struct{ p *struct{ x uint } }{}, "grid[].p.x: the checkpoint has int, the program uint"},
+		{oldGrid{}, celsius(0), "grid: the checkpoint has github.com/cairnrun/cairn/internal/graph.oldGrid, the program github.com/cairnrun/cairn/internal/graph.celsius"},
 	} {
-		want(t, Compare("grid", desc(c.saved), reflect.TypeOf(c.now)), c.want)
-		if err := Compare("grid", desc(c.now), reflect.TypeOf(c.now)); err != nil {
+		want(t, compare("grid", desc(c.saved), planOf(reflect.TypeOf(c.now))), c.want)
+		if err := compare("grid", desc(c.now), planOf(reflect.TypeOf(c.now))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestMismatch(t *testing.T) {
 		t.Error(s)
 	}
 	for _, s := range []string{"", "*", strings.Repeat("*", 1e6), strings.Repeat("[]", 1e6) + "int", strings.Repeat("{a ", 1e6), "@1", "@0 @0\"x\"=@0", "{a int", "map*", "mapint", "[99999999999999999999]int"} {
-		if err := Compare("v", s, reflect.TypeOf(rec{})); err == nil {
+		if err := compare("v", s, planOf(reflect.TypeOf(rec{}))); err == nil {
 			t.Errorf("%.20q is fine", s)
 		}
 	}
@@ -171,7 +171,7 @@ func TestMismatch(t *testing.T) {
 	f := save(t, []Root{{"a", &a}, {"b", &b}}, nil)
 	var c float64
 	err := f.load([]Root{{"a", &b}, {"c", &c}}, nil)
-	want(t, err, "a: the set has int, the program string\nb: the program has no such variable\nc: the set has no such variable")
+	want(t, err, "a: the checkpoint has int, the program string\nb: the program has no such variable\nc: the checkpoint has no such variable")
 	var m *MismatchError
 	if !errors.As(err, &m) || m.Name != "a" {
 		t.Error(m)
@@ -182,4 +182,11 @@ func TestMismatch(t *testing.T) {
 	if err := restore(img, f.data, []Root{{"c", &c}, {"a", &a2}, {"b", &b2}}, nil, Options{Added: true}); err != nil || a2 != 1 || b2 != "x" || c != 5 {
 		t.Error(err)
 	}
+}
+
+// describeType is the description of a type.
+func describeType(t reflect.Type) string {
+	p := planOf(t)
+	p.finish()
+	return p.text
 }

@@ -13,9 +13,9 @@ type placed struct {
 	num  uint32
 }
 
-// Continue lets the next image of these roots have the objects in the places
+// KeepPlaces lets the next image of these roots have the objects in the places
 // that they had in the image that b restored. It is called after Finish.
-func (c *Collector) Continue(b *Builder, roots []Root) {
+func (c *Collector) KeepPlaces(b *Builder, roots []Root) {
 	c.Forget()
 	if !c.Remember || !b.finished {
 		return
@@ -42,12 +42,12 @@ func (c *Collector) Continue(b *Builder, roots []Root) {
 		case g.p == nil:
 			continue
 		case g.m != nil:
-			c.note(g.m, g.p, uint32(i))
+			c.notePlace(g.m, g.p, uint32(i))
 			continue
 		case g.ptr == nil:
 			continue
 		case g.p.size == 0:
-			c.note(g.ptr, g.p, uint32(i))
+			c.notePlace(g.ptr, g.p, uint32(i))
 			continue
 		case g.n == 0:
 			continue
@@ -64,8 +64,8 @@ func (c *Collector) Continue(b *Builder, roots []Root) {
 	b.boxes, b.stands = nil, nil
 }
 
-// note says which region the stand-in of p for what is at id has.
-func (c *Collector) note(id unsafe.Pointer, p *plan, num uint32) {
+// notePlace says which region the stand-in of p for what is at id has.
+func (c *Collector) notePlace(id unsafe.Pointer, p *plan, num uint32) {
 	at, _ := c.made.at(uintptr(id), p)
 	*at = uint64(num)
 }

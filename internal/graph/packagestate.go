@@ -17,8 +17,8 @@ func Part(v any) { parts = append(parts, v) }
 // Parts returns them.
 func Parts() []any { return parts }
 
-// IsWhole reports whether the program is saved as a whole.
-func IsWhole() bool { return whole }
+// SavesWholeProgram reports whether the program is saved as a whole.
+func SavesWholeProgram() bool { return wholeProgram }
 
 // Has reports whether the value has a field of that name in the set.
 func (c *Coder) Has(name string) bool {
@@ -30,10 +30,10 @@ func (c *Coder) Has(name string) bool {
 	return false
 }
 
-// survey finds all pieces of the state.
-func (c *Collector) survey(roots []Root, env *Env) error {
+// scan finds all pieces of the state.
+func (c *Collector) scan(roots []Root, env *Env) error {
 	var all []mem.HostVisible
-	if whole {
+	if wholeProgram {
 		all = mem.AllHostVisible()
 		hide(all)
 	}

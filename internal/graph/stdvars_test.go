@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestKnownErrors restores errors that programs compare by identity.
-func TestKnownErrors(t *testing.T) {
+// TestStdVars restores errors that programs compare by identity.
+func TestStdVars(t *testing.T) {
 	type state struct {
 		err  error
 		all  []error
