@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// Hosts that RUN/evacuate lists are left.
+// Hosts that RUN/evacuate lists are evacuated.
 func TestEvacuate_File(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
@@ -50,7 +50,7 @@ func TestEvacuate_File(t *testing.T) {
 	}
 }
 
-// A command on each host tells when it is to be evacuated.
+// A command on each host decides when to evacuate it.
 func TestEvacuate_When(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "gate:0:15:"+gate)
@@ -92,7 +92,7 @@ func TestRunEvacuateWhen_Status(t *testing.T) {
 	}
 }
 
-// What can't be run is said once, and the run continues.
+// A command that cannot run is reported once, and the run continues.
 func TestEvacuate_CommandMissing(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)

@@ -203,7 +203,7 @@ func TestMove_OneRank(t *testing.T) {
 	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
 }
 
-// Whatever fails before the decision, the run continues as it was.
+// After any failure before the decision, the run continues as before.
 func TestMove_FailsUndecided(t *testing.T) {
 	for _, c := range []struct {
 		fault string
@@ -396,7 +396,7 @@ func TestMove_Queue(t *testing.T) {
 	}
 }
 
-// Who asked goes away: before the decision that calls the move off.
+// The asker goes away: before the decision that cancels the move.
 func TestMove_AskerGone(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
@@ -481,7 +481,7 @@ func TestMove_Checkpoint(t *testing.T) {
 	l.exactMoved(60, map[int][]int{0: {8}})
 }
 
-// Requests that can't be.
+// Requests that the supervisor refuses.
 func TestMove_Refused(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "gate:0:12:"+gate)

@@ -27,7 +27,7 @@ func TestQuarantine_KilledFromOutside(t *testing.T) {
 	}
 }
 
-// The last usable set is never quarantined.
+// The last usable checkpoint is never quarantined.
 func TestQuarantine_LastCheckpoint(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
 	o.Quarantine, o.Retries = 1, 3
@@ -44,7 +44,7 @@ func TestQuarantine_LastCheckpoint(t *testing.T) {
 	}
 }
 
-// Who fails while it restores fails because of the checkpoint that it would take.
+// A failure during the restore counts against the checkpoint being restored.
 func TestQuarantine_RestoreFails(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
@@ -65,7 +65,7 @@ func TestQuarantine_RestoreFails(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// What a rank left running does not outlive a failed launch.
+// Children of a rank do not outlive a failed launch.
 func TestRank_ChildrenEnd(t *testing.T) {
 	o := options(t, 1)
 	dir := t.TempDir()
@@ -145,7 +145,7 @@ exec "$@"`)
 	exact(t, o, 3)
 }
 
-// A screen that takes nothing holds up neither status nor stop.
+// A blocked screen delays neither status nor stop.
 func TestOutput_BlockedScreen(t *testing.T) {
 	o := options(t, 1)
 	o.Command = []string{"sh", "-c", "echo a; echo b; exec sleep 1000"}
@@ -248,7 +248,7 @@ func TestHost_Silent(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-// Checkpoints that can't be saved are told of once, by one rank, and so is that there are checkpoints again.
+// A failure to save is reported once, and so is the next success.
 func TestCheckpoint_Unsaved(t *testing.T) {
 	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0
