@@ -114,7 +114,7 @@ func TestRanks_Damage(t *testing.T) {
 			c.damage(t, s.file(newest, 2))
 			sup := s.start("-n", "4", "--every-points", "100")
 			sup.finishes()
-			oneLine(t, sup.text(), c.line, fmt.Sprintf("set=%d rank=2 ", newest), "next=")
+			oneLine(t, sup.text(), c.line, fmt.Sprintf("checkpoint=%d rank=2 ", newest), "next=")
 			must(t, sup.text(), fmt.Sprintf("restored checkpoint %d", older))
 			sameOutput(t, s.output(), s.want)
 
