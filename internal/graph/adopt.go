@@ -1,7 +1,7 @@
 package graph
 
-// Adoption lets Prepare take over memory of a Builder that is not finished, for
-// pools that are as they were there. That Builder can't be used any more.
+// Adoption lets Prepare take over memory of an unfinished Builder, for pools
+// that are the same there. That Builder cannot be used any more.
 type Adoption struct {
 	From  *Builder
 	Pools map[int]int // pool → the one of From that it equals

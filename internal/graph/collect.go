@@ -136,7 +136,7 @@ type standIn struct {
 	num  uint32 // region
 }
 
-// Check reports whether a root can be saved as it stands.
+// Check reports whether a root can be saved as it is.
 func Check(root Root, env *Env) error {
 	c := new(Collector)
 	defer c.Close()
@@ -151,7 +151,7 @@ func Collect(roots []Root, env *Env) (*Image, error) {
 	return c.Collect(roots, env)
 }
 
-// Outline is Collect for an image whose pools are not looked at.
+// Outline is Collect for an image whose pools are not needed.
 func Outline(roots []Root, env *Env) (*Image, error) {
 	c := &Collector{Remember: true}
 	defer c.Close()
@@ -286,7 +286,7 @@ func rootPlans(roots []Root) ([]*plan, error) {
 // reach finds everything that is reachable.
 func (c *Collector) reach(roots []Root, env *Env) error {
 	err := c.tryReach(roots, env)
-	if err != nil && c.untold && !c.trace { // once more, to say where
+	if err != nil && c.untold && !c.trace { // once more, to find the path for the error
 		c.trace = true
 		err = c.tryReach(roots, env)
 	}

@@ -11,14 +11,13 @@ import (
 )
 
 // A program that is saved as a whole, by package resume, has functions and
-// channels in its state. Others don't expect that these come back, and are told
-// when they try.
+// channels in its state. Other programs get an error if theirs has.
 
 // wholeProgram says that functions and channels are saved.
 var wholeProgram bool
 
-// SaveWholeProgram makes the package save functions and channels. It is called before
-// anything else, from an init function.
+// SaveWholeProgram makes the package save functions and channels. It is called
+// from an init function, before anything else.
 func SaveWholeProgram() {
 	plans.Lock()
 	defer plans.Unlock()
@@ -199,8 +198,8 @@ func functionOf(o *object, t reflect.Type) (*function, error) {
 // unsavable is why functions can't be saved, by their places.
 var unsavable sync.Map // of string, by FILE:LINE
 
-// RegisterUnsavable says why the function at a line can't be saved, for the error
-// of who tries to. It counts for files of that name in all packages.
+// RegisterUnsavable says why the function literal at a line of a file cannot be
+// saved.
 func RegisterUnsavable(file string, line int, why string) {
 	unsavable.Store(fmt.Sprintf("%s:%d", file, line), why)
 }

@@ -13,8 +13,8 @@ type placed struct {
 	num  uint32
 }
 
-// KeepPlaces lets the next image of these roots have the objects in the places
-// that they had in the image that b restored. It is called after Finish.
+// KeepPlaces lets the next image of these roots have the objects in the same
+// places as the image that b restored. It is called after Finish.
 func (c *Collector) KeepPlaces(b *Builder, roots []Root) {
 	c.Forget()
 	if !c.Remember || !b.finished {

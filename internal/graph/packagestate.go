@@ -30,7 +30,7 @@ func (c *Coder) Has(name string) bool {
 	return false
 }
 
-// scan finds all pieces of the state.
+// scan finds all regions of the state.
 func (c *Collector) scan(roots []Root, env *Env) error {
 	var all []mem.HostVisible
 	if wholeProgram {
@@ -44,7 +44,7 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 		if err == nil {
 			err = c.sweep()
 		}
-		if err != nil && c.untold { // once more, to say where
+		if err != nil && c.untold { // once more, to find the path for the error
 			c.trace = true
 			continue
 		}
@@ -52,7 +52,7 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 			return err
 		}
 		again = c.show(all)
-		all = nil // once more at most
+		all = nil // at most once more
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Programs compare some errors of the standard library by identity: a restored
-// bufio.Reader must hold io.EOF itself. Where a state reaches one of these, the
-// image names it as a variable of its own, which every program has.
+// bufio.Reader must hold io.EOF itself. If a state refers to one of these, the
+// image has it as a variable with a name, which every program has.
 
 // stdPrefix marks the names of such variables.
 const stdPrefix = "std:"
@@ -51,7 +51,8 @@ var stdErrors = []struct {
 	{"strconv.ErrSyntax", strconv.ErrSyntax},
 }
 
-// IsStdVar reports whether a variable of an image is one that every program has.
+// IsStdVar reports whether a variable of an image is one that every program
+// has.
 func IsStdVar(name string) bool { return strings.HasPrefix(name, stdPrefix) }
 
 // stdVar returns the variable of that name.

@@ -1,6 +1,6 @@
-// Package plain makes a copy of examples/npb that knows nothing of checkpoints:
-// the calls by which the programs name their state and points are left out. What
-// 'cairn build' finds in it can be compared with what was there by hand.
+// Package plain makes a copy of examples/npb that does not use Cairn: it leaves
+// out the calls by which the programs name their state and points. What 'cairn
+// build' finds in the copy can be compared with what was written by hand.
 package plain
 
 import (
@@ -20,9 +20,9 @@ var (
 	guarding  = regexp.MustCompile(`\tg := &running\{.*\}\n`)
 )
 
-// NPB puts the copy into dir; root is this module's folder. At the top of a
-// kernel's main loop stands what top says for the file. It returns those loops,
-// as FILE:LINE.
+// NPB writes the copy into dir; root is this module's directory. top has the
+// text that each file gets at the top of its kernel's main loop. NPB returns
+// those loops, as FILE:LINE.
 func NPB(root, dir string, top map[string]string) (loops []string, err error) {
 	root, err = filepath.Abs(root)
 	if err != nil {
@@ -72,7 +72,7 @@ func NPB(root, dir string, top map[string]string) (loops []string, err error) {
 // point, or 0.
 func strip(name, text, top string) (string, int, error) {
 	text = restoring.ReplaceAllString(text, "")
-	if name == "ft.go" { // which asked whether it was resumed
+	if name == "ft.go" { // it asks whether it was resumed
 		text = strings.Replace(text, "\tif !resumed {\n", "\tvar err error\n\t{\n", 1)
 	}
 	text = strings.NewReplacer(", g guard)", ")", ", resumed: resumed", "", "c.class[0], g)", "c.class[0])").Replace(text)

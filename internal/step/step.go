@@ -16,7 +16,8 @@
 // there are runs once with a log and no action.
 package step
 
-// At says that the process has come to the step of that name, "finish.begin".
+// At says that the process has reached the step of that name, such as
+// "finish.begin".
 func At(name string) {
 	if active {
 		at(name)

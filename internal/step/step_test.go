@@ -32,8 +32,8 @@ func walk(t *testing.T, steps string, env ...string) syscall.WaitStatus {
 	return cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestKill kills at a step, for the first time and for later ones.
-func TestKill(t *testing.T) {
+// TestAt_Kill kills at a step, for the first time and for later ones.
+func TestAt_Kill(t *testing.T) {
 	for _, c := range []struct {
 		rule, steps string
 		killed      bool
@@ -54,8 +54,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestLog counts over processes: the second one is not killed again.
-func TestLog(t *testing.T) {
+// TestAt_Log counts over processes: the second one is not killed again.
+func TestAt_Log(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	env := []string{"CAIRN_STEP=b=kill", "CAIRN_STEP_LOG=" + log}
 	if st := walk(t, "a b c", env...); !st.Signaled() {
@@ -78,8 +78,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestStop waits for a step and continues.
-func TestStop(t *testing.T) {
+// TestAt_Stop waits for a step and continues.
+func TestAt_Stop(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "STEP_TEST=a b", "CAIRN_STEP=a=stop")
 	if err := cmd.Start(); err != nil {

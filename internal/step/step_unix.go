@@ -16,10 +16,10 @@ const (
 	envLog  = "CAIRN_STEP_LOG"
 )
 
-// rule is what is to be done at a step.
+// rule is an action at a step.
 type rule struct {
 	name string
-	at   int // for the at-th time
+	at   int // act when the step is reached for the at-th time
 	act  syscall.Signal
 }
 
@@ -28,7 +28,7 @@ var (
 	log     string
 	active  bool
 	mu      sync.Mutex
-	reached = make(map[string]int) // without a log
+	reached = make(map[string]int) // how often, without a log
 )
 
 func init() {
@@ -38,8 +38,8 @@ func init() {
 	active = len(rules) > 0 || log != ""
 }
 
-// parse reads CAIRN_STEP. What it does not understand is left out: a test that
-// waits for the step sees that.
+// parse reads CAIRN_STEP. It ignores what it does not understand: a test that
+// waits for the step notices.
 func parse(text string) (out []rule) {
 	for item := range strings.SplitSeq(text, ",") {
 		name, act, _ := strings.Cut(item, "=")
@@ -97,7 +97,7 @@ func at(name string) {
 	}
 }
 
-// note adds a line to the log and returns how often each step is in it.
+// note adds a line to the log and returns how often each step is in the log.
 func note(name string) map[string]int {
 	fd, err := syscall.Open(log, syscall.O_RDWR|syscall.O_CREAT|syscall.O_APPEND|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
