@@ -81,7 +81,7 @@ func benchmark(ctx context.Context, c config) (err error) {
 	}
 	if c.verbose {
 		o.OnSaved = func(s cairn.CheckpointInfo) {
-			fmt.Fprintf(os.Stderr, "saved set=%d reason=%q state=%d written=%d held=%v took=%v\n",
+			fmt.Fprintf(os.Stderr, "saved checkpoint=%d reason=%q state=%d written=%d pause=%v write=%v\n",
 				s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 		}
 	}

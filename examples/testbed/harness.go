@@ -399,7 +399,7 @@ func (h *harness) onSaved(s cairn.CheckpointInfo) {
 	r.Sets++
 	r.State, r.Written = s.StateBytes, r.Written+s.WrittenBytes
 	r.Held, r.Took = max(r.Held, s.Pause.Seconds()), max(r.Took, s.WriteTime.Seconds())
-	h.say("saved set %d (%s): %d bytes of state, %d written, held %v, took %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
+	h.say("saved checkpoint %d (%s): %d bytes of state, %d written, paused %v, written in %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }
 
 // judge says whether the result is right, and writes what was asked for.

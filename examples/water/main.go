@@ -139,6 +139,6 @@ func simulate(ctx context.Context, c config) (err error) {
 
 // report says what a checkpoint cost, one line for each.
 func report(s cairn.CheckpointInfo) {
-	fmt.Printf("saved set=%d reason=%q state=%d written=%d held=%v took=%v\n",
+	fmt.Printf("saved checkpoint=%d reason=%q state=%d written=%d pause=%v write=%v\n",
 		s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }

@@ -20,7 +20,7 @@ func TestDisk_Full(t *testing.T) {
 	args := append(size, "-dir", dir, "-out", out)
 
 	d := drive(t, []string{survivor(t)}, args...)
-	must(t, d.do("run 10", "save", "run 10", "save"), "saved set=1", "saved set=2")
+	must(t, d.do("run 10", "save", "run 10", "save"), "saved checkpoint=1", "saved checkpoint=2")
 	filler := filepath.Join(mount, "filler")
 	fill(t, filler)
 	for range 3 {
@@ -37,7 +37,7 @@ func TestDisk_Full(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	must(t, d.do("run 10", "save"), "saved set=")
+	must(t, d.do("run 10", "save"), "saved checkpoint=")
 	d.do("run 5")
 	d.kill()
 	if n := len(verifySets(t, dir)); n < 2 {

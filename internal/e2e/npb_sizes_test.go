@@ -116,7 +116,7 @@ func savedBytes(t *testing.T, program string, args []string) int {
 	r := newRun(t, append([]string{program, "-v"}, args...)...)
 	s := r.start("-n", fmt.Sprint(compiledRanks), "--every-points", "1")
 	s.finishes()
-	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] saved set=\d+ .*state=(\d+)`, sizesOf)), 1)
+	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] saved checkpoint=\d+ .*state=(\d+)`, sizesOf)), 1)
 }
 
 // numberIn is what the nth line that fits has in parentheses.

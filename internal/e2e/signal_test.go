@@ -38,7 +38,7 @@ func TestSignal_Stop(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines.Scan()
-	must(t, lines.Text(), "saved set=1", `reason="terminated"`)
+	must(t, lines.Text(), "saved checkpoint=1", `reason="terminated"`)
 	for lines.Scan() {
 	}
 	cmd.Wait()
@@ -70,7 +70,7 @@ func TestSignal_Save(t *testing.T) {
 	for ; said == ""; steps++ { // it is taken up at the next point after it arrived
 		said = d.do("run 1")
 	}
-	must(t, said, "saved set=1")
+	must(t, said, "saved checkpoint=1")
 	d.do("run 5")
 	d.kill()
 

@@ -57,7 +57,7 @@ func main() {
 		c.MaxBases = -1
 	}
 	c.OnSaved = func(s cairn.CheckpointInfo) {
-		fmt.Printf("saved set=%d reason=%q state=%d written=%d\n", s.Index, s.Reason, s.StateBytes, s.WrittenBytes)
+		fmt.Printf("saved checkpoint=%d reason=%q state=%d written=%d\n", s.Index, s.Reason, s.StateBytes, s.WrittenBytes)
 	}
 	err := run(context.Background(), c)
 	if err != nil {
