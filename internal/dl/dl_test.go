@@ -64,7 +64,7 @@ func TestErrors(t *testing.T) {
 }
 
 // Memory that C reads is on the heap, and stays there while the stack grows.
-func TestManyThreads(t *testing.T) {
+func TestCall_Threads(t *testing.T) {
 	c := openC(t, "libc.so.6")
 	memcmp, err := c.Lookup("memcmp")
 	if err != nil {

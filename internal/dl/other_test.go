@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOpenSaysWhy(t *testing.T) {
+func TestOpen_Error(t *testing.T) {
 	if _, err := Open("libc.so.6"); !errors.Is(err, ErrUnsupported) {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Kind is what a device is.
+// Kind tells GPUs from other devices.
 type Kind uint8
 
 const (
@@ -54,48 +54,50 @@ type Info struct {
 	Shared      bool  // it works in the host's own memory: it has Wrap, and copies are not needed
 }
 
-// Device is a device that was opened.
+// Device is an open device.
 type Device interface {
 	Info() Info
-	// FreeMemory tells, roughly, how many bytes can still be allocated.
+	// FreeMemory returns approximately how many bytes can still be
+	// allocated.
 	FreeMemory() (int64, error)
-	// Alloc gives n bytes of global memory, n > 0, content undefined,
-	// aligned to 128 bytes at least. ErrMemory: there is no room.
+	// Alloc allocates n > 0 bytes of global memory, with undefined content,
+	// aligned to at least 128 bytes. It returns ErrMemory if there is no
+	// room.
 	Alloc(n int64) (Buffer, error)
 	NewQueue() (Queue, error)
-	// Build compiles a source. The error of one that does not compile is
-	// ErrBuild and carries the compiler's log.
+	// Build compiles a source. If it does not compile, the error is
+	// ErrBuild and holds the compiler's log.
 	Build(Source) (Program, error)
-	// Pin makes host memory fit for copies that run by themselves, at full
-	// speed. Devices for which that means nothing return a release that
-	// does nothing. The memory must stay until release is called.
+	// Pin prepares host memory for asynchronous copies at full speed. On
+	// devices that do not need it, release does nothing. The memory must
+	// exist until release is called.
 	Pin(p []byte) (release func() error, err error)
-	// Close ends the use of the device; its buffers and queues are gone.
+	// Close ends the use of the device. Its buffers and queues are invalid
+	// afterwards.
 	Close() error
 }
 
-// Wrapper is implemented by devices that are Shared: a buffer that is host
-// memory. Free does nothing to the memory.
+// Wrapper is implemented by Shared devices. Wrap returns a buffer in host
+// memory, whose Free does not free the memory.
 type Wrapper interface {
 	Wrap(p []byte) Buffer
 }
 
-// Pointers is implemented by devices whose memory has addresses, so that a
-// program can bring its own, and to which others can give work, past this
-// package.
+// Pointers is implemented by devices whose memory has addresses. Programs can
+// bring memory of their own, and can give such a device work without Cairn.
 type Pointers interface {
-	// Attributes tells what lies at an address. ok is false for memory that
-	// the driver does not know: ordinary host memory.
+	// Attributes describes the memory at an address. ok is false for memory
+	// that the driver does not know: ordinary host memory.
 	Attributes(addr uintptr) (attr Attributes, ok bool, err error)
-	// At makes a buffer of n bytes of existing memory that this device can
-	// reach. Free leaves the memory alone.
+	// At returns a buffer of n bytes of existing memory that this device
+	// can reach. Free does not free the memory.
 	At(addr uintptr, n int64) Buffer
-	// Synchronize waits for all work on the device, whoever gave it. It
-	// costs next to nothing on a device that nobody uses.
+	// Synchronize waits for all work on the device, whoever gave it. It is
+	// cheap on an idle device.
 	Synchronize() error
 }
 
-// Attributes of an address.
+// Attributes describes the memory at an address.
 type Attributes struct {
 	Device  int  // index of the device, as in the ID "cuda:1"
 	Managed bool // moves between host and device by itself
@@ -103,40 +105,41 @@ type Attributes struct {
 	Other   bool // it belongs to a context that this package does not use
 }
 
-// Buffer is memory of a device. Freeing one that commands still use is safe:
-// it goes when they are done.
+// Buffer is memory of a device. A buffer that commands still use may be freed:
+// it is released when they are done.
 type Buffer interface {
 	Size() int64
 	Free() error
 }
 
 // Queue runs commands in order. CopyIn and CopyOut may return before the copy
-// is done only if the host memory was pinned; the caller keeps its hands off
-// that memory until an event recorded after it has passed. With other memory
-// they return when it may be used again; CopyOut without an error has then
-// brought the bytes.
+// is done only if the host memory is pinned. The caller then must not touch
+// that memory until an event recorded after the copy has passed. With other
+// memory they return when it may be used again. If CopyOut then returns no
+// error, the bytes have been copied.
 type Queue interface {
 	CopyIn(dst Buffer, off int64, src []byte) error
 	CopyOut(dst []byte, src Buffer, off int64) error
-	// Copy copies on the device. Parts that overlap are an error.
+	// Copy copies on the device. It is an error if the parts overlap.
 	Copy(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
 	// Launch runs a kernel. global is the number of work items in each
-	// dimension, 1 where there is none; local that of a group, or 0 in its
-	// first element: the device chooses. No size is 0 otherwise. Global
-	// sizes need not be multiples of local ones; where a device needs that
-	// it rounds up, and kernels check their position, as is usual. args and
-	// what their values lie in may be used again when it returns.
+	// dimension, 1 in unused dimensions. local is the size of a group; if
+	// its first element is 0, the device chooses. Global sizes need not be
+	// multiples of local ones: a device that requires it rounds up, and
+	// kernels check their position. args and their values may be reused
+	// when Launch returns.
 	Launch(k Kernel, global, local [3]int, args []Arg) error
-	// Record makes an event that passes when all before it is done.
+	// Record returns an event that passes when all earlier commands are
+	// done.
 	Record() (Event, error)
-	// After makes what comes later wait for an event of the same device.
+	// After makes later commands wait for an event of the same device.
 	After(Event) error
-	// Finish waits until all is done.
+	// Finish waits until all commands are done.
 	Finish() error
 	Close() error
 }
 
-// Event is a moment on a queue.
+// Event is a position in a queue.
 type Event interface {
 	Wait() error         // until it has passed
 	Done() (bool, error) // whether it has
@@ -148,21 +151,21 @@ type Program interface {
 	Close() error
 }
 
-// Kernel is an entry of a program.
+// Kernel is a function of a program.
 type Kernel interface {
 	Name() string
 }
 
-// Source of kernels.
+// Source is the source code of kernels.
 type Source struct {
 	OpenCL string                 // OpenCL C; on CUDA the documented subset of it
 	Go     map[string]func(*Work) // the same kernels for the host, by name
 	// Contract lets the compiler fuse multiplications and additions.
-	// Results then differ in the last bits from device to device.
+	// Results then differ in the last bits between devices.
 	Contract bool
 }
 
-// Arg is an argument of a kernel: one of the three.
+// Arg is an argument of a kernel: a buffer, a scalar, or local memory.
 type Arg struct {
 	Buffer Buffer // with Off and Len: a part of it, aligned to the kernel's elements
 	Off    int64
@@ -175,16 +178,16 @@ type Arg struct {
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrLost says that the device can't be used any more: it is gone, it
-	// hangs, or an error left its memory undefined.
+	// ErrLost: the device cannot be used any more. It is gone, it hangs, or
+	// an error has left its memory undefined.
 	ErrLost = errors.New("the device is lost")
-	// ErrMemory says that there is no room.
+	// ErrMemory: there is no room.
 	ErrMemory = errors.New("out of device memory")
-	// ErrBuild says that a source does not compile.
+	// ErrBuild: a source does not compile.
 	ErrBuild = errors.New("the kernel does not compile")
 )
 
-// Error is what all methods return.
+// Error is the error that all methods return.
 type Error struct {
 	Device string // its ID
 	Op     string // what was done, as "CopyIn of 4096 bytes"

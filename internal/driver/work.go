@@ -5,20 +5,8 @@ import (
 	"unsafe"
 )
 
-// Work is what a kernel in Go is given: a part of its work items, and the
-// arguments. The function is called once for each part, by several goroutines
-// at a time, and does the work of all items of the part, in loops of its own:
-//
-//	func saxpy(w *device.Work) {
-//		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
-//		lo, hi := w.Range(0)
-//		for i := lo; i < hi; i++ {
-//			y[i] += a * x[i]
-//		}
-//	}
-//
-// A part is whole in all dimensions but the last one that has more than one
-// item, and made of whole groups.
+// Work is device.Work: a part of a launch, as a kernel in Go gets it. Packages
+// device and driver define the same fields.
 type Work struct {
 	Global, Local [3]int   // as in Launch; groups are of one item if none were asked for
 	Lo, Hi        [3]int   // the part

@@ -131,7 +131,7 @@ func (l *joinedLink) Close(ctx context.Context) error {
 
 // Destinations join where that is of use: TestMove checks what becomes of
 // messages, this which way they go.
-func TestMoveJoins(t *testing.T) {
+func TestMove_Joins(t *testing.T) {
 	routes := func(s *stage) (out []string) {
 		for _, p := range s.at {
 			for i := range s.n {

@@ -15,7 +15,7 @@ import (
 
 // Before its process has a place among the ranks, an engine refuses everything
 // that needs another rank, and waits for nothing.
-func TestUnlinked(t *testing.T) {
+func TestSend_NotConnected(t *testing.T) {
 	s := newStage(t, "mem", 3)
 	p := s.enter(1, nil)
 	defer p.kill()
@@ -65,7 +65,7 @@ func (s *stage) rejoin(moving []int) {
 
 // Ranks that have detached from one that never detaches continue, and the
 // next move does not take that for its own.
-func TestPartInVain(t *testing.T) {
+func TestDetach_InVain(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
 			s := newStage(t, way, 3)
@@ -102,7 +102,7 @@ func TestPartInVain(t *testing.T) {
 
 // A rank hears that the move is off, and rejoins, while another one still takes
 // leave of a third.
-func TestRejoinEarly(t *testing.T) {
+func TestReattach_Early(t *testing.T) {
 	f, es := world(t, 3, mem.Options{})
 	moving := []int{1}
 	for round := range 3 {
@@ -152,7 +152,7 @@ func TestRejoinEarly(t *testing.T) {
 
 // A rank that dies while the others have taken leave of it is missed when they
 // continue with it, and not before.
-func TestLostWhileParted(t *testing.T) {
+func TestLost_WhileDetached(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
 			s := newStage(t, way, 3)
@@ -180,7 +180,7 @@ func TestLostWhileParted(t *testing.T) {
 }
 
 // A rank that dies before it has taken leave is lost as always.
-func TestLostBeforePart(t *testing.T) {
+func TestLost_BeforeDetach(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
 			s := newStage(t, way, 3)
@@ -205,7 +205,7 @@ func TestLostBeforePart(t *testing.T) {
 }
 
 // What goes wrong with Relink ends the engine, and says why.
-func TestRelinkFails(t *testing.T) {
+func TestRelink_Fails(t *testing.T) {
 	s := newStage(t, "tcp", 3)
 	destination := s.enter(1, nil)
 	defer destination.kill()
@@ -248,7 +248,7 @@ func TestRelinkFails(t *testing.T) {
 	}
 }
 
-func TestSetLedger(t *testing.T) {
+func TestSetCounters(t *testing.T) {
 	s := newStage(t, "mem", 2)
 	good := Counters{Epoch: 3, Contexts: 8, Sent: make([]uint64, 2), Received: []uint64{4, 0}, Taken: []uint64{2, 0}}
 	if err := s.at[1].SetCounters(good); err == nil {
@@ -273,7 +273,7 @@ func TestSetLedger(t *testing.T) {
 
 // Of messages that wait, those of an earlier start stay apart: their senders
 // do not count them.
-func TestLedgerOld(t *testing.T) {
+func TestCounters_Restored(t *testing.T) {
 	s := newStage(t, "mem", 2)
 	old := s.at[1]
 	old.Lock()
@@ -338,7 +338,7 @@ func TestAddDriver(t *testing.T) {
 }
 
 // Links that are closed for every checkpoint are closed for destinations, too.
-func TestMoveFragile(t *testing.T) {
+func TestMove_Fragile(t *testing.T) {
 	for _, o := range []mem.Options{{MustClose: true}, {MustClose: true, EagerLimit: 16, Pull: true}} {
 		ways["fragile"] = o
 		s := newStage(t, "fragile", 3)

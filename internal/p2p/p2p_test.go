@@ -92,7 +92,7 @@ func pattern(n int, seed uint64) []byte {
 	return p
 }
 
-func TestOrder(t *testing.T) {
+func TestMessages_Order(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			_, es := world(t, 3, o)
@@ -216,9 +216,9 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestEpoch sends from a rank that has continued to one that has not yet
+// TestContinue_Early sends from a rank that has continued to one that has not yet
 // copied.
-func TestEpoch(t *testing.T) {
+func TestContinue_Early(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			_, es := world(t, 2, o)
@@ -285,8 +285,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestEnded receives from a rank that has closed its engine.
-func TestEnded(t *testing.T) {
+// TestLost_RankEnded receives from a rank that has closed its engine.
+func TestLost_RankEnded(t *testing.T) {
 	_, es := world(t, 2, mem.Options{})
 	each(t, es, func(e *Engine) error {
 		if e.rank == 0 {
@@ -314,8 +314,8 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// TestFragile closes and reopens links with nothing in flight.
-func TestFragile(t *testing.T) {
+// TestCloseFragile closes and reopens links with nothing in flight.
+func TestCloseFragile(t *testing.T) {
 	_, es := world(t, 2, mem.Options{MustClose: true})
 	x := make(chan struct{})
 	endpoints := make([][]byte, 2)
@@ -355,8 +355,8 @@ func TestFragile(t *testing.T) {
 	})
 }
 
-// TestGoroutines has many goroutines of one rank wait at a time.
-func TestGoroutines(t *testing.T) {
+// TestSend_Goroutines has many goroutines of one rank wait at a time.
+func TestSend_Goroutines(t *testing.T) {
 	_, es := world(t, 2, mem.Options{})
 	each(t, es, func(e *Engine) error {
 		var wg sync.WaitGroup
@@ -382,9 +382,9 @@ func TestGoroutines(t *testing.T) {
 	})
 }
 
-// TestOpenSends: as long as a sender has not heard that its message was
+// TestTotals_OpenSends: as long as a sender has not heard that its message was
 // received, the totals show that something is on its way.
-func TestOpenSends(t *testing.T) {
+func TestTotals_OpenSends(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			_, es := world(t, 2, o)
@@ -422,8 +422,8 @@ func TestOpenSends(t *testing.T) {
 	}
 }
 
-// TestCloseUnderReceive closes an engine while a goroutine sleeps in it.
-func TestCloseUnderReceive(t *testing.T) {
+// TestClose_DuringReceive closes an engine while a goroutine sleeps in it.
+func TestClose_DuringReceive(t *testing.T) {
 	_, es := world(t, 2, mem.Options{})
 	es[0].cfg.Oversubscribed = false // so that Close polls, too
 	got := make(chan error)

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// TestWakeLost: a wake-up that comes while the one before is taken in.
-func TestWakeLost(t *testing.T) {
+// TestWake_Lost: a wake-up that comes while the one before is taken in.
+func TestWake_Lost(t *testing.T) {
 	_, es := world(t, 1, mem.Options{})
 	e := es[0]
 	stop := make(chan struct{})
@@ -41,8 +41,8 @@ func TestWakeLost(t *testing.T) {
 	close(stop)
 }
 
-// TestWakeClose: Wake beside Close.
-func TestWakeClose(t *testing.T) {
+// TestWake_AfterClose: Wake beside Close.
+func TestWake_AfterClose(t *testing.T) {
 	for range 300 {
 		_, es := world(t, 1, mem.Options{})
 		ctx, cancel := context.WithCancel(context.Background())

@@ -32,7 +32,7 @@ func TestDriver_GPU(t *testing.T) {
 }
 
 // Without a driver there is no device, and an error that says why.
-func TestOpenWithout(t *testing.T) {
+func TestOpen_NoDriver(t *testing.T) {
 	devs, err := open([]string{"libno-such-driver.so"}, nvrtcNames)
 	if len(devs) != 0 || err == nil {
 		t.Fatalf("%d devices, %v", len(devs), err)

@@ -116,7 +116,7 @@ func TestDriver_Fake(t *testing.T) {
 	}
 }
 
-func TestSubsetFake(t *testing.T) {
+func TestSubset_Fake(t *testing.T) {
 	t.Run("cubin", func(t *testing.T) { testSubset(t, fakeDevices(t)[0]) })
 	t.Run("ptx", func(t *testing.T) { testSubset(t, fakeDevices(t)[1]) })
 	left(t)
@@ -193,7 +193,7 @@ func TestLost(t *testing.T) {
 }
 
 // One argument that is wrong does not make a device lost.
-func TestNotLost(t *testing.T) {
+func TestLost_OtherErrors(t *testing.T) {
 	for _, code := range []int32{1, 2, 200, 218, 400, 500, 600, 701, 704, 712, 713, 720, 801} {
 		if isLost(code) {
 			t.Errorf("%d", code)
@@ -313,7 +313,7 @@ func TestCurrentContext(t *testing.T) {
 }
 
 // Two devices pin the same memory; it stays pinned until both have let it go.
-func TestPinTwice(t *testing.T) {
+func TestPin_Twice(t *testing.T) {
 	devs := fakeDevices(t)
 	p := make([]byte, 1<<16)
 	one, err := devs[0].Pin(p)
@@ -334,7 +334,7 @@ func TestPinTwice(t *testing.T) {
 }
 
 // Events that the program drops without waiting are used again.
-func TestEventsReturn(t *testing.T) {
+func TestEvents_Reused(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer func() { must(t, d.Close()); left(t) }()
 	q, err := d.NewQueue()
@@ -349,9 +349,9 @@ func TestEventsReturn(t *testing.T) {
 	}
 }
 
-// TestFreeWhileGiving: memory that is freed while a call is about to give a
+// TestFree_DuringLaunch: memory that is freed while a call is about to give a
 // command with it is not given to somebody else before.
-func TestFreeWhileGiving(t *testing.T) {
+func TestFree_DuringLaunch(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer d.Close()
 	q, err := d.NewQueue()
@@ -377,9 +377,9 @@ func TestFreeWhileGiving(t *testing.T) {
 	}
 }
 
-// TestKernelOnce: two kernels over one function would undo each other's
+// TestKernel_Once: two kernels over one function would undo each other's
 // demand for local memory.
-func TestKernelOnce(t *testing.T) {
+func TestKernel_Once(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer d.Close()
 	p, err := d.Build(driver.Source{OpenCL: "__kernel void f(__local int *x) { x[0] = 1; }"})

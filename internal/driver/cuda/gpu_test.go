@@ -62,7 +62,7 @@ func TestIllegalAddress(t *testing.T) {
 }
 
 // Attributes of memory of all kinds that this package can make.
-func TestAttributesGPU(t *testing.T) {
+func TestAttributes_GPU(t *testing.T) {
 	d := gpu(t).(*device)
 	defer d.Close()
 	b, err := d.Alloc(4096)

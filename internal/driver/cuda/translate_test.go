@@ -83,7 +83,7 @@ __kernel void groups() __attribute__((x)) {}
 	}
 }
 
-func TestTranslateErrors(t *testing.T) {
+func TestTranslate_Errors(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"\n#include \"a.h\"\n", "kernel.cl(2): error: #include"},
 		{"#define L __local\n", "kernel.cl(1): error: __local in a macro"},

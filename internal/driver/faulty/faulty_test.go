@@ -97,8 +97,8 @@ func run(d driver.Device, pin bool) (out []byte, errs []error) {
 
 var right = []byte{2, 4, 6, 8}
 
-// TestEveryCall fails each call in turn.
-func TestEveryCall(t *testing.T) {
+// TestFault_EveryCall fails each call in turn.
+func TestFault_EveryCall(t *testing.T) {
 	for _, kind := range []Kind{Lost, Late} {
 		for _, pin := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/pinned=%v", kind, pin), func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// TestLate says where the error comes from, and that the bytes are junk.
-func TestLate(t *testing.T) {
+// TestFault_Late says where the error comes from, and that the bytes are junk.
+func TestFault_Late(t *testing.T) {
 	f := &Fault{At: 4, Kind: Late}
 	d := Wrap(discrete(), f)
 	defer d.Close()
@@ -201,8 +201,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestTwo loses one of two devices that share a fault.
-func TestTwo(t *testing.T) {
+// TestFault_TwoDevices loses one of two devices that share a fault.
+func TestFault_TwoDevices(t *testing.T) {
 	f := &Fault{At: 2, Kind: Lost}
 	a, b := Wrap(discrete(), f), Wrap(discrete(), f)
 	defer a.Close()
@@ -236,8 +236,8 @@ func (p pointed) At(addr uintptr, n int64) driver.Buffer {
 
 func (p pointed) Synchronize() error { return nil }
 
-// TestInterfaces: the optional ones are there where the device has them.
-func TestInterfaces(t *testing.T) {
+// TestWrap_Interfaces: the optional ones are there where the device has them.
+func TestWrap_Interfaces(t *testing.T) {
 	both := struct {
 		pointed
 		driver.Wrapper

@@ -118,8 +118,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestTogether needs all workers at a time, for many items.
-func TestTogether(t *testing.T) {
+// TestQueues_Concurrent needs all workers at a time, for many items.
+func TestQueues_Concurrent(t *testing.T) {
 	_, q, kernel := open(t, Options{Workers: 4})
 	var here atomic.Int32
 	all := make(chan struct{})
@@ -132,9 +132,9 @@ func TestTogether(t *testing.T) {
 	must(t, q.Finish())
 }
 
-// TestFewButLong: a few items that take long are shared as well. The first
+// TestLaunch_FewLongParts: a few items that take long are shared as well. The first
 // part is done alone; the others meet.
-func TestFewButLong(t *testing.T) {
+func TestLaunch_FewLongParts(t *testing.T) {
 	_, q, kernel := open(t, Options{Workers: 3})
 	var here atomic.Int32
 	both := make(chan struct{})
@@ -163,7 +163,7 @@ func boom(w *driver.Work) {
 	}
 }
 
-func TestPanic(t *testing.T) {
+func TestLaunch_Panic(t *testing.T) {
 	for _, n := range []int{1, 100000} {
 		d, q, kernel := open(t, Options{Workers: 4, Discrete: true})
 		b, err := d.Alloc(4 * 10)
@@ -207,8 +207,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestPanicInDriver: a wrong argument is reported where the kernel took it.
-func TestPanicInDriver(t *testing.T) {
+// TestLaunch_PanicInDriver: a wrong argument is reported where the kernel took it.
+func TestLaunch_PanicInDriver(t *testing.T) {
 	_, q, kernel := open(t, Options{})
 	must(t, q.Launch(kernel(func(w *driver.Work) { driver.Value[int32](w, 0) }), [3]int{1, 1, 1}, [3]int{}, []driver.Arg{{Value: make([]byte, 8)}}))
 	if err := q.Finish(); err == nil || !strings.Contains(err.Error(), "argument 0 has 8 bytes, not 4, at ") || !strings.Contains(err.Error(), "host_test.go") {
@@ -216,7 +216,7 @@ func TestPanicInDriver(t *testing.T) {
 	}
 }
 
-func TestNoFunction(t *testing.T) {
+func TestBuild_NoFunction(t *testing.T) {
 	d := New(Options{Index: 3})
 	defer d.Close()
 	p, err := d.Build(driver.Source{OpenCL: "__kernel void f(void) {}"})
@@ -278,9 +278,9 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestCloseWaits: a closed device touches nothing any more, and what waited is
+// TestClose_Waits: a closed device touches nothing any more, and what waited is
 // not run.
-func TestCloseWaits(t *testing.T) {
+func TestClose_Waits(t *testing.T) {
 	d, q, kernel := open(t, Options{})
 	started, gate := make(chan struct{}), make(chan struct{})
 	var ended, second atomic.Bool

@@ -26,7 +26,7 @@ func resident(t *testing.T) int {
 // Launches, parts, copies and events, waited for or not, leave nothing behind.
 // CAIRN_LAUNCHES=1000000 makes it long. The race detector has a memory of its
 // own.
-func TestNoLeak(t *testing.T) {
+func TestClose_NoLeak(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("CAIRN_LAUNCHES"))
 	n = max(n, 20000)
 	b := newBench(t, false)

@@ -161,7 +161,7 @@ func TestWindow(t *testing.T) {
 }
 
 // Others may wait for a queue while it is closed.
-func TestCloseWhileWaiting(t *testing.T) {
+func TestClose_WhileWaiting(t *testing.T) {
 	for range 5 {
 		b := newBench(t, false)
 		a := b.ints(1)

@@ -241,7 +241,7 @@ func TestPin(t *testing.T) {
 
 // Memory that a copy is still to fill is not copied from before that is done,
 // whichever queue is to do it; other memory is.
-func TestPinnedBothWays(t *testing.T) {
+func TestPin_BothDirections(t *testing.T) {
 	b := newBench(t, false)
 	host := make([]byte, 64)
 	unpin := must(b.d.Pin(host))(t)
@@ -363,7 +363,7 @@ func TestUseAfterFree(t *testing.T) {
 	check(t, a.Free())
 }
 
-func TestNoRoom(t *testing.T) {
+func TestAlloc_NoRoom(t *testing.T) {
 	b := newBench(t, false)
 	for _, n := range []int64{b.d.info.Memory + 1, b.d.info.MaxAlloc + 1, math.MaxInt64} {
 		a, err := b.d.Alloc(n)
@@ -468,7 +468,7 @@ func TestBuildErrors(t *testing.T) {
 }
 
 // Goroutines share a queue, a kernel and buffers.
-func TestTogether(t *testing.T) {
+func TestQueues_Concurrent(t *testing.T) {
 	b := newBench(t, false)
 	q2 := must(b.d.NewQueue())(t)
 	k := must(b.p.Kernel("add"))(t)
@@ -506,7 +506,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhy(t *testing.T) {
+func TestOpen_Error(t *testing.T) {
 	devs, err := Open()
 	if len(devs) == 0 && (err == nil || !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, dl.ErrNotFound)) {
 		t.Error(err)

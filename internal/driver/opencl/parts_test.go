@@ -50,7 +50,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-func TestPartsThatOverlap(t *testing.T) {
+func TestParts_Overlap(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(1, 2, 3, 4, 5, 6, 7, 8)
 	c := b.ints(0, 0, 0, 0)
@@ -82,7 +82,7 @@ func TestPartsThatOverlap(t *testing.T) {
 // Parts that overlap go while kernels that use them run or wait for their turn,
 // when there are too many or with their buffer; the kernels do what they
 // should.
-func TestPartsGo(t *testing.T) {
+func TestParts_Freed(t *testing.T) {
 	b := newBench(t, false)
 	other := must(b.d.NewQueue())(t)
 	add := must(b.p.Kernel("add"))(t)

@@ -17,7 +17,7 @@ import (
 
 // A compiler whose assembler refuses to tell of arguments if a kernel has none
 // is asked about the others alone; one that finds fault with the source is not.
-func TestBuildWithoutArguments(t *testing.T) {
+func TestBuild_NoArguments(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(1)
 	const programSource = 0x1164

@@ -132,7 +132,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestKillHeld(t *testing.T) {
+func TestKill_WhileHeld(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{})
 	f.Hold(0, 1)
@@ -142,7 +142,7 @@ func TestKillHeld(t *testing.T) {
 	logs[1].want(t, "lost 0: the rank was killed")
 }
 
-func TestConnectAlone(t *testing.T) {
+func TestConnect_Canceled(t *testing.T) {
 	f := New(2)
 	d := f.Driver(0, Options{})
 	ctx, cancel := context.WithCancel(t.Context())

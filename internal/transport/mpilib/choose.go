@@ -1,13 +1,8 @@
 package mpilib
 
 import (
-	"os"
 	"strconv"
 )
-
-// Launched reports whether a launcher that knows MPI, such as mpirun or srun,
-// started this process. Without one, Open makes a world of one process.
-func Launched() bool { return choose("", os.Getenv).launcher != noLauncher }
 
 const noLauncher = "no launcher"
 

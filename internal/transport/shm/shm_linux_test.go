@@ -87,7 +87,7 @@ func pair(t testing.TB, o Options) ([]*Link, []*catcher) {
 	return links, handlers
 }
 
-func TestNothingLeft(t *testing.T) {
+func TestClose_LeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	pair(t, Options{Dir: dir})
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
@@ -104,7 +104,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-func TestSweep(t *testing.T) {
+func TestOpen_RemovesStaleFiles(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(Options{Dir: dir, Run: "r*"})
 	if err != nil {
@@ -142,8 +142,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestForeign has something else where the peer's inbox is to be.
-func TestForeign(t *testing.T) {
+// TestConnect_ForeignFiles has something else where the peer's inbox is to be.
+func TestConnect_ForeignFiles(t *testing.T) {
 	good := func(t *testing.T, c, to *address) *inbox {
 		b, err := makeInbox(c, []*address{to}, minRing)
 		if err != nil {
@@ -197,7 +197,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-func TestDeadAtConnect(t *testing.T) {
+func TestConnect_DeadPeer(t *testing.T) {
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Skip(err)
@@ -243,9 +243,9 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestGarbage has a peer write nonsense: it is lost, with a reason, after the
+// TestLost_InvalidFrames has a peer write nonsense: it is lost, with a reason, after the
 // frames before that; and it is told.
-func TestGarbage(t *testing.T) {
+func TestLost_InvalidFrames(t *testing.T) {
 	for name, spoil := range map[string]func(w *writer){
 		"kind":              func(w *writer) { w.publish(77, 0, line) },
 		"short and long":    func(w *writer) { w.publish(kindShort, inline+1, line) },
@@ -276,8 +276,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestReaderNonsense has the reader of a ring be where it cannot be.
-func TestReaderNonsense(t *testing.T) {
+// TestReader_Invalid has the reader of a ring be where it cannot be.
+func TestReader_Invalid(t *testing.T) {
 	links, handlers := pair(t, Options{Ring: minRing})
 	*links[0].peers[1].w.read = 1 << 40
 	for range 100 {
@@ -289,9 +289,9 @@ func TestReaderNonsense(t *testing.T) {
 	}
 }
 
-// TestDeadPeersFrames has a peer found dead that has left more frames than one
+// TestLost_DeliversFrames has a peer found dead that has left more frames than one
 // Poll takes: all of them come before the loss.
-func TestDeadPeersFrames(t *testing.T) {
+func TestLost_DeliversFrames(t *testing.T) {
 	links, handlers := pair(t, Options{})
 	for range 5 * burst {
 		if !links[0].Send(1, &transport.Header{}, []byte("x"), nil) {
@@ -312,8 +312,8 @@ func TestDeadPeersFrames(t *testing.T) {
 	}
 }
 
-// TestBothClose has both sides close with more than the rings hold.
-func TestBothClose(t *testing.T) {
+// TestClose_Both has both sides close with more than the rings hold.
+func TestClose_Both(t *testing.T) {
 	links, _ := pair(t, Options{})
 	for r, l := range links {
 		if l.Send(1-r, &transport.Header{}, make([]byte, 4<<20), nil) {
@@ -331,8 +331,8 @@ func TestBothClose(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNoAllocations holds the way of a small frame to it.
-func TestNoAllocations(t *testing.T) {
+// TestSend_NoAllocations holds the way of a small frame to it.
+func TestSend_NoAllocations(t *testing.T) {
 	links, _ := pair(t, Options{})
 	links[1].h = &echo{l: links[1], buf: make([]byte, 1<<16)}
 	e := &echo{l: links[0], buf: make([]byte, 1<<16), end: true}

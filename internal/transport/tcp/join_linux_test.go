@@ -50,7 +50,7 @@ func joining(t *testing.T, ds []*Driver, rank int) func() (*node, error) {
 
 // Whoever is not a rank of the run is refused while ranks connect, and
 // disturbs nobody.
-func TestStrangers(t *testing.T) {
+func TestConnect_Strangers(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
 	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
@@ -148,7 +148,7 @@ func (r *recording) Write(b []byte) (int, error) {
 
 // A second claim of a rank that is connected is refused, even with the
 // secret; if the first connection is dead, it replaces that.
-func TestDuplicate(t *testing.T) {
+func TestConnect_Duplicate(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
 	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
@@ -183,7 +183,7 @@ func TestDuplicate(t *testing.T) {
 }
 
 // More silent connections than are kept do not keep ranks out.
-func TestFlood(t *testing.T) {
+func TestConnect_Flood(t *testing.T) {
 	ds := openDrivers(t, 2, nil)
 	zero := joining(t, ds, 0)
 	var conns []net.Conn
@@ -203,7 +203,7 @@ func TestFlood(t *testing.T) {
 }
 
 // A dialer does not believe who listens in a rank's place.
-func TestImpostor(t *testing.T) {
+func TestConnect_Impostor(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-func TestConnectNamesWhoIsMissing(t *testing.T) {
+func TestConnect_MissingPeer(t *testing.T) {
 	ds := openDrivers(t, 4, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
@@ -284,7 +284,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpen_Invalid(t *testing.T) {
 	for what, o := range map[string]Options{
 		"ranks count":  {Rank: 2, Size: 2, Secret: testSecret},
 		"secret":       {Size: 2, Secret: []byte("short")},
@@ -300,7 +300,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestListen(t *testing.T) {
+func TestOpen_Listen(t *testing.T) {
 	for _, at := range []string{"", "lo", "127.0.0.1", "127.0.0.1:0", ":0"} {
 		d, err := Open(Options{Size: 2, Secret: testSecret, Listen: at})
 		if err != nil {

@@ -65,7 +65,7 @@ func fill(t *testing.T, a *node, to, size int) (frames int) {
 	return 0
 }
 
-func TestBackpressure(t *testing.T) {
+func TestSend_Backpressure(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
 	const size = 100_000
@@ -97,7 +97,7 @@ func TestBackpressure(t *testing.T) {
 }
 
 // A handler may send from inside every callback.
-func TestSendInHandler(t *testing.T) {
+func TestSend_InHandler(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
 	const total = 2000
@@ -168,7 +168,7 @@ func TestLost(t *testing.T) {
 	pollUntil(t, "a frame to rank 2", func() bool { return len(c.frames) == 1 }, a, c)
 }
 
-func TestLostEpoll(t *testing.T) {
+func TestLost_Asleep(t *testing.T) {
 	nodes := world(t, fewPeers+6)
 	a := nodes[0]
 	for i := 1; i <= 5; i++ {
@@ -250,7 +250,7 @@ func TestArm(t *testing.T) {
 	}
 }
 
-func TestCloseSendsWhatIsQueued(t *testing.T) {
+func TestClose_SendsQueued(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
 	// Both send more than sockets hold, and close: neither waits for ever.
@@ -273,7 +273,7 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 	}
 }
 
-func TestCloseBothFull(t *testing.T) {
+func TestClose_BothFull(t *testing.T) {
 	nodes := world(t, 2)
 	done := make(chan error, 2)
 	for i, a := range nodes {
@@ -289,7 +289,7 @@ func TestCloseBothFull(t *testing.T) {
 	}
 }
 
-func TestCloseGivesUp(t *testing.T) {
+func TestClose_Timeout(t *testing.T) {
 	nodes := world(t, 2)
 	fill(t, nodes[0], 1, 1_000_000)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -301,7 +301,7 @@ func TestCloseGivesUp(t *testing.T) {
 }
 
 // Frames that were acknowledged are read even if a reset follows them.
-func TestCloseWithUnread(t *testing.T) {
+func TestClose_Unread(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
 	for i := range 30 {
@@ -318,7 +318,7 @@ func TestCloseWithUnread(t *testing.T) {
 	}
 }
 
-func TestReconnect(t *testing.T) {
+func TestConnect_Again(t *testing.T) {
 	ds := openDrivers(t, 3, func(o *Options) { o.Reopen = true })
 	files := openFiles(t)
 	for round := range 3 {
@@ -353,7 +353,7 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-func TestGarbledStream(t *testing.T) {
+func TestLost_GarbledStream(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
 	b.Send(0, head(1), []byte("good"), nil)

@@ -175,7 +175,7 @@ func cabled(t *testing.T) (a, b *apart) {
 
 // A host that vanishes is noticed, by an idle connection (keepalive) and
 // with something under way, asleep and awake.
-func TestVanish(t *testing.T) {
+func TestLost_HostVanishes(t *testing.T) {
 	t.Parallel()
 	for _, how := range []struct{ name, before, wait string }{
 		{"idle", "", "wait"},
@@ -204,7 +204,7 @@ func TestVanish(t *testing.T) {
 }
 
 // A peer that does not read for much longer than the timeout is not lost.
-func TestBusyPeer(t *testing.T) {
+func TestLost_NotWhileBusy(t *testing.T) {
 	t.Parallel()
 	a, b := cabled(t)
 	a.say("fill")
