@@ -41,7 +41,20 @@ func literal(n int) int {
 	return x
 }
 
+// first returns from a loop without points, by a call that has some.
+func first(n int) int {
+	x := n
+	seen = &x
+	for i := range n {
+		if i == n/2 {
+			return sum(i + 3)
+		}
+	}
+	return 0
+}
+
 func main() {
+	fmt.Println(first(4))
 	for n := 3; n < 9; n++ {
 		fmt.Println(n, pointer(n), literal(n))
 	}
