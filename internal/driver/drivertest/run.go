@@ -1,5 +1,5 @@
-// Package conform is the suite that every backend of internal/driver passes.
-// Its kernels are given in OpenCL C (kernels.cl, doubles.cl) and in Go.
+// Package drivertest holds the tests that every backend of internal/driver
+// passes. Its kernels are in OpenCL C (kernels.cl, doubles.cl) and in Go.
 package drivertest
 
 import (
@@ -12,10 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Run runs the suite on the devices that open returns. It is called several
-// times, and the suite closes what it returns: one device is used by most
-// tests, and some take another one, at the same time, to close it. open skips
-// the test where there is no device.
+// Run runs the tests on the devices that open returns, and closes them. It calls
+// open several times: most tests share one device, and some close a device of
+// their own at the same time. open skips the test if there is no device.
 func Run(t *testing.T, open func(t *testing.T) driver.Device) {
 	s := &suite{open: open, d: open(t)}
 	t.Cleanup(func() {

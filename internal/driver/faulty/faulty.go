@@ -22,8 +22,8 @@ import (
 type Kind uint8
 
 const (
-	// Lost: the call and all later ones of that device return ErrLost. What
-	// gives things back (Free, Close, a release) does so nevertheless.
+	// Lost: the call and all later ones of that device return ErrLost. Calls
+	// that release something (Free, Close, a release of Pin) still do so.
 	Lost Kind = iota + 1
 	// Memory: an Alloc returns ErrMemory, once. Other calls don't fail.
 	Memory

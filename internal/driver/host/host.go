@@ -1,10 +1,10 @@
-// Package host makes a device of the machine's own processors: it runs the Go
-// functions of kernels. Usually it works in the program's memory itself (it is
-// Shared); for tests it can have memory of its own, like a GPU.
+// Package host is the backend for the machine's own processors. It runs the Go
+// functions of kernels. Usually it works in the program's memory (it is Shared).
+// For tests, it can have a memory of its own, like a GPU.
 //
-// An error of a command stays with its queue: commands behind it are not run
-// and return it, and so do events recorded behind it and queues that wait for
-// those. Finish returns it and lets the queue continue.
+// If a command fails, its queue keeps the error: later commands do not run and
+// return it, and so do later events and queues that wait for them. Finish returns
+// the error, and the queue can be used again.
 package host
 
 import (

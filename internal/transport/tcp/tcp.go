@@ -1,19 +1,19 @@
 // Package tcp moves frames over TCP, one connection per pair of ranks.
 //
-// Open listens, and the address says where. On Connect the higher rank of every
-// pair dials the lower one, trying the addresses of the address in turn. The
-// listening socket stays open until the driver is closed, but connections
-// are taken from it only during Connect; those that come between two calls
-// wait in the kernel, and those that come during one and are for a later one
-// wait for their verdict.
+// Open listens, and the driver's address says on which IP addresses and port. On
+// Connect, the higher rank of every pair dials the lower one. It tries the IP
+// addresses in turn. The listening socket stays open until the driver is closed,
+// but connections are accepted only during Connect. Connections that come between
+// two calls wait in the kernel. Those that come during one call and are for a
+// later one wait for their verdict.
 //
 // # An address
 //
-// Integers have the little byte order.
+// Integers are little-endian.
 //
 //	"cnTc" version=2 | identity, 16 random bytes | port, 2 | rank, 4 | size, 4
 //	length of host, 2 | host
-//	number of addresses, 2 | for each: loopback, 1 | length, 1 (4 or 16) | address
+//	number of IP addresses, 2 | for each: loopback, 1 | length, 1 (4 or 16) | IP address
 //
 // Another process that gets the same rank later has another identity. Frames
 // are the same on machines of any byte order.
@@ -29,11 +29,11 @@
 //	A → D   verdict, 1 byte: 1 welcome, 2 this rank is connected already
 //
 // A proof is the HMAC-SHA256, under the secret, of a word for the role
-// ("dial" or "accept"), the first message and the nonce of A. So neither an
-// answer of an earlier connection nor our own words sent back to us will do.
-// A connection that says anything else, or nothing for a while, is closed.
-// Frames are neither encrypted nor authenticated: the secret keeps out who
-// connects, not who can change what is on the wire.
+// ("dial" or "accept"), the first message and the nonce of A. So a proof cannot be
+// replayed from an earlier connection, nor reflected to its sender. A connection
+// that sends anything else, or nothing for a while, is closed. Frames are neither
+// encrypted nor authenticated: the secret keeps strangers from connecting, but
+// not from changing data on the wire.
 //
 // Then frames follow in both directions:
 //

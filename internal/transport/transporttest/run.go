@@ -1,16 +1,16 @@
-// Package conform is the suite that every transport passes. A test of it is
-// a body, "what rank r does"; the suite runs the bodies of all ranks as
-// goroutines of one process, as processes, or as processes that a launcher
-// such as mpirun starts:
+// Package transporttest holds the tests that every transport passes. A test is a
+// body: what each rank does. The package runs the bodies of all ranks as
+// goroutines of one process, as processes, or as processes that a launcher such
+// as mpirun starts:
 //
-//	go test ─▶ TestConform ─▶ conform.Run ─┬─ goroutines/Order: rank 0, rank 1, …
-//	                                       └─ processes/Order ─▶ go test's own binary, once per rank
-//	                                              ─▶ TestConform ─▶ conform.Run: the body of that rank
+//	go test ─▶ TestTransport ─▶ Run ─┬─ goroutines/Order: rank 0, rank 1, …
+//	                                 └─ processes/Order ─▶ go test's own binary, once per rank
+//	                                        ─▶ TestTransport ─▶ Run: the body of that rank
 //
-// A process is told by its environment which body it is to run as which rank.
-// Ranks exchange addresses through a directory, and a rank that fails leaves a
-// note there, so that the others end too. What a process prints, and how it
-// ends, is collected by the test that started it.
+// Environment variables tell a process which body to run as which rank. Ranks
+// exchange addresses through a directory. A rank that fails leaves a note there,
+// so that the others end, too. The test that started a process collects its
+// output and its exit status.
 package transporttest
 
 import (
