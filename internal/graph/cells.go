@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// A cell is an object that pointers lead to, as to one value of one type, or a
+// A cell is an object that pointers refer to as one value of one type, or a
 // value in an interface. In a graph of small objects most are cells. A cell has
 // no item: it is a bit of the page that it lies in, and its rank among the bits
 // leads to its region. Cells need not be sorted, and hardly take memory.
@@ -20,7 +20,7 @@ import (
 // cells in every page where something overlaps. These are items from the start:
 //
 //   - variables, slices, strings and stand-ins;
-//   - what lies in the program itself, of which some has names (see known.go);
+//   - what lies in the program itself, which may have a name (see stdvars.go);
 //   - values of types of which a variable has few;
 //   - all, if an error is to be explained, or objects need not keep their places.
 //
