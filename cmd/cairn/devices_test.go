@@ -41,7 +41,7 @@ func TestTryDevice(t *testing.T) {
 		launch     func(k driver.Kernel) bool
 	}{
 		{"good", "", func(driver.Kernel) bool { return true }},
-		{"wrong", "computes wrongly", func(k driver.Kernel) bool { return k.Name() != "cairn_try" }},
+		{"wrong", "computes wrong results", func(k driver.Kernel) bool { return k.Name() != "cairn_try" }},
 		{"wrong digests", "the digest of bytes", func(k driver.Kernel) bool { return k.Name() != "digest" }},
 		{"hangs", "hangs", func(driver.Kernel) bool { <-stop; return false }},
 	} {

@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"explain main.go", exitFine, []string{"2 loops, of which 1 is ranked and 1 chosen", "main.go:7 in main\n", "chosen: number 1 of 1", "Times\n"}, ""},
 		{"explain -q --all main.go", exitFine, []string{"main.go:11: not chosen: a comment in the source excludes it"}, ""},
-		{"help explain", exitFine, []string{"'cairn build' and 'cairn run' put points there"}, ""},
+		{"help explain", exitFine, []string{"'cairn build' and 'cairn run' put"}, ""},
 		{"explain -n -1 main.go", exitUsage, nil, "1 to 64 ranks"},
 		{"explain --take nothing main.go", exitUsage, nil, "no dynamic call"},
 		{"explain absent.go", exitUsage, nil, "there is no file absent.go"},

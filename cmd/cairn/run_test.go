@@ -173,11 +173,11 @@ func TestRun(t *testing.T) {
 	if err := os.Chmod("own", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const late = "; if that is meant for cairn run, it stands before the program"
+	const late = " was passed to the program; to pass it to cairn run, write it before the program"
 	for _, flag := range []string{"--every=1s", "-every", "-n"} {
-		cairnRun(t, "run", "-q", "./own", flag, "1s").exit(2).complains("before its first point, twice: not tried again; the program was given " + flag + late)
+		cairnRun(t, "run", "-q", "./own", flag, "1s").exit(2).complains("before its first point, twice: not tried again", flag+late)
 	}
-	if r := cairnRun(t, "run", "./own", "--every", "1s"); r.code != 2 || !strings.HasSuffix(r.errors, "the program was given --every"+late+": cairn run --every … PROGRAM\n") {
+	if r := cairnRun(t, "run", "./own", "--every", "1s"); r.code != 2 || !strings.HasSuffix(r.errors, "--every"+late+": cairn run --every … PROGRAM\n") {
 		t.Errorf("%d %q", r.code, r.errors)
 	}
 	if r := cairnRun(t, "run", "./own", "--steps", "1s"); r.code != 2 || strings.Contains(r.errors, late) {

@@ -171,6 +171,9 @@ func (j *Journal) Reopened(list []OpenFile) {
 // Blocked returns why a restart could not open the open files by their names;
 // "": it could.
 func (j *Journal) Blocked() string {
+	if j == nil {
+		return ""
+	}
 	j.open.Lock()
 	defer j.open.Unlock()
 	j.prune()

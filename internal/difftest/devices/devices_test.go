@@ -318,12 +318,12 @@ func TestMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list struct {
-		Sets []struct{ FileBytes, BaseBytes int64 }
+		Checkpoints []struct{ FileBytes, BaseBytes int64 }
 	}
-	if err := json.Unmarshal(text, &list); err != nil || len(list.Sets) == 0 {
+	if err := json.Unmarshal(text, &list); err != nil || len(list.Checkpoints) == 0 {
 		t.Fatalf("cairn list: %v\n%s", err, text)
 	}
-	if s := list.Sets[0]; s.BaseBytes < 4<<20 || s.FileBytes > 1<<20 {
+	if s := list.Checkpoints[0]; s.BaseBytes < 4<<20 || s.FileBytes > 1<<20 {
 		t.Errorf("the last set has %d bytes and %d from others, and the table of 4 MiB never changes", s.FileBytes, s.BaseBytes)
 	}
 }
