@@ -80,6 +80,8 @@ type Options struct {
 	OnCopy func() error
 	Log    *slog.Logger
 
+	Driver *Driver // the program is another process; nil: this one
+
 	fs           vfs.FS        // for tests
 	identity     *identity     // …
 	closeTimeout time.Duration // …
@@ -151,6 +153,13 @@ type Run struct {
 	adopted        bool                     // see Adopt
 
 	reporting chan struct{} // closed to end the reports to a supervisor
+
+	// Of a driven run:
+	driverEvery int                // points after which the program saves
+	drive       *Drive             // the save under way
+	recorded    func(uint64) error // … is called when files are recorded
+	stopping    uint64             // the program stops with this checkpoint
+	ending      atomic.Bool        // Close was called
 }
 
 // Open opens the run in a directory, or the one of a context made by WithRun.
@@ -203,16 +212,17 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		}
 	}
 	opts.readFresh(id)
+	driverEvery := opts.driven(id)
 	if opts.Dir == "" {
 		return nil, errors.New("cairn: Options.Dir is empty: name a directory for the checkpoints")
 	}
-	if opts.Every == 0 && opts.EveryPoints == 0 {
+	if opts.Every == 0 && opts.EveryPoints == 0 && opts.Driver == nil {
 		opts.Auto = true
 	}
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, driverEvery: driverEvery, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
@@ -294,7 +304,7 @@ func Protect[T any](p *Run, name string, v *T, how ...ProtectOption) error {
 }
 
 func (p *Run) protect(name string, v any, how []ProtectOption) error {
-	if p.restored {
+	if p.restored && p.opts.Driver == nil {
 		return errors.New("protected after Restore: protect all variables before it")
 	}
 	if err := checkName(name); err != nil {
@@ -384,7 +394,7 @@ func (p *Run) Dir() string { return p.opts.Dir }
 func (p *Run) Request() { p.requestBy("request") }
 
 func (p *Run) requestBy(reason string) {
-	if p.identity.Size > 1 {
+	if p.identity.Size > 1 && p.opts.Driver == nil {
 		p.peers.request(reason, false)
 		return
 	}
@@ -420,7 +430,7 @@ func (p *Run) CountsPoints() bool { return p.opts.EveryPoints > 0 || p.identity.
 
 // requestStop makes the next Point save and return ErrStopped.
 func (p *Run) requestStop(by string) {
-	if p.identity.Size > 1 {
+	if p.identity.Size > 1 && p.opts.Driver == nil {
 		p.peers.request(by, true)
 		return
 	}
@@ -449,6 +459,8 @@ func (p *Run) Close() error {
 	}
 	err, all := error(nil), true
 	if p.identity.Size > 1 {
+		p.ending.Store(true)
+		p.peers.engine.Wake()
 		p.peers.writing.Wait()
 		all, err = p.peers.close(p.finished)
 		if err != nil {

@@ -32,6 +32,7 @@ type identity struct {
 	writer      *net.UnixConn  // to the helper's writer; nil: the writer is in this process
 	mpi         *mpilib.Driver // if an MPI library's launcher started this process
 	exchange    func(ctx context.Context, endpoint []byte) ([][]byte, error)
+	driven      bool               // see Options.Driver
 	testDrivers []transport.Driver // for tests: used by drivers
 }
 
@@ -47,7 +48,10 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		if err != nil {
 			return nil, fmt.Errorf("cairn: %w", err)
 		}
-		s := &identity{Welcome: *w, writer: writer, supervisor: supervised(conn)}
+		s := &identity{Welcome: *w, writer: writer, supervisor: supervised(conn), driven: opts.Driver != nil}
+		if d := opts.Driver; d != nil && max(d.Ranks, 1) != w.Size {
+			return nil, errNoComm
+		}
 		s.exchange = s.supervisor.exchange
 		if opts.Dir == "" {
 			opts.Dir = w.Dir
@@ -62,6 +66,9 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		return s, nil
 	case !errors.Is(err, control.ErrAlone):
 		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	if opts.Driver != nil {
+		return opts.Driver.identity(ctx)
 	}
 	s := singleIdentity()
 	rank, size, launch, err := launched()
@@ -210,6 +217,9 @@ func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error
 	chosen := len(names) > 0
 	if !chosen {
 		names = []string{"shm", "mpi", "tcp"}
+		if s.driven { // the MPI library is the program's
+			names = []string{"shm", "tcp"}
+		}
 	}
 	defer func() {
 		if err != nil {

@@ -216,6 +216,12 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err != nil {
 		return 0, err
 	}
+	if p.drive != nil {
+		note.PauseMS = float64(p.drive.Pause.Microseconds()) / 1000
+		if err := p.recorded(p.saver.Next()); err != nil {
+			p.log.Warn("cairn: the program is gone; its checkpoint is written nevertheless", "error", err)
+		}
+	}
 	img, err := p.collector.Collect(p.roots, p.env())
 	if err != nil {
 		return 0, err
@@ -231,6 +237,9 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		return 0, err
 	}
 	p.cost = time.Since(began)
+	if p.drive != nil {
+		p.cost = p.drive.Pause
+	}
 	step.At("copy.done")
 	p.current = CheckpointInfo{Index: index, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.cost}
 	return index, nil
@@ -258,6 +267,9 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	var sums coord.Sums
 	if err == nil {
 		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
+		if p.drive != nil {
+			note.Points, note.Reason = p.drive.Points, p.drive.Reason
+		}
 		t.captureInflight(&note, s)
 		if s.Alone {
 			sums = coord.SumsOf(p.identity.Rank, note.Sent, note.Received)
@@ -472,7 +484,7 @@ func (p *Run) dueIn(every time.Duration) {
 		return
 	}
 	p.timer = time.AfterFunc(every, func() {
-		if p.identity.Size > 1 {
+		if p.identity.Size > 1 && p.opts.Driver == nil {
 			p.peers.request("time", false)
 			return
 		}

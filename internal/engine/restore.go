@@ -44,16 +44,21 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err = p.findRunID(indices); err != nil {
 		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
 	}
-	if p.identity.Size > 1 {
+	switch d := p.opts.Driver; {
+	case d != nil && d.Running:
+		if len(indices) > 0 {
+			p.lastCommitted = indices[0]
+		}
+	case p.identity.Size > 1:
 		table, err = p.peers.restore(ctx, indices)
-	} else {
+	default:
 		table, err = p.restoreAlone(ctx, indices)
 	}
-	if err == nil && table == nil && p.identity.Expect > 0 {
+	if err == nil && table == nil && p.identity.Expect > 0 && p.lastCommitted == 0 {
 		err = p.vanished()
 	}
 	if err == nil {
-		err = p.settleRunID(table != nil)
+		err = p.settleRunID(table != nil || p.opts.Driver != nil && p.opts.Driver.Running && p.lastCommitted > 0)
 	}
 	if err == nil {
 		err = p.files.mark()
@@ -70,6 +75,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if p.peers != nil {
 		if err := p.peers.begin(); err != nil {
 			return false, fmt.Errorf("cairn: %w", err)
+		}
+		if p.opts.Driver != nil && p.identity.Size > 1 {
+			go p.progress()
 		}
 	}
 	p.schedule()

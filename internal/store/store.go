@@ -100,6 +100,21 @@ func (d *Dir) LockFile() *os.File {
 	return f
 }
 
+// SetHolder notes in the lock's file for whom the lock is held, where that is
+// another process, and Holder reads that.
+func (d *Dir) SetHolder(name string) {
+	if f := d.LockFile(); f != nil && f.Truncate(0) == nil {
+		f.WriteAt([]byte(name), 0)
+	}
+}
+
+// Holder returns for whom the lock of a rank is, or was last, held; empty: not
+// known.
+func Holder(path string, rank int) string {
+	name, _ := os.ReadFile(filepath.Join(path, lockName(rank)))
+	return string(name[:min(len(name), 100)])
+}
+
 func (d *Dir) makeAll(path string) error {
 	st, err := d.fs.Stat(path)
 	if err == nil {

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// Driver says that the program is another process, which tells this one when to
+// save: see package serve. The program counts its points and decides at which
+// of them it saves; with several ranks, all decide alike.
+type Driver struct {
+	Pid         int // of the program
+	Rank, Ranks int // Ranks 0: a supervisor says it, or there is one rank
+	// Exchange gives what each rank knows to all ranks.
+	Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
+	// Running says that the program has its values: it has lost the process that
+	// spoke for it before, and Restore changes nothing.
+	Running bool
+}
+
+// identity is who the program is, where nobody supervises it.
+func (d *Driver) identity(ctx context.Context) (*identity, error) {
+	s := singleIdentity()
+	if s.driven = true; d.Ranks <= 1 {
+		return s, nil
+	}
+	s.Rank, s.Size, s.exchange = d.Rank, d.Ranks, d.Exchange
+	return s, s.agreeOnSecret(ctx)
+}
+
+// driven makes the options those of a driven run, and returns after how many
+// points the program saves. Every Drive of several ranks is a point that is due.
+func (o *Options) driven(s *identity) (every int) {
+	if o.Driver == nil {
+		return 0
+	}
+	every = o.EveryPoints
+	o.EveryPoints = 0
+	if o.Every == 0 && every == 0 {
+		o.Auto = true
+	}
+	if s.Size > 1 {
+		o.EveryPoints, o.SafePoints = 1, true
+	}
+	return every
+}
+
+// Drive is what the program says at a point that saves.
+type Drive struct {
+	Points uint64 // that it has passed, with this one
+	Reason string
+	Stop   bool          // it stops when the checkpoint is durable
+	Pause  time.Duration // that the program had
+}
+
+// Drive saves the state. It calls recorded with the index of the checkpoint when
+// the program may change its files again; the variables may change when Drive
+// returns.
+func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if err := p.awaitWriter(ctx); err != nil {
+		return err
+	}
+	p.drive, p.recorded = &d, recorded
+	defer func() { p.drive, p.recorded = nil, nil }()
+	p.points = d.Points
+	p.reportedPoints.Store(p.points)
+	p.request.Store(nil)
+	p.due.Store(false)
+	if d.Stop {
+		p.stopping = p.saver.Next()
+	}
+	if p.identity.Size > 1 {
+		p.peers.nothingDue()
+		return p.pointTogether(ctx)
+	}
+	if err := p.save(ctx, d.Reason); err != nil {
+		p.fail(err)
+	}
+	return p.takeError()
+}
+
+// Attention is what a driven program is told.
+type Attention struct {
+	Due       bool   // a checkpoint is due by time, or was requested
+	Stop      bool   // … and the program should stop then
+	Committed uint64 // the newest checkpoint that all ranks have
+	Err       error  // why a checkpoint was not saved
+}
+
+// Attend takes in what became of checkpoints, and says what is due. It is called
+// after Options.OnDue was.
+func (p *Run) Attend() (a Attention) {
+	if p.closed || !p.restored {
+		return a
+	}
+	p.wake.Store(false)
+	select {
+	case r := <-p.outcome:
+		p.collect(r)
+	default:
+	}
+	if p.identity.Size > 1 {
+		p.peers.engine.Lock()
+		a.Err = p.peers.takeOutcomes()
+		p.peers.engine.Unlock()
+	} else {
+		a.Err = p.takeError()
+	}
+	if err := p.usable(); a.Err == nil && err != nil {
+		a.Err = err
+	}
+	a.Due = p.due.Load() || p.request.Load() != nil || p.deferredReason != ""
+	a.Stop = p.stop.Load() != nil
+	a.Committed = p.lastCommitted
+	if p.stopping > 0 && (p.lastCommitted >= p.stopping || a.Err != nil) {
+		p.stopping = 0
+		p.stop.Store(nil)
+		p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(a.Err)})
+	}
+	return a
+}
+
+// progress moves messages between the ranks while the program computes: its
+// points do not. It ends when the run is closed.
+func (p *Run) progress() {
+	e := p.peers.engine
+	e.Lock()
+	defer e.Unlock()
+	e.Serve(p.ending.Load)
+}
+
+// ProtectValue is Protect for a pointer whose type is known at run time only.
+// A driven program may protect variables at any time.
+func (p *Run) ProtectValue(name string, v any, options ...ProtectOption) error {
+	err := p.protect(name, v, options)
+	if err != nil {
+		err = fmt.Errorf("cairn: variable %.100q: %w", name, err)
+	}
+	return err
+}
+
+// Unprotect takes a variable of a driven program out of the state.
+func (p *Run) Unprotect(name string) {
+	if !p.names[name] {
+		return
+	}
+	delete(p.names, name)
+	delete(p.varOptions, name)
+	for i := range p.roots {
+		if p.roots[i].Name == name {
+			p.roots = append(p.roots[:i], p.roots[i+1:]...)
+			return
+		}
+	}
+}
+
+// Stored tells what the newest checkpoint holds under a name: the type of the
+// elements, and the dimensions.
+func (p *Run) Stored(name string) (elem string, dims []uint64, err error) {
+	index, err := p.newest()
+	if err != nil {
+		return "", nil, err
+	}
+	if index == 0 {
+		return "", nil, fmt.Errorf("%w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
+	}
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return "", nil, fmt.Errorf("cairn: %w", err)
+	}
+	defer s.Close()
+	img, err := s.Image()
+	if err != nil {
+		return "", nil, fmt.Errorf("cairn: %w", err)
+	}
+	for i, v := range img.Vars {
+		if v.Name != name {
+			continue
+		}
+		elem = v.Type
+		for strings.HasPrefix(elem, "[") {
+			dim, rest, _ := strings.Cut(elem[1:], "]")
+			n, err := strconv.ParseUint(dim, 10, 64)
+			if err != nil { // a slice: as long as its pool
+				for k := range img.Pools {
+					if q := &img.Pools[k]; q.Var == i && !q.Pointers {
+						n = q.Count
+					}
+				}
+			}
+			dims, elem = append(dims, n), rest
+		}
+		return elem, dims, nil
+	}
+	return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, index, name)
+}
+
+// newest returns the checkpoint that a restart would take, if nothing is
+// damaged; 0: none.
+func (p *Run) newest() (uint64, error) {
+	if p.identity.Size > 1 {
+		l, err := p.dir.Line()
+		return l.Index, err
+	}
+	list, err := p.dir.Committed()
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return list[0], nil
+}
+
+// Newest returns the index of the newest checkpoint in the directory; 0: none.
+func (p *Run) Newest() uint64 {
+	n, _ := p.newest()
+	return n
+}
+
+// Committed returns the index of the newest checkpoint that all ranks have.
+func (p *Run) Committed() uint64 { return p.lastCommitted }
+
+// Points returns how many points the program had passed.
+func (p *Run) Points() uint64 { return p.points }
+
+// EveryPoints returns after how many points a checkpoint is due; 0: none is.
+func (p *Run) EveryPoints() uint64 { return uint64(p.driverEvery) }
+
+// OpenDriven is Open for a driven run. The lock of the directory may be held by
+// the process that spoke for the program before, and that finishes a checkpoint
+// of a program that is gone: OpenDriven waits for it.
+func OpenDriven(ctx context.Context, opts Options) (*Run, error) {
+	for began := time.Now(); ; {
+		p, err := Open(ctx, opts)
+		if err == nil {
+			p.dir.SetHolder(processName(opts.Driver.Pid))
+			return p, nil
+		}
+		dir, aerr := filepath.Abs(opts.Dir)
+		if !errors.Is(err, ErrInUse) || aerr != nil || opts.Dir == "" {
+			return nil, err
+		}
+		holder := store.Holder(dir, opts.Driver.Rank)
+		pid, _, _ := strings.Cut(holder, " ")
+		n, perr := strconv.Atoi(pid)
+		if perr != nil || processName(n) == holder && (opts.Driver.Ranks <= 1 || time.Since(began) > dying) {
+			return nil, err // nobody knows, or it is alive
+		}
+		select {
+		case <-time.After(10 * time.Millisecond): // no event tells of a lock
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// dying is how long a launcher that lost a rank may take to end the others.
+const dying = 15 * time.Second
+
+// processName names a process so that another one of the same number has another
+// name: by when it began. A process that is gone has none.
+func processName(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, ok := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if err != nil || !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", pid, fields[19])
+}
+
+// errNoComm says that ranks cannot agree.
+var errNoComm = errors.New("cairn: a run of several ranks needs a communicator: call cairn_open_mpi")
