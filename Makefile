@@ -12,10 +12,11 @@ TESTP    ?= $(shell expr $$(nproc) + 1)
 FAULTS   ?= 1000
 SEED     ?= 1
 FOR      ?= 0
+PREFIX   ?= /usr/local
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo interconnects build man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
+.PHONY: demo interconnects build lib install man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program with cairn run, kill it four times, and compare its results with those of an undisturbed run
 	@echo "building the demo"
@@ -27,6 +28,14 @@ interconnects: ## stop and resume one run on every interconnect, and draw docs/i
 
 build: ## build the cairn command and the examples into build/
 	$(GO) build -o build/ ./cmd/cairn ./examples/...
+
+lib: ## build libcairn, for C and Python programs, into build/lib (needs a C compiler)
+	@$(MAKE) --no-print-directory -C lib
+
+install: build lib ## install the cairn command, libcairn and its headers under PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 build/cairn $(DESTDIR)$(PREFIX)/bin
+	@$(MAKE) --no-print-directory -C lib install PREFIX=$(PREFIX)
 
 man: ## write the manual pages of all commands into build/man
 	$(GO) run -tags man ./cmd/cairn _man build/man

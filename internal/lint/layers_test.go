@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate"},
 	{"internal/engine"},
-	{".", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
+	{".", "internal/serve", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
 	{"internal/interconnects", "internal/plain", "internal/compiler/golang/explain", "internal/compiler/golang/gobuild", "resume"},
 	{"internal/compiler/golang/place"},
 	{"internal/compiler/golang/instrument"},

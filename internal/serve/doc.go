@@ -1,0 +1,55 @@
+// Package serve lets programs that are not written in Go use a run. libcairn,
+// which is linked into such a program, starts a process that calls Serve, or
+// finds one, and talks to it over a Unix socket:
+//
+//	program (C, Fortran, Python)                    helper (Serve)
+//
+//	variables ──copy──▶ mirror (shared memory) ──▶  engine.Run: plan, digest,
+//	     ▲                 │                        write, publish, prune
+//	     └─────copy────────┘ ◀── restore ─────────
+//	points, requests ───▶ page (shared memory) ◀──  a checkpoint is due
+//	          ◀────────── messages ──────────────▶
+//
+// The mirror holds a copy of every protected variable. At a point that saves,
+// the program copies what changed to the mirror, sends Save and continues. The
+// helper's run protects the copies as if they were its own variables, so that
+// everything else is as in a Go program, and the file is the same.
+//
+// The program's files are shared, too: it sends their descriptors, and the run
+// records, cuts back and positions them.
+//
+// With several ranks each has a helper. The helpers find each other by what the
+// programs exchange for them (MsgGather), and agree on commits and on restarts
+// as Go ranks do. The programs agree among themselves at which point they save,
+// which must be a safe point.
+//
+// # Messages
+//
+// A message is a kind and a length (32 bits each) and that many bytes. Numbers
+// are little-endian, texts and lists have a 32-bit length in front.
+//
+//	program → helper                                          answer
+//	Hello     magic version byteorder pid rank ranks release   Welcome
+//	          dir every points mtbf keep bases memory
+//	          compression flags; descriptors of page, mirror
+//	Extent    (from to)…           parts of the mirror         none
+//	Vars      dropped names; (name offset dims type)…          Done
+//	File      id path flags mode; descriptor                   Done
+//	Stored    name                                             Done type dims
+//	Restore                                                    Done yes index points, names without a value
+//	Save      points why closed-files pause (from to)…         Done index
+//	Finish    status                                           Done
+//	Bye                                                        the helper ends
+//	Gathered  a text per rank                                  none
+//
+//	helper → program
+//	Welcome   version release rank ranks points index
+//	Done      see above
+//	Failed    status text          in place of Welcome or Done
+//	Gather    bytes                the program exchanges them with all ranks
+//	News      index text           a checkpoint is durable, or was not saved
+//
+// The page has three numbers: wake (32 bits; set by the helper), busy (32 bits;
+// set by the program before Save, cleared by the helper when the mirror may be
+// written again) and points (64 bits; set by the program).
+package serve

@@ -1,0 +1,515 @@
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/engine"
+)
+
+// Why a checkpoint is taken, as bits; internal.h has the same.
+const (
+	whyTime = 1 << iota
+	whyStop
+	news // only in the page: there is a message
+	whyPoints
+	whyRequest
+	whySignal
+	whyCall
+)
+
+// Statuses of cairn.h.
+const (
+	statusError = -1 - iota
+	statusArgument
+	statusNotSaved
+	statusMismatch
+	statusCorrupt
+	statusFinished
+	statusInUse
+)
+
+func statusOf(err error) int32 {
+	for _, s := range []struct {
+		err    error
+		status int32
+	}{
+		{engine.ErrNotSaved, statusNotSaved}, {engine.ErrMismatch, statusMismatch}, {engine.ErrCorrupt, statusCorrupt},
+		{engine.ErrFinished, statusFinished}, {engine.ErrInUse, statusInUse}, {errProtocol, statusArgument},
+	} {
+		if errors.Is(err, s.err) {
+			return s.status
+		}
+	}
+	return statusError
+}
+
+// page is memory shared with the program.
+type page struct {
+	wake   atomic.Uint32
+	busy   atomic.Uint32
+	points atomic.Uint64
+}
+
+const pageBytes = 4096
+
+// session is the connection to one program.
+type session struct {
+	wire    wire
+	page    *page
+	mirror  *os.File
+	extents []extent
+	run     *engine.Run
+	vars    map[string]*variable
+	files   map[uint32]*os.File
+	ranks   bool // there are other ranks
+
+	messages chan *message // from the program; closed at its end
+	ended    error         // why
+	noticed  chan struct{} // the run has something to say
+	told     uint64        // the newest durable checkpoint that the program knows
+	asked    uint64        // the newest one that was begun
+}
+
+// extent is a part of the mirror that is mapped.
+type extent struct {
+	lo, hi uint64
+	mem    []byte
+}
+
+// variable is one of the program's.
+type variable struct {
+	offset uint64
+	typ    reflect.Type
+}
+
+// Serve serves the program at the other end of conn, until it says goodbye or
+// is gone. A checkpoint that the program had begun is published before it
+// returns.
+func Serve(ctx context.Context, conn *net.UnixConn) error {
+	defer conn.Close()
+	s := &session{
+		wire: wire{conn: conn}, vars: make(map[string]*variable), files: make(map[uint32]*os.File),
+		messages: make(chan *message), noticed: make(chan struct{}, 1),
+	}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	defer s.close()
+	m, err := s.wire.receive()
+	if err != nil {
+		return quiet(err)
+	}
+	if err := s.greet(ctx, m); err != nil {
+		return s.fail(err) // the program says it
+	}
+	go s.listen()
+	return s.loop(ctx)
+}
+
+// quiet says that a program may end at any time.
+func quiet(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+// listen reads messages while the run may have something to say.
+func (s *session) listen() {
+	defer close(s.messages)
+	for {
+		m, err := s.wire.receive()
+		if err != nil {
+			s.ended = err
+			return
+		}
+		s.messages <- m
+	}
+}
+
+// loop does what the program asks for, until it is gone.
+func (s *session) loop(ctx context.Context) error {
+	for {
+		select {
+		case m, ok := <-s.messages:
+			if !ok {
+				return quiet(s.ended)
+			}
+			bye := m.kind == msgBye
+			err := s.handle(ctx, m)
+			m.close()
+			if err != nil || bye {
+				return quiet(err)
+			}
+		case <-s.noticed:
+			if err := s.attend(); err != nil {
+				return quiet(err)
+			}
+		}
+	}
+}
+
+// close ends the run, after a checkpoint that is being written.
+func (s *session) close() {
+	go func() { // nobody waits to be read
+		for m := range s.messages {
+			m.close()
+		}
+	}()
+	if s.run != nil {
+		s.run.Close() // the program is gone, or was told by News
+	}
+	for _, f := range s.files {
+		f.Close()
+	}
+	for _, e := range s.extents {
+		unix.Munmap(e.mem)
+	}
+	if s.mirror != nil {
+		s.mirror.Close()
+	}
+}
+
+// fail answers a request with an error.
+func (s *session) fail(err error) error {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(statusOf(err)))
+	return s.wire.send(msgFailed, appendText(b, err.Error()))
+}
+
+// greet takes the first message, and opens the run.
+func (s *session) greet(ctx context.Context, m *message) error {
+	c := &m.body
+	if m.kind != msgHello || c.u32() != magic || len(m.files) != 2 {
+		m.close()
+		return fmt.Errorf("%w: no greeting", errProtocol)
+	}
+	pageFile := m.files[0]
+	s.mirror = m.files[1]
+	defer pageFile.Close()
+	version := c.u32()
+	order := c.take(4)
+	pid, rank, ranks := c.u32(), int32(c.u32()), int32(c.u32())
+	release, dir := c.text(), c.text()
+	if c.bad {
+		return c.end()
+	}
+	if version != Version || release != Release {
+		return fmt.Errorf("the library is of version %s (messages %d), and the helper is cairn %s (messages %d): install both from the same release", release, version, Release, Version)
+	}
+	if binary.NativeEndian.Uint32(order) != byteOrder {
+		return errors.New("the program and the helper have different byte orders")
+	}
+	every, points, mtbf := c.f64(), c.u64(), c.f64()
+	keep, bases, memory := int32(c.u32()), int32(c.u32()), c.u64()
+	compression, flags := c.text(), c.u32()
+	if err := c.end(); err != nil {
+		return err
+	}
+	if !(every >= 0 && every < 1e9) || !(mtbf >= 0 && mtbf < 1e12) || points > 1<<40 || keep < 0 || memory > 1<<60 || ranks < 0 || ranks > 1<<20 {
+		return fmt.Errorf("%w: options out of range", errProtocol)
+	}
+	mem, err := unix.Mmap(int(pageFile.Fd()), 0, pageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("%w: shared memory: %w", errProtocol, err)
+	}
+	s.page = (*page)(unsafe.Pointer(unsafe.SliceData(mem)))
+	o := engine.Options{
+		Dir: dir, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
+		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
+		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
+		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0},
+	}
+	if compression == "none" {
+		o.Compression = engine.None
+	}
+	if s.run, err = engine.OpenDriven(ctx, o); err != nil {
+		return err
+	}
+	s.ranks = s.run.Ranks() > 1
+	b := binary.LittleEndian.AppendUint32(nil, Version)
+	b = appendText(b, Release)
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.run.Rank()))
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.run.Ranks()))
+	b = binary.LittleEndian.AppendUint64(b, s.run.EveryPoints())
+	b = binary.LittleEndian.AppendUint64(b, s.run.Newest())
+	return s.wire.send(msgWelcome, b)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// exchange gives what a helper knows to the helpers of all ranks.
+func (s *session) exchange(_ context.Context, mine []byte) ([][]byte, error) {
+	if err := s.wire.send(msgGather, mine); err != nil {
+		return nil, err
+	}
+	m, err := s.wire.receive()
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	if m.kind != msgGathered {
+		return nil, fmt.Errorf("%w: kind %d instead of what the ranks exchange", errProtocol, m.kind)
+	}
+	var all [][]byte
+	for len(m.body.p) > 0 && !m.body.bad {
+		all = append(all, []byte(m.body.text()))
+	}
+	return all, m.body.end()
+}
+
+// notice is called by the run, in any goroutine.
+func (s *session) notice() {
+	select {
+	case s.noticed <- struct{}{}:
+	default:
+	}
+}
+
+// attend takes in what happened in the run, and tells the program.
+func (s *session) attend() error {
+	a := s.run.Attend()
+	if a.Due {
+		s.page.wake.Or(whyTime)
+	}
+	if a.Stop {
+		s.page.wake.Or(whyStop)
+	}
+	if a.Err != nil {
+		return s.news(max(s.asked, a.Committed), a.Err.Error())
+	}
+	if a.Committed > s.told {
+		s.told = a.Committed
+		return s.news(a.Committed, "")
+	}
+	return nil
+}
+
+func (s *session) news(index uint64, text string) error {
+	return s.wire.send(msgNews, appendText(binary.LittleEndian.AppendUint64(nil, index), text))
+}
+
+// handle does what one message says. An error ends the session.
+func (s *session) handle(ctx context.Context, m *message) error {
+	var answer []byte
+	var err error
+	switch m.kind {
+	case msgExtent:
+		return s.extend(&m.body)
+	case msgVars:
+		err = s.setVars(&m.body)
+	case msgFile:
+		err = s.addFile(m)
+	case msgStored:
+		answer, err = s.stored(&m.body)
+	case msgRestore:
+		answer, err = s.restore(ctx)
+	case msgSave:
+		return s.save(ctx, &m.body)
+	case msgFinish:
+		s.run.FinishWith(int(int32(m.body.u32())))
+	case msgBye:
+		return nil
+	default:
+		err = fmt.Errorf("%w: kind %d", errProtocol, m.kind)
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	return s.wire.send(msgDone, answer)
+}
+
+// extend maps further parts of the mirror.
+func (s *session) extend(c *cursor) error {
+	for len(c.p) > 0 && !c.bad {
+		lo, hi := c.u64(), c.u64()
+		st, err := s.mirror.Stat()
+		if err == nil && (c.bad || lo >= hi || hi > uint64(st.Size()) || lo%4096 != 0 || hi%4096 != 0) {
+			err = fmt.Errorf("%w: memory from %d to %d", errProtocol, lo, hi)
+		}
+		var mem []byte
+		if err == nil {
+			mem, err = unix.Mmap(int(s.mirror.Fd()), int64(lo), int(hi-lo), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		}
+		if err != nil {
+			return errors.Join(s.fail(err), err)
+		}
+		s.extents = append(s.extents, extent{lo, hi, mem})
+	}
+	return nil
+}
+
+// memory returns bytes of the mirror.
+func (s *session) memory(at, n uint64) (unsafe.Pointer, error) {
+	for i := len(s.extents) - 1; i >= 0; i-- {
+		if e := &s.extents[i]; at >= e.lo && at < e.hi && n <= e.hi-at {
+			return unsafe.Pointer(&e.mem[at-e.lo]), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %d bytes at %d", errProtocol, n, at)
+}
+
+// setVars takes variables away, changes and adds some.
+func (s *session) setVars(c *cursor) error {
+	for range c.count(4) {
+		name := c.text()
+		if s.vars[name] != nil {
+			s.run.Unprotect(name)
+			delete(s.vars, name)
+		}
+	}
+	for range c.count(20) {
+		name, at := c.text(), c.u64()
+		dims, err := readDims(c)
+		if err != nil {
+			return err
+		}
+		t, err := readType(c, 0)
+		if err == nil && !c.bad {
+			t, err = arrayOf(t, dims)
+		}
+		if err != nil {
+			return fmt.Errorf("variable %q: %w", name, err)
+		}
+		if c.bad {
+			break
+		}
+		p, err := s.memory(at, max(uint64(t.Size()), 1))
+		if err != nil {
+			return fmt.Errorf("variable %q: %w", name, err)
+		}
+		if s.vars[name] != nil {
+			s.run.Unprotect(name)
+		}
+		if err := s.run.ProtectValue(name, reflect.NewAt(t, p).Interface()); err != nil {
+			return err
+		}
+		s.vars[name] = &variable{at, t}
+	}
+	return c.end()
+}
+
+// addFile makes a file of the program part of the state.
+func (s *session) addFile(m *message) error {
+	id, path, flags := m.body.u32(), m.body.text(), m.body.u32()
+	m.body.u32() // permissions, which the descriptor has
+	if err := m.body.end(); err != nil {
+		return err
+	}
+	if len(m.files) != 1 || s.files[id] != nil {
+		return fmt.Errorf("%w: file %d without a descriptor", errProtocol, id)
+	}
+	mode := []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR}[flags&3]
+	if flags&4 != 0 {
+		mode |= os.O_APPEND
+	}
+	f := os.NewFile(m.files[0].Fd(), path)
+	dup, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f = os.NewFile(uintptr(dup), path)
+	if err := s.run.ProtectFile(f, mode); err != nil {
+		f.Close()
+		return err
+	}
+	s.files[id] = f
+	return nil
+}
+
+func (s *session) stored(c *cursor) ([]byte, error) {
+	name := c.text()
+	if err := c.end(); err != nil {
+		return nil, err
+	}
+	text, dims, err := s.run.Stored(name)
+	if err != nil {
+		return nil, err
+	}
+	code := uint32(codeStruct)
+	for i, t := range basic[:codeBytes] {
+		if t != nil && t.String() == text {
+			code = uint32(i)
+		}
+	}
+	b := binary.LittleEndian.AppendUint32(nil, code)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(dims)))
+	for _, d := range dims {
+		b = binary.LittleEndian.AppendUint64(b, d)
+	}
+	return b, nil
+}
+
+func (s *session) restore(ctx context.Context) ([]byte, error) {
+	yes, err := s.run.Restore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.told = s.run.Committed()
+	b := make([]byte, 4, 32)
+	if yes {
+		b[0] = 1
+	}
+	b = binary.LittleEndian.AppendUint64(b, s.told)
+	b = binary.LittleEndian.AppendUint64(b, s.run.Points())
+	return binary.LittleEndian.AppendUint32(b, 0), nil
+}
+
+// save begins a checkpoint of what is in the mirror. The program continues when
+// it is certain that the checkpoint will be what the state is now: its files
+// are recorded.
+func (s *session) save(ctx context.Context, c *cursor) error {
+	points, why := c.u64(), c.u32()
+	for range c.count(4) {
+		id := c.u32()
+		if f := s.files[id]; f != nil {
+			f.Close()
+			delete(s.files, id)
+		}
+	}
+	pause := seconds(c.f64())
+	for range c.count(16) {
+		c.u64()
+		c.u64()
+	}
+	if err := c.end(); err != nil {
+		return errors.Join(s.fail(err), err)
+	}
+	s.page.wake.Store(0)
+	answered := false
+	err := s.run.Drive(ctx, engine.Drive{Points: points, Reason: reason(why), Stop: why&whyStop != 0, Pause: pause}, func(index uint64) error {
+		answered, s.asked = true, index
+		return s.wire.send(msgDone, binary.LittleEndian.AppendUint64(nil, index))
+	})
+	s.page.busy.Store(0)
+	switch {
+	case err != nil && answered:
+		return s.news(s.asked, err.Error())
+	case err != nil:
+		return s.fail(err)
+	}
+	return s.attend()
+}
+
+func reason(why uint32) string {
+	for _, r := range []struct {
+		bit  uint32
+		text string
+	}{{whyCall, "call"}, {whySignal, "signal"}, {whyStop, "stop"}, {whyRequest, "request"}, {whyPoints, "points"}} {
+		if why&r.bit != 0 {
+			return r.text
+		}
+	}
+	return "time"
+}

@@ -1,0 +1,308 @@
+/*
+ * Copying variables to the mirror and back, by several threads where there is
+ * much, and finding the pages that were written since the last copy.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { STEP = 4 << 20, THREADS = 8 };
+
+/* piece is some bytes to copy. */
+struct piece {
+	unsigned char *to;
+	const unsigned char *from;
+	size_t n;
+};
+
+struct work {
+	struct piece *pieces;
+	size_t n, cap;
+	int bad;
+	size_t next; /* taken by threads */
+	uint64_t bytes;
+};
+
+static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n)
+{
+	while (n > 0) {
+		size_t k = n < STEP ? n : STEP;
+		if (w->n == w->cap) {
+			size_t cap = w->cap ? 2 * w->cap : 256;
+			struct piece *p = realloc(w->pieces, cap * sizeof *p);
+			if (!p) {
+				w->bad = 1;
+				return;
+			}
+			w->pieces = p, w->cap = cap;
+		}
+		w->pieces[w->n].to = to, w->pieces[w->n].from = from, w->pieces[w->n++].n = k;
+		w->bytes += k;
+		to += k, from += k, n -= k;
+	}
+}
+
+static void *copy(void *arg)
+{
+	struct work *w = arg;
+	size_t i;
+	while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n)
+		memcpy(w->pieces[i].to, w->pieces[i].from, w->pieces[i].n);
+	return NULL;
+}
+
+static void run(struct work *w)
+{
+	pthread_t t[THREADS];
+	int n = 0, most = 1;
+	cpu_set_t set;
+	if (w->bytes > 2 * STEP && sched_getaffinity(0, sizeof set, &set) == 0)
+		most = CPU_COUNT(&set);
+	if ((uint64_t)most > w->bytes / STEP)
+		most = (int)(w->bytes / STEP);
+	if (most > THREADS)
+		most = THREADS;
+	if (most > 1) {
+		sigset_t all, was;
+		sigfillset(&all); /* the program's signals are not for these threads */
+		pthread_sigmask(SIG_SETMASK, &all, &was);
+		while (n < most - 1 && pthread_create(&t[n], NULL, copy, w) == 0)
+			n++;
+		pthread_sigmask(SIG_SETMASK, &was, NULL);
+	}
+	copy(w);
+	while (n > 0)
+		pthread_join(t[--n], NULL);
+}
+
+/* From linux/userfaultfd.h and linux/fs.h, which older systems lack. */
+struct uffdio_api_ { uint64_t api, features, ioctls; };
+struct uffdio_register_ { uint64_t start, len, mode, ioctls; };
+struct page_region_ { uint64_t start, end, categories; };
+struct pm_scan_arg_ {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define UFFDIO_API_ 0xc018aa3ful
+#define UFFDIO_REGISTER_ 0xc020aa00ul
+#define UFFDIO_UNREGISTER_ 0x8010aa01ul
+#define PAGEMAP_SCAN_ 0xc0606610ul
+enum { WRITTEN = 2, WP_MATCHING = 1, CHECK_WPASYNC = 2, MODE_WP = 2, TRACKED = 1 << 20 };
+
+static int scan(cairn_run *r, uint64_t lo, uint64_t hi, struct page_region_ *vec, size_t n, uint64_t *end)
+{
+	struct pm_scan_arg_ a = {0};
+	int k;
+	a.size = sizeof a, a.flags = WP_MATCHING | CHECK_WPASYNC, a.start = lo, a.end = hi;
+	a.vec = (uint64_t)(uintptr_t)vec, a.vec_len = n, a.category_mask = a.return_mask = WRITTEN;
+	do
+		k = ioctl(r->pagemap, PAGEMAP_SCAN_, &a);
+	while (k < 0 && errno == EINTR);
+	*end = a.walk_end;
+	return k;
+}
+
+/* track opens what tracking needs, once. */
+static void track(cairn_run *r)
+{
+	struct uffdio_api_ api = {0xaa, 1 << 13 | 1 << 15, 0};
+	uint64_t end;
+	if (r->uffd != -2)
+		return;
+	r->uffd = -1;
+#ifdef SYS_userfaultfd
+	if (r->opts.no_tracking || (r->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1)) < 0)
+		return;
+	if (ioctl(r->uffd, UFFDIO_API_, &api) == 0 && (r->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) >= 0 && scan(r, 0, 0, NULL, 0, &end) >= 0)
+		return;
+	if (r->pagemap >= 0)
+		close(r->pagemap);
+	close(r->uffd);
+	r->uffd = r->pagemap = -1;
+#else
+	(void)api, (void)end;
+#endif
+}
+
+/* pages returns the whole pages inside a variable: others share those at its edges. */
+static void pages(struct variable *v, uint64_t *lo, uint64_t *hi)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)v->data;
+	*lo = (at + page - 1) & ~(page - 1);
+	*hi = (at + v->bytes) & ~(page - 1);
+	if (*hi < *lo)
+		*hi = *lo;
+}
+
+/* private_memory reports whether a mapping of nobody else has these addresses. */
+static int private_memory(uint64_t lo, uint64_t hi)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512], perms[8];
+	unsigned long long a, b;
+	int ok = f != NULL;
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%llx-%llx %7s", &a, &b, perms) == 3 && a < hi && lo < b && (perms[3] == 's' || perms[1] != 'w'))
+			ok = 0;
+		while (!strchr(line, '\n') && fgets(line, sizeof line, f))
+			;
+	}
+	if (f)
+		fclose(f);
+	return ok;
+}
+
+/* watch makes the kernel track a variable from now on. */
+static void watch(cairn_run *r, struct variable *v)
+{
+	struct uffdio_register_ reg = {0};
+	struct page_region_ vec[64];
+	uint64_t lo, hi;
+	pages(v, &lo, &hi);
+	if (hi - lo < TRACKED || !private_memory(lo, hi)) {
+		v->untracked = 1;
+		return;
+	}
+	reg.start = lo, reg.len = hi - lo, reg.mode = MODE_WP;
+	if (ioctl(r->uffd, UFFDIO_REGISTER_, &reg) < 0) {
+		v->untracked = 1;
+		return;
+	}
+	v->watched = 1;
+	while (lo < hi) { /* begin with no page written */
+		uint64_t end;
+		if (scan(r, lo, hi, vec, 64, &end) < 0 || end <= lo) {
+			copy_unwatch(r, v);
+			v->untracked = 1;
+			return;
+		}
+		lo = end;
+	}
+}
+
+void copy_unwatch(cairn_run *r, struct variable *v)
+{
+	struct { uint64_t start, len; } range;
+	uint64_t lo, hi;
+	if (!v->watched)
+		return;
+	v->watched = 0;
+	pages(v, &lo, &hi);
+	range.start = lo, range.len = hi - lo;
+	ioctl(r->uffd, UFFDIO_UNREGISTER_, &range); /* the memory may be gone */
+}
+
+/*
+ * written adds the pages of a variable that were written since the last copy.
+ * It returns their bytes; more than there are means that all must be copied.
+ */
+static uint64_t written(cairn_run *r, struct variable *v, struct work *w, struct ranges *changed)
+{
+	enum { N = 512 };
+	struct page_region_ vec[N];
+	uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi, sum = 0;
+	size_t n = w->n, m = changed->n;
+	uint64_t bytes = w->bytes;
+	struct range last = {0, 0};
+	pages(v, &lo, &hi);
+	if (m)
+		last = changed->p[m - 1];
+#define WRITTEN_(from, to) \
+	do { \
+		if ((from) < (to)) { \
+			add(w, v->copy + (from), v->data + (from), (size_t)((to) - (from))); \
+			add_range(changed, v->offset + (from), v->offset + (to)); \
+			sum += (to) - (from); \
+		} \
+	} while (0)
+	WRITTEN_((uint64_t)0, lo - base);
+	for (uint64_t at = lo; at < hi;) {
+		uint64_t end;
+		int k = scan(r, at, hi, vec, N, &end);
+		if (k < 0 || end <= at) {
+			w->n = n, w->bytes = bytes;
+			if ((changed->n = m))
+				changed->p[m - 1] = last;
+			return v->bytes + 1;
+		}
+		for (int i = 0; i < k; i++)
+			WRITTEN_(vec[i].start - base, vec[i].end - base);
+		at = end;
+	}
+	WRITTEN_(hi - base, v->bytes);
+#undef WRITTEN_
+	return sum;
+}
+
+cairn_status copy_out(cairn_run *r, struct ranges *changed)
+{
+	struct work w = {0};
+	track(r);
+	for (size_t i = 0; i < r->nvars; i++) {
+		struct variable *v = r->vars[i];
+		if (!v->bytes)
+			continue;
+		if (v->watched && !v->fresh) {
+			uint64_t n = written(r, v, &w, changed);
+			if (n <= v->bytes) {
+				if (n > v->bytes / 2) { /* tracking costs more than it saves */
+					copy_unwatch(r, v);
+					v->untracked = 1;
+				}
+				continue;
+			}
+			copy_unwatch(r, v);
+			v->untracked = 1;
+		} else if (r->uffd >= 0 && !v->untracked && !v->watched) {
+			watch(r, v); /* before the copy: what is written later must be seen */
+		}
+		add(&w, v->copy, v->data, (size_t)v->bytes);
+		add_range(changed, v->offset, v->offset + v->bytes);
+		v->fresh = 0;
+	}
+	if (!w.bad && !changed->bad)
+		run(&w);
+	free(w.pieces);
+	if (w.bad || changed->bad) {
+		for (size_t i = 0; i < r->nvars; i++)
+			r->vars[i]->fresh = 1;
+		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for the list of what to copy");
+	}
+	return CAIRN_OK;
+}
+
+void copy_in(cairn_run *r)
+{
+	struct work w = {0};
+	for (size_t i = 0; i < r->nvars; i++) {
+		struct variable *v = r->vars[i];
+		if (v->bytes && !v->fresh)
+			add(&w, v->data, v->copy, (size_t)v->bytes);
+	}
+	run(&w);
+	if (w.bad) /* one by one, then */
+		for (size_t i = 0; i < r->nvars; i++)
+			if (!r->vars[i]->fresh)
+				memcpy(r->vars[i]->data, r->vars[i]->copy, (size_t)r->vars[i]->bytes);
+	free(w.pieces);
+}
+
+void copy_end(cairn_run *r)
+{
+	for (size_t i = 0; i < r->nvars; i++)
+		copy_unwatch(r, r->vars[i]);
+	if (r->uffd >= 0)
+		close(r->uffd);
+	if (r->pagemap >= 0)
+		close(r->pagemap);
+}

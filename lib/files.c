@@ -1,0 +1,158 @@
+/* Files of the program that belong to its state. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* open_still reports whether a descriptor is the file that it was. */
+static int open_still(const struct file *f)
+{
+	struct stat st;
+	return fstat(f->fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino;
+}
+
+/* tell hands a file to the helper, which shares its position. */
+static cairn_status tell(cairn_run *r, const struct file *f, int made)
+{
+	struct stat st;
+	int flags = fcntl(f->fd, F_GETFL);
+	cairn_status rc;
+	if (flags < 0 || fstat(f->fd, &st) < 0)
+		return fail(r, CAIRN_ARGUMENT, "file %s: %s", f->path, strerror(errno));
+	r->out.len = 0;
+	put_u32(&r->out, f->id);
+	put_str(&r->out, f->path);
+	put_u32(&r->out, (uint32_t)((flags & O_ACCMODE) == O_RDONLY ? 0 : (flags & O_ACCMODE) == O_WRONLY ? 1 : 2) | (flags & O_APPEND ? 4u : 0u) | (made ? 8u : 0u));
+	put_u32(&r->out, (uint32_t)(st.st_mode & 07777));
+	rc = helper_send(r, MSG_FILE, &f->fd, 1);
+	return rc < 0 ? rc : helper_ask(r, 0);
+}
+
+static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, int made)
+{
+	struct file *f;
+	struct stat st;
+	cairn_status rc;
+	if (fstat(fd, &st) < 0)
+		return fail(r, CAIRN_ARGUMENT, "file %s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return fail(r, CAIRN_ARGUMENT, "file %s is not a regular file: a restart cannot position it", path);
+	f = realloc(r->files, (r->nfiles + 1) * sizeof *f);
+	if (f)
+		r->files = f, f += r->nfiles;
+	if (!f || !(f->path = strdup(path)))
+		return fail(r, CAIRN_NOMEMORY, "file %s: out of memory", path);
+	if (stream)
+		fflush(stream);
+	f->id = ++r->next_file, f->fd = fd, f->stream = stream, f->dev = st.st_dev, f->ino = st.st_ino;
+	if ((rc = tell(r, f, made)) < 0)
+		free(f->path);
+	else
+		r->nfiles++;
+	return rc;
+}
+
+cairn_status files_tell(cairn_run *r)
+{
+	cairn_status rc = CAIRN_OK;
+	for (size_t i = 0; rc >= 0 && i < r->nfiles; i++)
+		if (open_still(&r->files[i]))
+			rc = tell(r, &r->files[i], 0);
+	return rc;
+}
+
+cairn_status cairn_protect_fd(cairn_run *r, int fd, const char *path)
+{
+	if (!r || !path || fd < 0)
+		return fail(r, CAIRN_ARGUMENT, "a file needs a descriptor and a path");
+	return add(r, fd, NULL, path, 0);
+}
+
+cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path)
+{
+	if (!r || !path || !stream)
+		return fail(r, CAIRN_ARGUMENT, "a file needs a stream and a path");
+	return add(r, fileno(stream), stream, path, 0);
+}
+
+FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
+{
+	/* Before a restart is over, a file that is there may not be truncated. */
+	int fd, flags = 0, made = 0;
+	FILE *f;
+	if (!r || !path || !mode || !strchr("rwa", *mode)) {
+		fail(r, CAIRN_ARGUMENT, "a file needs a path and a mode as fopen has");
+		return NULL;
+	}
+	if (*mode == 'w') {
+		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC;
+		if (r->restored || r->last == 0)
+			flags |= O_TRUNC;
+		if (strchr(mode, 'x'))
+			flags |= r->restored || r->last == 0 ? O_EXCL : 0;
+		made = access(path, F_OK) < 0;
+		fd = open(path, flags, 0666);
+		f = fd < 0 ? NULL : fdopen(fd, strchr(mode, '+') ? "r+" : "w");
+		if (!f && fd >= 0)
+			close(fd);
+	} else {
+		made = *mode == 'a' && access(path, F_OK) < 0;
+		f = fopen(path, mode);
+	}
+	if (!f) {
+		fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno));
+		return NULL;
+	}
+	if (add(r, fileno(f), f, path, made) < 0) {
+		fclose(f);
+		return NULL;
+	}
+	return f;
+}
+
+int cairn_fclose(cairn_run *r, FILE *stream)
+{
+	for (size_t i = 0; r && i < r->nfiles; i++)
+		if (r->files[i].stream == stream)
+			r->files[i].stream = NULL, r->files[i].fd = -1;
+	return fclose(stream);
+}
+
+cairn_status files_flush(cairn_run *r)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->nfiles; i++) {
+		struct file *f = &r->files[i];
+		if (!open_still(f)) {
+			put_u32(&r->out, f->id); /* the caller sends it */
+			free(f->path);
+			continue;
+		}
+		if (f->stream && fflush(f->stream) != 0)
+			return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: what the program wrote cannot be flushed: %s", strerror(errno));
+		r->files[n++] = *f;
+	}
+	r->nfiles = n;
+	return CAIRN_OK;
+}
+
+void files_sync(cairn_run *r)
+{
+	for (size_t i = 0; i < r->nfiles; i++)
+		if (r->files[i].stream) {
+			off_t at = lseek(r->files[i].fd, 0, SEEK_CUR);
+			if (at >= 0)
+				fseeko(r->files[i].stream, at, SEEK_SET);
+		}
+}
+
+void files_free(cairn_run *r)
+{
+	for (size_t i = 0; i < r->nfiles; i++)
+		free(r->files[i].path);
+	free(r->files);
+}

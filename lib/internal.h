@@ -1,0 +1,206 @@
+/* What the sources of libcairn share. docs/protocol.md draws the messages. */
+#ifndef CAIRN_INTERNAL_H
+#define CAIRN_INTERNAL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdarg.h>
+#include <sys/types.h>
+
+#pragma GCC visibility push(default)
+#include "cairn.h"
+#pragma GCC visibility pop
+
+/* Names that a static library must not take from the program. */
+#define put_bytes cairn__put_bytes
+#define put_u32 cairn__put_u32
+#define put_u64 cairn__put_u64
+#define put_f64 cairn__put_f64
+#define put_str cairn__put_str
+#define get_u32 cairn__get_u32
+#define get_u64 cairn__get_u64
+#define get_str cairn__get_str
+#define add_range cairn__add_range
+#define fail cairn__fail
+#define now cairn__now
+#define helper_start cairn__helper_start
+#define helper_ask cairn__helper_ask
+#define helper_send cairn__helper_send
+#define helper_news cairn__helper_news
+#define helper_end cairn__helper_end
+#define type_size cairn__type_size
+#define vars_tell cairn__vars_tell
+#define vars_forget cairn__vars_forget
+#define vars_free cairn__vars_free
+#define copy_out cairn__copy_out
+#define copy_in cairn__copy_in
+#define copy_unwatch cairn__copy_unwatch
+#define copy_end cairn__copy_end
+#define files_flush cairn__files_flush
+#define files_tell cairn__files_tell
+#define files_sync cairn__files_sync
+#define files_free cairn__files_free
+
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 1, WIRE_MAX = 256 << 20 };
+
+/* Kinds of messages. The program sends those below 100. */
+enum {
+	MSG_HELLO = 1, MSG_EXTENT, MSG_VARS, MSG_FILE, MSG_STORED, MSG_RESTORE, MSG_SAVE, MSG_FINISH, MSG_BYE, MSG_GATHERED,
+	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS
+};
+
+/* Why a checkpoint is taken. */
+enum { WHY_TIME = 1, WHY_STOP = 2, WHY_POINTS = 8, WHY_REQUEST = 16, WHY_SIGNAL = 32, WHY_CALL = 64 };
+
+/* page is memory that the program shares with its helper. */
+struct page {
+	uint32_t wake;   /* set by the helper: WHY_TIME, WHY_STOP, or NEWS */
+	uint32_t busy;   /* set by the program before a save, cleared by the helper: the mirror may be written */
+	uint64_t points; /* that the program has passed */
+};
+enum { NEWS = 4, PAGE_BYTES = 4096 };
+
+/* text is a message, or something else, that grows. */
+struct text {
+	unsigned char *p;
+	size_t len, cap, at; /* at: where the next get_ reads */
+	int bad;             /* no memory, or read beyond its end */
+};
+void put_bytes(struct text *t, const void *p, size_t n);
+void put_u32(struct text *t, uint32_t v);
+void put_u64(struct text *t, uint64_t v);
+void put_f64(struct text *t, double v);
+void put_str(struct text *t, const char *s);
+uint32_t get_u32(struct text *t);
+uint64_t get_u64(struct text *t);
+char *get_str(struct text *t); /* to be freed */
+
+/* range is some bytes of the mirror, or of a variable. */
+struct range { uint64_t lo, hi; };
+struct ranges {
+	struct range *p;
+	size_t n, cap;
+	int bad;
+};
+void add_range(struct ranges *r, uint64_t lo, uint64_t hi); /* in ascending order */
+
+/* variable is a protected array. */
+struct variable {
+	char *name;
+	unsigned char *data;
+	cairn_type type;
+	int ndim;
+	size_t *dims;
+	uint64_t bytes;
+	uint64_t offset;       /* of its copy in the mirror */
+	uint64_t room;         /* … which may grow to so many bytes */
+	unsigned char *copy;   /* … mapped */
+	int own;               /* … the mapping is its own, not part of a slab */
+	int told;              /* the helper knows it as it is */
+	int fresh;             /* all of it counts as changed */
+	int watched;           /* the kernel tracks its pages */
+	int untracked;         /* tracking does not pay, or is impossible */
+	struct variable *next; /* of the same bucket */
+};
+
+/* structure is a type that cairn_struct has made. */
+struct structure {
+	char *name;
+	size_t bytes;
+	int n;
+	cairn_field *fields;
+};
+
+/* file is an open file that belongs to the state. */
+struct file {
+	uint32_t id;
+	int fd;
+	FILE *stream;
+	char *path;
+	dev_t dev;
+	ino_t ino;
+};
+
+struct cairn_run {
+	uint64_t left;    /* points until cairn_point looks closer */
+	const uint32_t *wake; /* … not 0: at once */
+	struct page *page;
+	volatile int requested; /* WHY_REQUEST, WHY_STOP */
+	uint64_t points; /* that had passed when it last looked */
+	uint64_t step;   /* what left was then */
+
+	char *dir;
+	cairn_options opts;
+	cairn_comm comm; /* size 0: none was given */
+	int rank, size;
+	pid_t pid, helper;
+	int sock, mirror, pagefd;
+	uint64_t every_points, since; /* … that have passed since the last save */
+	uint64_t last;   /* the newest durable checkpoint */
+	uint64_t saving; /* the one being written; 0: none */
+	int restored, finished, gone, signals;
+	uint64_t saves_seen, stops_seen; /* signals */
+	double looked;     /* when cairn_point last looked closer */
+	uint64_t look;     /* points between two looks */
+	uint64_t dropped;  /* variables taken away that the helper has still */
+
+	struct variable **vars; /* in the order in which they were protected */
+	size_t nvars, capvars;
+	struct variable **bucket;
+	size_t nbuckets;
+	struct text gone_names; /* … of those dropped */
+	uint64_t end;           /* of the mirror */
+	uint64_t slab, slab_end;
+	unsigned char *slab_map;
+	struct range *extents; /* that the helper is to be told */
+	size_t nextents;
+
+	struct structure *types;
+	size_t ntypes;
+	struct file *files;
+	size_t nfiles;
+	uint32_t next_file;
+
+	void (*before)(void *);
+	void *before_context;
+	int uffd, pagemap; /* -1: no tracking */
+
+	struct text in, out;
+	char *err, *errtext;
+	char errbuf[256];
+};
+
+cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
+#ifdef __GNUC__
+	__attribute__((format(printf, 3, 4)))
+#endif
+	;
+double now(void);
+
+/* helper.c: the helper process and the messages */
+cairn_status helper_start(cairn_run *r);
+cairn_status helper_ask(cairn_run *r, int kind); /* sends r->out, and reads the answer into r->in */
+cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds);
+cairn_status helper_news(cairn_run *r, int wait); /* takes in what it has said meanwhile */
+void helper_end(cairn_run *r);
+
+/* vars.c: variables and their copies in the mirror */
+size_t type_size(cairn_run *r, cairn_type t);
+cairn_status vars_tell(cairn_run *r); /* the helper what has changed */
+void vars_forget(cairn_run *r);       /* … that the helper was told anything */
+void vars_free(cairn_run *r);
+
+/* copy.c: copying, and finding what changed */
+cairn_status copy_out(cairn_run *r, struct ranges *changed); /* to the mirror */
+void copy_in(cairn_run *r);                                  /* … from it */
+void copy_unwatch(cairn_run *r, struct variable *v);
+void copy_end(cairn_run *r);
+
+/* files.c */
+cairn_status files_flush(cairn_run *r); /* what is in buffers of streams; forgets closed files */
+cairn_status files_tell(cairn_run *r);
+void files_sync(cairn_run *r); /* streams with the descriptors that the helper has positioned */
+void files_free(cairn_run *r);
+
+#endif

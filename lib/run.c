@@ -1,0 +1,448 @@
+/* A run: opening, points, and when a checkpoint is due. */
+#include "internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Signals that came; a run compares them with what it has seen. */
+static volatile sig_atomic_t saves, stops;
+
+static const uint32_t never = 0;
+
+static void on_save(int sig) { (void)sig, saves = saves + 1; }
+static void on_stop(int sig) { (void)sig, stops = stops + 1; }
+
+double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
+{
+	va_list args;
+	int n;
+	char *text;
+	if (!r)
+		return code;
+	va_start(args, format);
+	n = vsnprintf(r->errbuf, sizeof r->errbuf, format, args);
+	va_end(args);
+	r->err = r->errbuf;
+	if (n >= (int)sizeof r->errbuf && (text = malloc((size_t)n + 1))) {
+		va_start(args, format);
+		vsnprintf(text, (size_t)n + 1, format, args);
+		va_end(args);
+		free(r->errtext);
+		r->err = r->errtext = text;
+	}
+	return code;
+}
+
+const char *cairn_error(const cairn_run *r)
+{
+	return !r ? "out of memory" : r->err ? r->err : "no error";
+}
+
+int cairn_rank(const cairn_run *r) { return r->rank; }
+int cairn_ranks(const cairn_run *r) { return r->size; }
+
+cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *options)
+{
+	return cairn_open_comm(run, dir, options, NULL);
+}
+
+static char *copied(const char *s) { return s ? strdup(s) : NULL; }
+
+cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_options *options, const cairn_comm *comm)
+{
+	cairn_run *r = calloc(1, sizeof *r);
+	cairn_status rc;
+	if (!(*run = r))
+		return CAIRN_NOMEMORY;
+	r->sock = r->mirror = r->pagefd = r->pagemap = -1;
+	r->uffd = -2;
+	r->pid = getpid();
+	r->size = 1;
+	r->look = r->left = r->step = 1;
+	r->wake = &never;
+	r->saves_seen = (uint64_t)saves, r->stops_seen = (uint64_t)stops;
+	if (options) {
+		if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof *options)
+			return fail(r, CAIRN_ARGUMENT, "options that CAIRN_OPTIONS has not initialized, or those of a newer cairn.h than the library's");
+		memcpy(&r->opts, options, options->struct_size);
+	}
+	r->dir = copied(dir);
+	r->opts.compression = copied(r->opts.compression);
+	r->opts.helper = copied(r->opts.helper);
+	if (comm && comm->size > 1) {
+		if (comm->rank < 0 || comm->rank >= comm->size || !comm->gather || !comm->max)
+			return fail(r, CAIRN_ARGUMENT, "rank %d of %d, or a communicator without functions", comm->rank, comm->size);
+		r->comm = *comm;
+	}
+	rc = helper_start(r);
+	if (r->comm.size <= 1 && r->page) /* several ranks look at the same points */
+		r->wake = &r->page->wake;
+	if (r->comm.size > 1) { /* all ranks have a run, or none */
+		uint64_t bad = rc < 0;
+		if (r->comm.max(r->comm.context, &bad, 1))
+			return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+		if (bad && rc >= 0)
+			return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
+	}
+	return rc;
+}
+
+/* usable refuses calls that are out of order. */
+static cairn_status usable(cairn_run *r, int restored)
+{
+	if (!r)
+		return CAIRN_ARGUMENT;
+	if (r->pid != getpid())
+		return fail(r, CAIRN_ARGUMENT, "a forked process must not use its parent's run");
+	if (r->finished)
+		return fail(r, CAIRN_ARGUMENT, "the run is finished");
+	if (restored != r->restored)
+		return fail(r, CAIRN_ARGUMENT, restored ? "call cairn_restore before the first point" : "cairn_restore is called once");
+	return CAIRN_OK;
+}
+
+int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
+{
+	cairn_status rc = usable(r, 0);
+	int n;
+	if (rc < 0)
+		return rc;
+	r->out.len = 0;
+	put_str(&r->out, name);
+	if ((rc = helper_ask(r, MSG_STORED)) < 0)
+		return rc;
+	if (type)
+		*type = (cairn_type)get_u32(&r->in);
+	else
+		get_u32(&r->in);
+	n = (int)get_u32(&r->in);
+	for (int i = 0; i < n; i++) {
+		uint64_t d = get_u64(&r->in);
+		if (i < max && dims)
+			dims[i] = (size_t)d;
+	}
+	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : n;
+}
+
+/* take_signals installs handlers where the program has none. */
+static void take_signals(cairn_run *r)
+{
+	static const struct { int sig; void (*handler)(int); int flags; } list[] = {{SIGUSR1, on_save, SA_RESTART}, {SIGTERM, on_stop, SA_RESTART | (int)SA_RESETHAND}};
+	for (size_t i = 0; !r->opts.no_signals && i < sizeof list / sizeof *list; i++) {
+		struct sigaction old, act;
+		memset(&act, 0, sizeof act);
+		act.sa_handler = list[i].handler, act.sa_flags = list[i].flags;
+		sigemptyset(&act.sa_mask);
+		if (sigaction(list[i].sig, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL && sigaction(list[i].sig, &act, NULL) == 0)
+			r->signals |= 1 << i;
+	}
+}
+
+static void leave_signals(cairn_run *r)
+{
+	static const struct { int sig; void (*handler)(int); } list[] = {{SIGUSR1, on_save}, {SIGTERM, on_stop}};
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		struct sigaction old;
+		if (r->signals & 1 << i && sigaction(list[i].sig, NULL, &old) == 0 && old.sa_handler == list[i].handler)
+			signal(list[i].sig, SIG_DFL);
+	}
+}
+
+cairn_status cairn_restore(cairn_run *r)
+{
+	cairn_status rc = usable(r, 0);
+	uint32_t yes, n;
+	if (rc < 0)
+		return rc;
+	if ((rc = vars_tell(r)) < 0)
+		return rc;
+	r->out.len = 0;
+	if ((rc = helper_ask(r, MSG_RESTORE)) < 0)
+		return rc;
+	yes = get_u32(&r->in);
+	r->last = get_u64(&r->in);
+	r->points = get_u64(&r->in);
+	n = get_u32(&r->in); /* variables that the checkpoint does not hold */
+	for (size_t i = 0; i < r->nvars; i++)
+		r->vars[i]->fresh = !yes;
+	while (n-- > 0) {
+		char *name = get_str(&r->in);
+		for (size_t i = 0; name && i < r->nvars; i++)
+			if (strcmp(r->vars[i]->name, name) == 0)
+				r->vars[i]->fresh = 1;
+		free(name);
+	}
+	if (r->in.bad)
+		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
+	if (yes) {
+		copy_in(r);
+		files_sync(r);
+	}
+	r->restored = 1;
+	r->left = r->step = 1;
+	take_signals(r);
+	return yes ? CAIRN_RESTORED : CAIRN_OK;
+}
+
+/* adapt chooses how many points are between two looks: about fifty a second. */
+static void adapt(cairn_run *r)
+{
+	double t = now(), took = t - r->looked;
+	if (r->looked > 0 && took < 0.01 && r->look < 1u << 24)
+		r->look *= 2;
+	else if (r->looked > 0 && took > 0.03)
+		r->look = (uint64_t)((double)r->look * 0.02 / took) + 1;
+	r->looked = t;
+}
+
+/* arm sets when the next look is: on all ranks alike. */
+static void arm(cairn_run *r)
+{
+	r->left = r->look;
+	if (r->every_points && r->since < r->every_points && r->every_points - r->since < r->left)
+		r->left = r->every_points - r->since;
+	r->step = r->left;
+}
+
+/* save takes a checkpoint. */
+static cairn_status save(cairn_run *r, int why, int wait)
+{
+	struct ranges changed = {0};
+	double began = now();
+	cairn_status rc;
+	size_t closed;
+	r->since = 0;
+	if (r->before)
+		r->before(r->before_context);
+	if ((rc = vars_tell(r)) < 0)
+		return rc;
+	r->out.len = 0;
+	put_u64(&r->out, r->points);
+	put_u32(&r->out, (uint32_t)why);
+	closed = r->out.len;
+	put_u32(&r->out, 0);
+	if ((rc = files_flush(r)) < 0 || (rc = copy_out(r, &changed)) < 0) {
+		free(changed.p);
+		return rc;
+	}
+	{
+		struct text n = {r->out.p + closed, 0, 4, 0, 0};
+		put_u32(&n, (uint32_t)((r->out.len - closed - 4) / 4));
+	}
+	put_f64(&r->out, now() - began);
+	put_u32(&r->out, (uint32_t)changed.n);
+	for (size_t i = 0; i < changed.n; i++) {
+		put_u64(&r->out, changed.p[i].lo);
+		put_u64(&r->out, changed.p[i].hi);
+	}
+	free(changed.p);
+	__atomic_store_n(&r->page->busy, 1, __ATOMIC_RELEASE);
+	if ((rc = helper_ask(r, MSG_SAVE)) < 0)
+		return rc;
+	r->saving = get_u64(&r->in);
+	if (wait)
+		rc = helper_news(r, 1);
+	return rc;
+}
+
+/* revive starts another helper after one was lost. */
+static cairn_status revive(cairn_run *r)
+{
+	cairn_status rc;
+	char *was = r->err ? strdup(r->err) : NULL;
+	helper_end(r);
+	r->saving = 0;
+	__atomic_store_n(&r->page->busy, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->page->wake, 0, __ATOMIC_RELAXED);
+	vars_forget(r);
+	rc = r->comm.size > 1 ? fail(r, CAIRN_NOHELPER, "%s; the ranks have to be started again", was ? was : "the helper is gone") : helper_start(r);
+	if (rc >= 0 && (rc = files_tell(r)) >= 0 && (rc = vars_tell(r)) >= 0)
+		rc = helper_ask(r, MSG_RESTORE);
+	if (rc >= 0)
+		rc = fail(r, CAIRN_NOTSAVED, "%s; another one has been started", was ? was : "the helper was lost");
+	free(was);
+	return rc;
+}
+
+/* due returns why a checkpoint is due; 0: none is. */
+static int due(cairn_run *r)
+{
+	uint32_t wake = __atomic_load_n(&r->page->wake, __ATOMIC_ACQUIRE);
+	int why = (int)(wake & (WHY_TIME | WHY_STOP)) | r->requested;
+	if ((uint64_t)saves != r->saves_seen)
+		why |= WHY_SIGNAL;
+	if ((uint64_t)stops != r->stops_seen)
+		why |= WHY_SIGNAL | WHY_STOP;
+	if (r->every_points && r->since >= r->every_points)
+		why |= WHY_POINTS;
+	return why;
+}
+
+/* busy reports whether the helper is not done with the copy before. */
+static int busy(cairn_run *r) { return r->saving && __atomic_load_n(&r->page->busy, __ATOMIC_ACQUIRE); }
+
+/* taken saves at this point; before is what there was to tell already. */
+static cairn_status taken(cairn_run *r, int why, cairn_status before)
+{
+	cairn_status rc;
+	r->saves_seen = (uint64_t)saves, r->requested &= WHY_STOP;
+	if (r->saving && (rc = helper_news(r, 1)) < 0)
+		before = rc;
+	rc = save(r, why, why & WHY_STOP);
+	arm(r);
+	if (rc < 0)
+		return rc;
+	if (why & WHY_STOP) {
+		r->stops_seen = (uint64_t)stops, r->requested = 0;
+		return CAIRN_STOPPED;
+	}
+	return before < 0 ? before : CAIRN_SAVED;
+}
+
+/* look is the slow part of cairn_point. */
+static cairn_status look(cairn_run *r)
+{
+	cairn_status rc;
+	int why;
+	if ((rc = usable(r, 1)) < 0) {
+		r->left = r->step = 1;
+		return rc;
+	}
+	r->since += r->step - r->left;
+	r->points += r->step - r->left;
+	r->step = r->left = 0;
+	r->page->points = r->points;
+	rc = helper_news(r, 0);
+	if (rc == CAIRN_NOHELPER)
+		rc = revive(r);
+	why = due(r);
+	adapt(r);
+	arm(r);
+	if (r->comm.size > 1) { /* all ranks save here, or none */
+		uint64_t v[5];
+		v[4] = rc < 0 && rc != CAIRN_NOTSAVED;
+		v[0] = (uint64_t)why & WHY_STOP, v[1] = (uint64_t)why & ~(uint64_t)WHY_STOP;
+		v[2] = busy(r);
+		v[3] = ~r->look; /* the fewest points of all */
+		if (r->comm.max(r->comm.context, v, 5))
+			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
+		r->look = ~v[3];
+		arm(r);
+		why = (int)(v[0] | v[1]);
+		if (v[4])
+			return rc < 0 ? rc : fail(r, CAIRN_NOHELPER, "another rank has lost its helper: the ranks have to be started again");
+		if (v[2] && !(why & WHY_STOP))
+			why = 0; /* later, when all have written the one before */
+	} else if (rc < 0 && rc != CAIRN_NOTSAVED) {
+		return rc;
+	} else if (busy(r) && !(why & WHY_STOP)) {
+		why = 0;
+	}
+	return why ? taken(r, why, rc) : rc;
+}
+
+cairn_status cairn_point(cairn_run *r)
+{
+	if (--r->left != 0 && !__atomic_load_n(r->wake, __ATOMIC_RELAXED))
+		return CAIRN_OK;
+	return look(r);
+}
+
+cairn_status cairn_checkpoint(cairn_run *r)
+{
+	cairn_status rc = usable(r, 1);
+	if (rc >= 0)
+		rc = helper_news(r, 0);
+	if (rc == CAIRN_NOHELPER)
+		rc = revive(r);
+	if (rc < 0 && rc != CAIRN_NOTSAVED)
+		return rc;
+	if (r->saving)
+		helper_news(r, 1); /* this one counts */
+	r->points += r->step - r->left;
+	r->step = r->left;
+	rc = save(r, WHY_CALL, 1);
+	if (r->comm.size > 1) { /* it counts if all ranks have it */
+		uint64_t bad = rc < 0;
+		if (r->comm.max(r->comm.context, &bad, 1))
+			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
+		if (bad && rc >= 0)
+			rc = fail(r, CAIRN_NOTSAVED, "checkpoint not saved: another rank could not save it");
+	}
+	return rc;
+}
+
+void cairn_before_save(cairn_run *r, void (*f)(void *), void *context)
+{
+	r->before = f, r->before_context = context;
+}
+
+void cairn_request(cairn_run *r) { r->requested |= WHY_REQUEST; }
+void cairn_request_stop(cairn_run *r) { r->requested |= WHY_REQUEST | WHY_STOP; }
+
+uint64_t cairn_last(cairn_run *r)
+{
+	if (r->sock >= 0 && r->saving)
+		helper_news(r, 0);
+	return r->last;
+}
+
+cairn_status cairn_finish(cairn_run *r, int status)
+{
+	cairn_status rc = usable(r, 1);
+	if (rc < 0)
+		return rc;
+	if (r->saving)
+		helper_news(r, 1); /* what becomes of it does not matter any more */
+	r->out.len = 0;
+	put_u32(&r->out, (uint32_t)status);
+	rc = helper_ask(r, MSG_FINISH);
+	r->finished = rc >= 0;
+	return rc;
+}
+
+cairn_status cairn_close(cairn_run *r)
+{
+	cairn_status rc = CAIRN_OK;
+	if (!r)
+		return CAIRN_OK;
+	if (r->pid == getpid() && r->sock >= 0) {
+		if (r->saving)
+			rc = helper_news(r, 1);
+		r->out.len = 0;
+		if (r->sock >= 0 && helper_send(r, MSG_BYE, NULL, 0) >= 0)
+			helper_end(r);
+	}
+	leave_signals(r);
+	copy_end(r);
+	vars_free(r);
+	files_free(r);
+	if (r->sock >= 0)
+		close(r->sock);
+	if (r->page)
+		munmap(r->page, PAGE_BYTES);
+	if (r->pagefd >= 0)
+		close(r->pagefd);
+	if (r->mirror >= 0)
+		close(r->mirror);
+	free(r->in.p);
+	free(r->out.p);
+	free(r->errtext);
+	free(r->dir);
+	free((char *)r->opts.compression);
+	free((char *)r->opts.helper);
+	free(r);
+	return rc;
+}

@@ -1,0 +1,354 @@
+/* Variables, their types, and where their copies are in the mirror. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SLAB = 1 << 20, OWN = 64 << 10, GRAIN = 4096 };
+
+size_t type_size(cairn_run *r, cairn_type t)
+{
+	static const unsigned char sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 16, sizeof(long double), 2 * sizeof(long double), 1, 1};
+	if (t > 0 && t < (cairn_type)sizeof sizes)
+		return sizes[t];
+	if (t >= CAIRN_FIRST_STRUCT && (size_t)(t - CAIRN_FIRST_STRUCT) < r->ntypes)
+		return r->types[t - CAIRN_FIRST_STRUCT].bytes;
+	return 0;
+}
+
+static size_t hash(const char *s)
+{
+	uint64_t h = 1469598103934665603u;
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 1099511628211u;
+	return (size_t)h;
+}
+
+static struct variable **find(cairn_run *r, const char *name)
+{
+	struct variable **v;
+	if (!r->nbuckets)
+		return NULL;
+	for (v = &r->bucket[hash(name) & (r->nbuckets - 1)]; *v; v = &(*v)->next)
+		if (strcmp((*v)->name, name) == 0)
+			return v;
+	return NULL;
+}
+
+static int grow(cairn_run *r)
+{
+	if (r->nvars == r->capvars) {
+		size_t cap = r->capvars ? 2 * r->capvars : 64;
+		struct variable **p = realloc(r->vars, cap * sizeof *p);
+		if (!p)
+			return -1;
+		r->vars = p, r->capvars = cap;
+	}
+	if (r->nvars >= r->nbuckets) {
+		size_t n = r->nbuckets ? 4 * r->nbuckets : 128;
+		struct variable **b = calloc(n, sizeof *b);
+		if (!b)
+			return -1;
+		free(r->bucket);
+		r->bucket = b, r->nbuckets = n;
+		for (size_t i = 0; i < r->nvars; i++) {
+			struct variable **to = &b[hash(r->vars[i]->name) & (n - 1)];
+			r->vars[i]->next = *to;
+			*to = r->vars[i];
+		}
+	}
+	return 0;
+}
+
+/* extent makes the mirror longer, and maps what is new. */
+static unsigned char *extent(cairn_run *r, uint64_t bytes)
+{
+	struct range *e = realloc(r->extents, (r->nextents + 1) * sizeof *e);
+	void *p;
+	if (!e)
+		return NULL;
+	r->extents = e;
+	if (ftruncate(r->mirror, (off_t)(r->end + bytes)) < 0)
+		return NULL;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)r->end);
+	if (p == MAP_FAILED)
+		return NULL;
+	e[r->nextents].lo = r->end;
+	e[r->nextents++].hi = r->end += bytes;
+	return p;
+}
+
+/* place gives a variable its copy, with room to grow if it has grown before. */
+static int place(cairn_run *r, struct variable *v, uint64_t grown)
+{
+	uint64_t n = v->bytes + (grown ? v->bytes / 2 : 0);
+	v->room = 0;
+	if (n >= OWN) {
+		n = (n + GRAIN - 1) & ~(uint64_t)(GRAIN - 1);
+		v->offset = r->end;
+		v->own = 1;
+		if (!(v->copy = extent(r, n)))
+			return -1;
+		v->room = n;
+		return 0;
+	}
+	n = (n + 64) & ~(uint64_t)63;
+	if (r->slab + n > r->slab_end) {
+		uint64_t at = r->end;
+		unsigned char *p = extent(r, SLAB);
+		if (!p)
+			return -1;
+		r->slab_map = p, r->slab = at, r->slab_end = at + SLAB;
+	}
+	v->offset = r->slab;
+	v->own = 0;
+	v->copy = r->slab_map + (SLAB - (r->slab_end - r->slab));
+	v->room = n;
+	r->slab += n;
+	return 0;
+}
+
+static void unplace(struct variable *v)
+{
+	if (v->own && v->copy) {
+		madvise(v->copy, (size_t)v->room, MADV_REMOVE);
+		munmap(v->copy, (size_t)v->room);
+	}
+	v->copy = NULL, v->room = 0;
+}
+
+static void release(struct variable *v)
+{
+	free(v->name);
+	free(v->dims);
+	free(v);
+}
+
+/* shape checks dimensions and returns the bytes of the array; 0 and *bad: wrong. */
+static uint64_t shape(cairn_run *r, const char *name, cairn_type type, int ndim, const size_t *dims, int *bad)
+{
+	uint64_t n = type_size(r, type);
+	*bad = 1;
+	if (!n) {
+		fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": there is no type %d", name, type);
+		return 0;
+	}
+	if (ndim < 0 || ndim > 32 || (ndim && !dims)) {
+		fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": %d dimensions; there may be up to 32", name, ndim);
+		return 0;
+	}
+	for (int i = 0; i < ndim; i++) {
+		if (dims[i] && n > (uint64_t)(SIZE_MAX / 2) / dims[i]) {
+			fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has more bytes than can be addressed", name);
+			return 0;
+		}
+		n *= dims[i];
+	}
+	*bad = 0;
+	return n;
+}
+
+cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
+{
+	struct variable *v, **at;
+	size_t *own = NULL;
+	uint64_t bytes, bytes_before;
+	int bad, same;
+	if (!r || !name || !*name)
+		return fail(r, CAIRN_ARGUMENT, "a variable without a name");
+	bytes = shape(r, name, type, ndim, dims, &bad);
+	if (bad)
+		return CAIRN_ARGUMENT;
+	if (!data && bytes)
+		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
+	at = find(r, name);
+	same = at && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
+	if (same) {
+		if ((*at)->data != data) {
+			copy_unwatch(r, *at);
+			(*at)->data = data, (*at)->fresh = 1;
+		}
+		return CAIRN_OK;
+	}
+	if (ndim && !(own = malloc((size_t)ndim * sizeof *own)))
+		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": out of memory", name);
+	if (ndim)
+		memcpy(own, dims, (size_t)ndim * sizeof *own);
+	if (at) {
+		v = *at;
+		copy_unwatch(r, v);
+		free(v->dims);
+	} else {
+		v = calloc(1, sizeof *v);
+		if (!v || !(v->name = strdup(name)) || grow(r) < 0) {
+			if (v)
+				free(v->name);
+			free(v);
+			free(own);
+			return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": out of memory", name);
+		}
+		at = &r->bucket[hash(name) & (r->nbuckets - 1)];
+		v->next = *at;
+		*at = v;
+		r->vars[r->nvars++] = v;
+	}
+	v->data = data, v->type = type, v->ndim = ndim, v->dims = own, v->bytes = bytes;
+	v->told = 0, v->fresh = 1, v->untracked = 0;
+	if (v->copy && bytes <= v->room)
+		return CAIRN_OK;
+	bytes_before = v->room;
+	unplace(v);
+	if (place(r, v, bytes_before) < 0)
+		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for a copy of %llu bytes: %s; a run needs as much memory again as it protects", name, (unsigned long long)bytes, strerror(errno));
+	return CAIRN_OK;
+}
+
+cairn_status cairn_unprotect(cairn_run *r, const char *name)
+{
+	struct variable **at = r && name ? find(r, name) : NULL, *v;
+	size_t i = 0;
+	if (!at)
+		return fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
+	v = *at;
+	*at = v->next;
+	while (r->vars[i] != v)
+		i++;
+	memmove(r->vars + i, r->vars + i + 1, (r->nvars - i - 1) * sizeof *r->vars);
+	r->nvars--;
+	copy_unwatch(r, v);
+	unplace(v);
+	put_str(&r->gone_names, name);
+	r->dropped++;
+	release(v);
+	return CAIRN_OK;
+}
+
+cairn_status cairn_struct(cairn_run *r, const char *name, size_t bytes, int n, const cairn_field *fields, cairn_type *type)
+{
+	struct structure *s;
+	size_t end = 0;
+	if (!r || !name || !*name || !type || n < 1 || !fields || !bytes)
+		return fail(r, CAIRN_ARGUMENT, "a struct needs a name, a size and members");
+	for (int i = 0; i < n; i++) {
+		int bad;
+		uint64_t size = shape(r, fields[i].name ? fields[i].name : "", fields[i].type, fields[i].ndim > 4 ? -1 : fields[i].ndim, fields[i].dims, &bad);
+		if (bad)
+			return CAIRN_ARGUMENT;
+		if (!fields[i].name || !*fields[i].name || fields[i].offset < end || fields[i].offset + size > bytes)
+			return fail(r, CAIRN_ARGUMENT, "struct %.100s: member %d has no name, overlaps the one before it, or does not fit; list members by ascending offset", name, i);
+		end = fields[i].offset + size;
+	}
+	if (!(s = realloc(r->types, (r->ntypes + 1) * sizeof *s)))
+		return fail(r, CAIRN_NOMEMORY, "struct %.100s: out of memory", name);
+	r->types = s;
+	s += r->ntypes;
+	s->name = strdup(name), s->bytes = bytes, s->n = n;
+	s->fields = calloc((size_t)n, sizeof *s->fields);
+	if (s->name && s->fields) {
+		int i;
+		memcpy(s->fields, fields, (size_t)n * sizeof *fields);
+		for (i = 0; i < n && (s->fields[i].name = strdup(fields[i].name)); i++)
+			;
+		if (i == n) {
+			*type = CAIRN_FIRST_STRUCT + (cairn_type)r->ntypes++;
+			return CAIRN_OK;
+		}
+	}
+	return fail(r, CAIRN_NOMEMORY, "struct %.100s: out of memory", name);
+}
+
+static void put_type(cairn_run *r, cairn_type t)
+{
+	struct structure *s;
+	put_u32(&r->out, (uint32_t)t);
+	if (t < CAIRN_FIRST_STRUCT)
+		return;
+	s = &r->types[t - CAIRN_FIRST_STRUCT];
+	put_str(&r->out, s->name);
+	put_u64(&r->out, s->bytes);
+	put_u32(&r->out, (uint32_t)s->n);
+	for (int i = 0; i < s->n; i++) {
+		put_str(&r->out, s->fields[i].name);
+		put_u64(&r->out, s->fields[i].offset);
+		put_u32(&r->out, (uint32_t)s->fields[i].ndim);
+		for (int k = 0; k < s->fields[i].ndim; k++)
+			put_u64(&r->out, s->fields[i].dims[k]);
+		put_type(r, s->fields[i].type);
+	}
+}
+
+cairn_status vars_tell(cairn_run *r)
+{
+	cairn_status rc;
+	size_t n = 0;
+	for (size_t i = 0; i < r->nextents; i++) {
+		put_u64(&r->out, r->extents[i].lo);
+		put_u64(&r->out, r->extents[i].hi);
+	}
+	if (r->nextents) {
+		if ((rc = helper_send(r, MSG_EXTENT, NULL, 0)) < 0)
+			return rc;
+		r->nextents = 0;
+	}
+	for (size_t i = 0; i < r->nvars; i++)
+		n += !r->vars[i]->told;
+	if (!n && !r->dropped)
+		return CAIRN_OK;
+	put_u32(&r->out, (uint32_t)r->dropped);
+	put_bytes(&r->out, r->gone_names.p, r->gone_names.len);
+	put_u32(&r->out, (uint32_t)n);
+	for (size_t i = 0; i < r->nvars; i++) {
+		struct variable *v = r->vars[i];
+		if (v->told)
+			continue;
+		put_str(&r->out, v->name);
+		put_u64(&r->out, v->offset);
+		put_u32(&r->out, (uint32_t)v->ndim);
+		for (int k = 0; k < v->ndim; k++)
+			put_u64(&r->out, v->dims[k]);
+		put_type(r, v->type);
+	}
+	if ((rc = helper_ask(r, MSG_VARS)) < 0)
+		return rc;
+	for (size_t i = 0; i < r->nvars; i++)
+		r->vars[i]->told = 1;
+	r->dropped = 0;
+	r->gone_names.len = 0;
+	return CAIRN_OK;
+}
+
+void vars_forget(cairn_run *r)
+{
+	struct range *e = realloc(r->extents, sizeof *e);
+	if (e) {
+		r->extents = e;
+		e->lo = 0, e->hi = r->end;
+		r->nextents = r->end > 0;
+	}
+	for (size_t i = 0; i < r->nvars; i++)
+		r->vars[i]->told = 0, r->vars[i]->fresh = 1;
+	r->dropped = 0;
+	r->gone_names.len = 0;
+}
+
+void vars_free(cairn_run *r)
+{
+	for (size_t i = 0; i < r->nvars; i++) {
+		unplace(r->vars[i]);
+		release(r->vars[i]);
+	}
+	for (size_t i = 0; i < r->ntypes; i++) {
+		for (int k = 0; k < r->types[i].n; k++)
+			free((char *)r->types[i].fields[k].name);
+		free(r->types[i].fields);
+		free(r->types[i].name);
+	}
+	free(r->types);
+	free(r->vars);
+	free(r->bucket);
+	free(r->extents);
+	free(r->gone_names.p);
+}
