@@ -1,7 +1,7 @@
 // Package cairn makes long-running programs restartable. A program names the
-// variables that make up its state and calls Point where they are consistent.
-// Cairn saves them when a checkpoint is due, and restores them when the program
-// is started again.
+// variables that make up its state, and calls Point at places where their
+// values fit together. Cairn saves them when a checkpoint is due (after a time,
+// for example), and restores them when the program is started again.
 //
 //	run, err := cairn.Open(ctx, cairn.Options{Dir: "ckpt", Every: 10 * time.Minute})
 //	if err != nil {
@@ -25,10 +25,11 @@
 //
 // # What Cairn guarantees
 //
-// A restored run computes the result of an uninterrupted one. This includes the
-// files that the program opens with Run.OpenFile.
+// A restored run computes the result of an uninterrupted one. This includes what
+// the program appends to files that it opens with Run.OpenFile, but not data
+// that it overwrites there.
 //
-// A committed checkpoint survives any single crash.
+// No single crash destroys a checkpoint once it is committed.
 //
 // Cairn detects damage, reports it, and restores an older checkpoint. If no
 // checkpoint can be loaded, Restore returns an error; the run never starts from
@@ -39,20 +40,23 @@
 //
 // # What the program must do
 //
-// Protect all variables before Restore, under the same names in every start.
+// Protect all variables before Restore, under the same names at every start.
 //
-// Call Point where no other goroutine changes protected variables.
+// While Point runs, let no other goroutine change protected variables.
 //
 // End when a method returns an error, unless its documentation says that the
 // program may continue.
 //
-// Take references into protected values after Restore; see Protect.
+// Take pointers into protected values only after Restore; see Protect.
+//
+// Call Finish when the work is done, and only then. Without it, the next start
+// resumes from the last checkpoint.
 //
 // # Several ranks
 //
 // 'cairn run -n 8 PROGRAM' starts eight processes, the ranks of one run. They
 // exchange messages through Run.World (package mpi) and take their checkpoints
-// together. Package device adds arrays that live on GPUs.
+// together. Package device has arrays that are stored on GPUs.
 package cairn
 
 import (
