@@ -151,6 +151,7 @@ struct cairn_run {
 	size_t nbuckets;
 	struct text gone_names; /* … of those dropped */
 	uint64_t end;           /* of the mirror */
+	struct ranges unused;   /* … parts that no variable has any more */
 	uint64_t slab, slab_end;
 	unsigned char *slab_map;
 	struct range *extents; /* that the helper is to be told */

@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -111,11 +112,15 @@ static int place(cairn_run *r, struct variable *v, uint64_t grown)
 	return 0;
 }
 
-static void unplace(struct variable *v)
+/*
+ * unplace takes a variable's copy away. The helper may be reading it: the memory
+ * is given back by vars_tell, when the checkpoint under way is durable.
+ */
+static void unplace(cairn_run *r, struct variable *v)
 {
 	if (v->own && v->copy) {
-		madvise(v->copy, (size_t)v->room, MADV_REMOVE);
 		munmap(v->copy, (size_t)v->room);
+		add_range(&r->unused, v->offset, v->offset + v->room);
 	}
 	v->copy = NULL, v->room = 0;
 }
@@ -200,7 +205,7 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 	if (v->copy && bytes <= v->room)
 		return CAIRN_OK;
 	bytes_before = v->room;
-	unplace(v);
+	unplace(r, v);
 	if (place(r, v, bytes_before) < 0)
 		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for a copy of %llu bytes: %s; a run needs as much memory again as it protects", name, (unsigned long long)bytes, strerror(errno));
 	return CAIRN_OK;
@@ -219,7 +224,7 @@ cairn_status cairn_unprotect(cairn_run *r, const char *name)
 	memmove(r->vars + i, r->vars + i + 1, (r->nvars - i - 1) * sizeof *r->vars);
 	r->nvars--;
 	copy_unwatch(r, v);
-	unplace(v);
+	unplace(r, v);
 	put_str(&r->gone_names, name);
 	r->dropped++;
 	release(v);
@@ -315,6 +320,9 @@ cairn_status vars_tell(cairn_run *r)
 		return rc;
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->told = 1;
+	for (size_t i = 0; i < r->unused.n; i++)
+		fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)r->unused.p[i].lo, (off_t)(r->unused.p[i].hi - r->unused.p[i].lo));
+	r->unused.n = 0;
 	r->dropped = 0;
 	r->gone_names.len = 0;
 	return CAIRN_OK;
@@ -337,7 +345,7 @@ void vars_forget(cairn_run *r)
 void vars_free(cairn_run *r)
 {
 	for (size_t i = 0; i < r->nvars; i++) {
-		unplace(r->vars[i]);
+		unplace(r, r->vars[i]);
 		release(r->vars[i]);
 	}
 	for (size_t i = 0; i < r->ntypes; i++) {
@@ -351,4 +359,5 @@ void vars_free(cairn_run *r)
 	free(r->bucket);
 	free(r->extents);
 	free(r->gone_names.p);
+	free(r->unused.p);
 }

@@ -87,7 +87,7 @@ func TestPlain_Killed(t *testing.T) {
 	dir, file := filepath.Join(t.TempDir(), "ckpt"), filepath.Join(t.TempDir(), "out")
 	resumed := 0
 	for n := 0; ; n++ {
-		cmd := program(t, "plain", dir, steps, "200000", "3", file)
+		cmd := program(t, "plain", dir, steps, "200000", "1", file)
 		var stdout bytes.Buffer
 		stderr, err := cmd.StderrPipe()
 		if err != nil {

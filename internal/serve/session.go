@@ -414,12 +414,11 @@ func (s *session) addFile(m *message) error {
 	if flags&4 != 0 {
 		mode |= os.O_APPEND
 	}
-	f := os.NewFile(m.files[0].Fd(), path)
-	dup, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(m.files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	f = os.NewFile(uintptr(dup), path)
+	f := os.NewFile(uintptr(fd), path)
 	if err := s.run.ProtectFile(f, mode); err != nil {
 		f.Close()
 		return err

@@ -98,9 +98,10 @@ int main(int argc, char **argv)
 		z *= cexp(0.01 * I);
 		bytes[step % 7]++;
 		if (step % 10 == 0) {
-			extra_n++;
+			extra_n += 10000;
 			extra = realloc(extra, extra_n * sizeof *extra);
-			extra[extra_n - 1] = step;
+			for (size_t i = extra_n - 10000; i < extra_n; i++)
+				extra[i] = step + (double)i;
 			check(run, cairn_protect(run, "extra", extra, CAIRN_DOUBLE, 1, &extra_n), "extra");
 		}
 		if (out && step % 3 == 0)
@@ -109,7 +110,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < n; i++)
 		sum += u[i] * (double)(i % 1000 + 1);
 	for (size_t i = 0; i < extra_n; i++)
-		sum += extra[i] * (double)i;
+		sum += extra[i] * (double)(i % 100);
 	for (int i = 0; i < 5; i++)
 		sum += p[i].at[0] + p[i].at[1] * 3 + p[i].at[2] * 7 + p[i].id + p[i].mass + p[i].kind;
 	printf("%.17g %ld %d %.20Lg %.17g %.17g %d %zu\n", sum, counter, odd, wide, creal(z), cimag(z), bytes[3], extra_n);
