@@ -1,5 +1,5 @@
 /*
- * libcairn: checkpoints for C, C++, Fortran and Python programs.
+ * libcairn: checkpoints for C, C++ and Python programs.
  *
  *     cairn_run *run;
  *     if (cairn_open(&run, "ckpt", NULL) != CAIRN_OK)
@@ -8,10 +8,11 @@
  *     cairn_protect(run, "grid", grid, CAIRN_DOUBLE, 2, (size_t[]){N, M});
  *     if (cairn_restore(run) < 0) ...;           // CAIRN_RESTORED or CAIRN_OK
  *     for (; step < steps; step++) {
- *         if ((rc = cairn_point(run)) != CAIRN_OK) break;
- *         relax(grid);                           // a point saves when one is due
+ *         if (cairn_point(run) == CAIRN_STOPPED) // a point saves when one is due
+ *             return cairn_close(run), 0;        // saved: end now, resume later
+ *         relax(grid);
  *     }
- *     cairn_finish(run, 0);
+ *     cairn_finish(run, 0);                      // only when the work is done
  *     cairn_close(run);
  *
  * Every function that can fail returns a cairn_status: 0 or more is success, a
@@ -107,7 +108,9 @@ typedef struct cairn_options {
 	const char *compression; /* "none", "zstd" or "gzip" */
 	int fresh;             /* consent to discard an earlier run in the directory */
 	int no_signals;        /* leave SIGTERM (save and stop) and SIGUSR1 (save) alone */
-	int no_tracking;       /* do not let the kernel track written pages */
+	int no_tracking;       /* do not let the kernel track written pages: needed for memory that
+	                          a device or another process writes (pinned, registered, RDMA).
+	                          With several ranks nothing is tracked. */
 	int group, any_owner;  /* as 'cairn run --group' and '--any-owner' */
 	const char *helper;    /* path of the cairn command; else CAIRN_HELPER, beside the library, PATH */
 } cairn_options;
@@ -163,7 +166,8 @@ cairn_status cairn_struct(cairn_run *run, const char *name, size_t bytes, int nf
  * holds under a name: its dimensions, at most max of them, in dims. It returns
  * the number of dimensions, or a negative status; CAIRN_MISMATCH: there is no
  * such variable, or no checkpoint. It is called before cairn_restore, by
- * programs that do not know how large their arrays are: allocate, protect, restore.
+ * programs that do not know how large their arrays are: allocate, protect,
+ * restore. With several ranks, all call it if one does.
  */
 int cairn_stored(cairn_run *run, const char *name, cairn_type *type, int max, size_t *dims);
 
@@ -187,8 +191,9 @@ cairn_status cairn_point(cairn_run *run);
 /*
  * cairn_before_save makes every save call f first, which may change, protect and
  * unprotect variables: for state that must be packed. It must not call points.
+ * If it does not return 0, nothing is saved.
  */
-void cairn_before_save(cairn_run *run, void (*f)(void *context), void *context);
+void cairn_before_save(cairn_run *run, int (*f)(void *context), void *context);
 
 /* cairn_checkpoint saves now, and returns when the checkpoint is durable. */
 cairn_status cairn_checkpoint(cairn_run *run);
@@ -218,7 +223,10 @@ cairn_status cairn_protect_fd(cairn_run *run, int fd, const char *path);
  */
 cairn_status cairn_finish(cairn_run *run, int status);
 
-/* cairn_close waits for a checkpoint that is being written, and ends the run. */
+/*
+ * cairn_close waits for a checkpoint that is being written, and ends the run.
+ * With several ranks, all call it, before any of them waits for another one.
+ */
 cairn_status cairn_close(cairn_run *run);
 
 /* cairn_error returns the text of the last error; it is valid until the next call. */

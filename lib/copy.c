@@ -121,7 +121,8 @@ static void track(cairn_run *r)
 		return;
 	r->uffd = -1;
 #ifdef SYS_userfaultfd
-	if (r->opts.no_tracking || (r->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1)) < 0)
+	/* Memory of several ranks may be written by another process or a network card. */
+	if (r->opts.no_tracking || r->comm.size > 1 || (r->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1)) < 0)
 		return;
 	if (ioctl(r->uffd, UFFDIO_API_, &api) == 0 && (r->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) >= 0 && scan(r, 0, 0, NULL, 0, &end) >= 0)
 		return;
@@ -169,7 +170,14 @@ static void watch(cairn_run *r, struct variable *v)
 	struct page_region_ vec[64];
 	uint64_t lo, hi;
 	pages(v, &lo, &hi);
-	if (hi - lo < TRACKED || !private_memory(lo, hi)) {
+	for (size_t i = 0; i < r->nvars; i++) { /* a scan of one would hide writes from the other */
+		struct variable *w = r->vars[i];
+		if (w != v && w->data < v->data + v->bytes && v->data < w->data + w->bytes) {
+			v->untracked = w->untracked = w->fresh = 1;
+			copy_unwatch(r, w);
+		}
+	}
+	if (v->untracked || hi - lo < TRACKED || !private_memory(lo, hi)) {
 		v->untracked = 1;
 		return;
 	}

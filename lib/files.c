@@ -16,7 +16,7 @@ static int open_still(const struct file *f)
 }
 
 /* tell hands a file to the helper, which shares its position. */
-static cairn_status tell(cairn_run *r, const struct file *f, int made)
+static cairn_status tell(cairn_run *r, const struct file *f, int truncate)
 {
 	struct stat st;
 	int flags = fcntl(f->fd, F_GETFL);
@@ -26,13 +26,13 @@ static cairn_status tell(cairn_run *r, const struct file *f, int made)
 	r->out.len = 0;
 	put_u32(&r->out, f->id);
 	put_str(&r->out, f->path);
-	put_u32(&r->out, (uint32_t)((flags & O_ACCMODE) == O_RDONLY ? 0 : (flags & O_ACCMODE) == O_WRONLY ? 1 : 2) | (flags & O_APPEND ? 4u : 0u) | (made ? 8u : 0u));
+	put_u32(&r->out, (uint32_t)((flags & O_ACCMODE) == O_RDONLY ? 0 : (flags & O_ACCMODE) == O_WRONLY ? 1 : 2) | (flags & O_APPEND ? 4u : 0u) | (truncate ? 8u : 0u));
 	put_u32(&r->out, (uint32_t)(st.st_mode & 07777));
 	rc = helper_send(r, MSG_FILE, &f->fd, 1);
 	return rc < 0 ? rc : helper_ask(r, 0);
 }
 
-static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, int made)
+static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, int truncate)
 {
 	struct file *f;
 	struct stat st;
@@ -48,8 +48,11 @@ static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, in
 		return fail(r, CAIRN_NOMEMORY, "file %s: out of memory", path);
 	if (stream)
 		fflush(stream);
+	for (size_t i = 0; i < r->nfiles; i++) /* closed, and its number used again */
+		if (r->files[i].fd == fd)
+			r->files[i].fd = -1, r->files[i].stream = NULL;
 	f->id = ++r->next_file, f->fd = fd, f->stream = stream, f->dev = st.st_dev, f->ino = st.st_ino;
-	if ((rc = tell(r, f, made)) < 0)
+	if ((rc = tell(r, f, truncate)) < 0)
 		free(f->path);
 	else
 		r->nfiles++;
@@ -82,7 +85,7 @@ cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path)
 FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 {
 	/* Before a restart is over, a file that is there may not be truncated. */
-	int fd, flags = 0, made = 0;
+	int fd, flags = 0, truncate = 0;
 	FILE *f;
 	if (!r || !path || !mode || !strchr("rwa", *mode)) {
 		fail(r, CAIRN_ARGUMENT, "a file needs a path and a mode as fopen has");
@@ -90,24 +93,24 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	}
 	if (*mode == 'w') {
 		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC;
-		if (r->restored || r->last == 0)
+		if (r->restored || !r->resuming)
 			flags |= O_TRUNC;
+		else
+			truncate = 1; /* unless the checkpoint holds it */
 		if (strchr(mode, 'x'))
-			flags |= r->restored || r->last == 0 ? O_EXCL : 0;
-		made = access(path, F_OK) < 0;
+			flags |= r->restored || !r->resuming ? O_EXCL : 0;
 		fd = open(path, flags, 0666);
 		f = fd < 0 ? NULL : fdopen(fd, strchr(mode, '+') ? "r+" : "w");
 		if (!f && fd >= 0)
 			close(fd);
 	} else {
-		made = *mode == 'a' && access(path, F_OK) < 0;
 		f = fopen(path, mode);
 	}
 	if (!f) {
 		fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno));
 		return NULL;
 	}
-	if (add(r, fileno(f), f, path, made) < 0) {
+	if (add(r, fileno(f), f, path, truncate) < 0) {
 		fclose(f);
 		return NULL;
 	}
@@ -124,20 +127,25 @@ int cairn_fclose(cairn_run *r, FILE *stream)
 
 cairn_status files_flush(cairn_run *r)
 {
-	size_t n = 0;
 	for (size_t i = 0; i < r->nfiles; i++) {
 		struct file *f = &r->files[i];
-		if (!open_still(f)) {
+		if (!open_still(f))
 			put_u32(&r->out, f->id); /* the caller sends it */
-			free(f->path);
-			continue;
-		}
-		if (f->stream && fflush(f->stream) != 0)
+		else if (f->stream && fflush(f->stream) != 0)
 			return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: what the program wrote cannot be flushed: %s", strerror(errno));
-		r->files[n++] = *f;
 	}
-	r->nfiles = n;
 	return CAIRN_OK;
+}
+
+void files_told(cairn_run *r)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->nfiles; i++)
+		if (open_still(&r->files[i]))
+			r->files[n++] = r->files[i];
+		else
+			free(r->files[i].path);
+	r->nfiles = n;
 }
 
 void files_sync(cairn_run *r)

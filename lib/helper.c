@@ -22,8 +22,8 @@ static cairn_status lost(cairn_run *r, const char *why)
 	if (r->sock >= 0)
 		close(r->sock);
 	r->sock = -1;
-	if (r->helper > 0)
-		waitpid(r->helper, NULL, WNOHANG);
+	if (r->helper > 0 && waitpid(r->helper, NULL, WNOHANG) == r->helper)
+		r->helper = 0;
 	r->gone = 1;
 	return fail(r, CAIRN_NOHELPER, "the helper process is gone (%s); older checkpoints are intact", why);
 }
@@ -134,7 +134,7 @@ cairn_status helper_start(cairn_run *r)
 	put_u32(&r->out, (uint32_t)r->opts.max_bases);
 	put_u64(&r->out, r->opts.memory);
 	put_str(&r->out, r->opts.compression);
-	put_u32(&r->out, (r->opts.fresh ? 1u : 0) | (r->opts.group ? 2u : 0) | (r->opts.any_owner ? 4u : 0) | (r->restored ? 8u : 0));
+	put_u32(&r->out, (r->opts.fresh && !r->restored ? 1u : 0) | (r->opts.group ? 2u : 0) | (r->opts.any_owner ? 4u : 0) | (r->restored ? 8u : 0));
 	fds[0] = r->pagefd, fds[1] = r->mirror;
 	if ((rc = helper_send(r, MSG_HELLO, fds, 2)) < 0 || (rc = helper_ask(r, 0)) < 0)
 		return rc;
@@ -144,6 +144,7 @@ cairn_status helper_start(cairn_run *r)
 	r->size = (int)get_u32(&r->in);
 	r->every_points = get_u64(&r->in);
 	r->last = get_u64(&r->in);
+	r->resuming = (int)get_u32(&r->in);
 	if (version != WIRE_VERSION || !text || strcmp(text, CAIRN_VERSION) != 0)
 		rc = fail(r, CAIRN_NOHELPER, "the helper is cairn %s, and the library is of version %s: install both from the same release", text ? text : "?", CAIRN_VERSION);
 	else if (r->in.bad)
@@ -240,13 +241,18 @@ static int receive(cairn_run *r)
 /* gather does for the helper what only the program can: talk to other ranks. */
 static cairn_status gather(cairn_run *r)
 {
-	uint64_t most = r->in.len;
+	uint64_t v[2] = {r->in.len, 0}, most; /* the longest, and whether a rank has failed */
 	unsigned char *mine, *all;
 	cairn_status rc = CAIRN_OK;
 	if (!r->comm.gather)
 		return lost(r, "it asks for other ranks, and there are none");
-	if (r->comm.max(r->comm.context, &most, 1))
+	if (r->comm.max(r->comm.context, v, 2))
 		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+	if (v[1]) {
+		r->refused = 1;
+		return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
+	}
+	most = v[0];
 	if (most > INT_MAX / 2 - 8)
 		return lost(r, "it sends nonsense");
 	mine = calloc(1, most + 8);
@@ -337,13 +343,15 @@ cairn_status helper_news(cairn_run *r, int wait)
 	return rc;
 }
 
-void helper_end(cairn_run *r)
+int helper_end(cairn_run *r)
 {
+	int status = 0;
 	if (r->sock >= 0)
 		close(r->sock);
 	r->sock = -1;
 	if (r->helper > 0)
-		while (waitpid(r->helper, NULL, 0) < 0 && errno == EINTR)
+		while (waitpid(r->helper, &status, 0) < 0 && errno == EINTR)
 			;
 	r->helper = 0;
+	return status;
 }

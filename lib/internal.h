@@ -39,6 +39,7 @@
 #define copy_end cairn__copy_end
 #define files_flush cairn__files_flush
 #define files_tell cairn__files_tell
+#define files_told cairn__files_told
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
@@ -126,7 +127,7 @@ struct cairn_run {
 	uint64_t left;    /* points until cairn_point looks closer */
 	const uint32_t *wake; /* … not 0: at once */
 	struct page *page;
-	volatile int requested; /* WHY_REQUEST, WHY_STOP */
+	int requested; /* WHY_REQUEST, WHY_STOP; by any thread */
 	uint64_t points; /* that had passed when it last looked */
 	uint64_t step;   /* what left was then */
 
@@ -140,6 +141,9 @@ struct cairn_run {
 	uint64_t last;   /* the newest durable checkpoint */
 	uint64_t saving; /* the one being written; 0: none */
 	int restored, finished, gone, signals;
+	int refused;  /* another rank could not open the run */
+	int resuming; /* there are checkpoints to restore */
+	int stopped;  /* the last point said so */
 	uint64_t saves_seen, stops_seen; /* signals */
 	double looked;     /* when cairn_point last looked closer */
 	uint64_t look;     /* points between two looks */
@@ -163,7 +167,7 @@ struct cairn_run {
 	size_t nfiles;
 	uint32_t next_file;
 
-	void (*before)(void *);
+	int (*before)(void *);
 	void *before_context;
 	int uffd, pagemap; /* -1: no tracking */
 
@@ -184,7 +188,7 @@ cairn_status helper_start(cairn_run *r);
 cairn_status helper_ask(cairn_run *r, int kind); /* sends r->out, and reads the answer into r->in */
 cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds);
 cairn_status helper_news(cairn_run *r, int wait); /* takes in what it has said meanwhile */
-void helper_end(cairn_run *r);
+int helper_end(cairn_run *r); /* returns its status */
 
 /* vars.c: variables and their copies in the mirror */
 size_t type_size(cairn_run *r, cairn_type t);
@@ -201,6 +205,7 @@ void copy_end(cairn_run *r);
 /* files.c */
 cairn_status files_flush(cairn_run *r); /* what is in buffers of streams; forgets closed files */
 cairn_status files_tell(cairn_run *r);
+void files_told(cairn_run *r); /* the helper knows which files were closed */
 void files_sync(cairn_run *r); /* streams with the descriptors that the helper has positioned */
 void files_free(cairn_run *r);
 

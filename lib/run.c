@@ -60,6 +60,17 @@ cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *o
 
 static char *copied(const char *s) { return s ? strdup(s) : NULL; }
 
+/* agree makes what fails on one rank fail on all. */
+static cairn_status agree(cairn_run *r, cairn_status rc, const char *other)
+{
+	uint64_t v[2] = {0, rc < 0};
+	if (r->comm.size <= 1)
+		return rc;
+	if (r->comm.max(r->comm.context, v, 2)) /* as in helper.c, gather */
+		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+	return v[1] && rc >= 0 ? fail(r, CAIRN_NOTSAVED, "%s", other) : rc;
+}
+
 cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_options *options, const cairn_comm *comm)
 {
 	cairn_run *r = calloc(1, sizeof *r);
@@ -89,12 +100,15 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	rc = helper_start(r);
 	if (r->comm.size <= 1 && r->page) /* several ranks look at the same points */
 		r->wake = &r->page->wake;
-	if (r->comm.size > 1) { /* all ranks have a run, or none */
-		uint64_t bad = rc < 0;
-		if (r->comm.max(r->comm.context, &bad, 1))
-			return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
-		if (bad && rc >= 0)
-			return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
+	if (r->comm.size > 1 && !r->refused) { /* all ranks have a run, or none */
+		rc = agree(r, rc, "another rank could not open the run; see its message");
+		if (rc >= 0) {
+			uint64_t v[2] = {r->every_points, ~r->every_points};
+			if (r->comm.max(r->comm.context, v, 2))
+				return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+			if (v[0] != ~v[1])
+				return fail(r, CAIRN_ARGUMENT, "the ranks have different every_points");
+		}
 	}
 	return rc;
 }
@@ -166,7 +180,8 @@ cairn_status cairn_restore(cairn_run *r)
 	uint32_t yes, n;
 	if (rc < 0)
 		return rc;
-	if ((rc = vars_tell(r)) < 0)
+	rc = agree(r, vars_tell(r), "another rank could not restore; see its message");
+	if (rc < 0)
 		return rc;
 	r->out.len = 0;
 	if ((rc = helper_ask(r, MSG_RESTORE)) < 0)
@@ -197,13 +212,19 @@ cairn_status cairn_restore(cairn_run *r)
 }
 
 /* adapt chooses how many points are between two looks: about fifty a second. */
-static void adapt(cairn_run *r)
+static void adapt(cairn_run *r, uint64_t passed)
 {
-	double t = now(), took = t - r->looked;
-	if (r->looked > 0 && took < 0.01 && r->look < 1u << 24)
-		r->look *= 2;
-	else if (r->looked > 0 && took > 0.03)
-		r->look = (uint64_t)((double)r->look * 0.02 / took) + 1;
+	double t = now(), took = t - r->looked, want;
+	if (r->looked > 0 && passed > 0) {
+		want = took > 0 ? (double)passed * 0.02 / took : 2.0 * (double)r->look;
+		if (want > 2.0 * (double)r->look)
+			want = 2.0 * (double)r->look;
+		if (r->comm.size > 1 && want > 1024) /* no wake reaches several ranks */
+			want = 1024;
+		if (want > 1u << 24)
+			want = 1u << 24;
+		r->look = want < 1 ? 1 : (uint64_t)want;
+	}
 	r->looked = t;
 }
 
@@ -216,41 +237,49 @@ static void arm(cairn_run *r)
 	r->step = r->left;
 }
 
-/* save takes a checkpoint. */
-static cairn_status save(cairn_run *r, int why, int wait)
+/* prepare makes the message that saves, after the copy. */
+static cairn_status prepare(cairn_run *r, int why)
 {
 	struct ranges changed = {0};
 	double began = now();
 	cairn_status rc;
 	size_t closed;
-	r->since = 0;
-	if (r->before)
-		r->before(r->before_context);
+	if (r->before && r->before(r->before_context) != 0)
+		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: the function that is called before it failed");
 	if ((rc = vars_tell(r)) < 0)
 		return rc;
-	r->out.len = 0;
+	r->out.len = 0, r->out.bad = 0;
 	put_u64(&r->out, r->points);
 	put_u32(&r->out, (uint32_t)why);
 	closed = r->out.len;
 	put_u32(&r->out, 0);
-	if ((rc = files_flush(r)) < 0 || (rc = copy_out(r, &changed)) < 0) {
-		free(changed.p);
+	if ((rc = files_flush(r)) >= 0)
+		rc = copy_out(r, &changed);
+	free(changed.p);
+	if (rc >= 0 && r->out.bad)
+		rc = fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
+	if (rc < 0)
 		return rc;
-	}
 	{
 		struct text n = {r->out.p + closed, 0, 4, 0, 0};
 		put_u32(&n, (uint32_t)((r->out.len - closed - 4) / 4));
 	}
 	put_f64(&r->out, now() - began);
-	put_u32(&r->out, (uint32_t)changed.n);
-	for (size_t i = 0; i < changed.n; i++) {
-		put_u64(&r->out, changed.p[i].lo);
-		put_u64(&r->out, changed.p[i].hi);
-	}
-	free(changed.p);
+	put_u32(&r->out, 0);
+	return CAIRN_OK;
+}
+
+/* save takes a checkpoint, on all ranks or on none. */
+static cairn_status save(cairn_run *r, int why, int wait)
+{
+	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone");
+	r->since = 0;
+	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
+		return rc;
 	__atomic_store_n(&r->page->busy, 1, __ATOMIC_RELEASE);
 	if ((rc = helper_ask(r, MSG_SAVE)) < 0)
 		return rc;
+	files_told(r);
 	r->saving = get_u64(&r->in);
 	if (wait)
 		rc = helper_news(r, 1);
@@ -280,7 +309,7 @@ static cairn_status revive(cairn_run *r)
 static int due(cairn_run *r)
 {
 	uint32_t wake = __atomic_load_n(&r->page->wake, __ATOMIC_ACQUIRE);
-	int why = (int)(wake & (WHY_TIME | WHY_STOP)) | r->requested;
+	int why = (int)(wake & (WHY_TIME | WHY_STOP)) | __atomic_load_n(&r->requested, __ATOMIC_RELAXED);
 	if ((uint64_t)saves != r->saves_seen)
 		why |= WHY_SIGNAL;
 	if ((uint64_t)stops != r->stops_seen)
@@ -297,7 +326,8 @@ static int busy(cairn_run *r) { return r->saving && __atomic_load_n(&r->page->bu
 static cairn_status taken(cairn_run *r, int why, cairn_status before)
 {
 	cairn_status rc;
-	r->saves_seen = (uint64_t)saves, r->requested &= WHY_STOP;
+	r->saves_seen = (uint64_t)saves;
+	__atomic_fetch_and(&r->requested, WHY_STOP, __ATOMIC_RELAXED);
 	if (r->saving && (rc = helper_news(r, 1)) < 0)
 		before = rc;
 	rc = save(r, why, why & WHY_STOP);
@@ -305,7 +335,8 @@ static cairn_status taken(cairn_run *r, int why, cairn_status before)
 	if (rc < 0)
 		return rc;
 	if (why & WHY_STOP) {
-		r->stops_seen = (uint64_t)stops, r->requested = 0;
+		r->stops_seen = (uint64_t)stops, r->stopped = 1;
+		__atomic_store_n(&r->requested, 0, __ATOMIC_RELAXED);
 		return CAIRN_STOPPED;
 	}
 	return before < 0 ? before : CAIRN_SAVED;
@@ -315,20 +346,23 @@ static cairn_status taken(cairn_run *r, int why, cairn_status before)
 static cairn_status look(cairn_run *r)
 {
 	cairn_status rc;
+	uint64_t passed;
 	int why;
 	if ((rc = usable(r, 1)) < 0) {
 		r->left = r->step = 1;
 		return rc;
 	}
-	r->since += r->step - r->left;
-	r->points += r->step - r->left;
+	passed = r->step - r->left;
+	r->since += passed;
+	r->points += passed;
 	r->step = r->left = 0;
+	r->stopped = 0;
 	r->page->points = r->points;
 	rc = helper_news(r, 0);
 	if (rc == CAIRN_NOHELPER)
 		rc = revive(r);
 	why = due(r);
-	adapt(r);
+	adapt(r, passed);
 	arm(r);
 	if (r->comm.size > 1) { /* all ranks save here, or none */
 		uint64_t v[5];
@@ -367,30 +401,33 @@ cairn_status cairn_checkpoint(cairn_run *r)
 		rc = helper_news(r, 0);
 	if (rc == CAIRN_NOHELPER)
 		rc = revive(r);
-	if (rc < 0 && rc != CAIRN_NOTSAVED)
+	if (rc < 0 && rc != CAIRN_NOTSAVED && r->comm.size <= 1)
 		return rc;
 	if (r->saving)
 		helper_news(r, 1); /* this one counts */
+	r->since += r->step - r->left;
 	r->points += r->step - r->left;
 	r->step = r->left;
+	r->stopped = 0;
 	rc = save(r, WHY_CALL, 1);
-	if (r->comm.size > 1) { /* it counts if all ranks have it */
-		uint64_t bad = rc < 0;
-		if (r->comm.max(r->comm.context, &bad, 1))
-			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
-		if (bad && rc >= 0)
-			rc = fail(r, CAIRN_NOTSAVED, "checkpoint not saved: another rank could not save it");
-	}
-	return rc;
+	arm(r);
+	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
 
-void cairn_before_save(cairn_run *r, void (*f)(void *), void *context)
+void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)
 {
 	r->before = f, r->before_context = context;
 }
 
-void cairn_request(cairn_run *r) { r->requested |= WHY_REQUEST; }
-void cairn_request_stop(cairn_run *r) { r->requested |= WHY_REQUEST | WHY_STOP; }
+void cairn_request(cairn_run *r)
+{
+	__atomic_fetch_or(&r->requested, WHY_REQUEST, __ATOMIC_RELAXED);
+}
+
+void cairn_request_stop(cairn_run *r)
+{
+	__atomic_fetch_or(&r->requested, WHY_REQUEST | WHY_STOP, __ATOMIC_RELAXED);
+}
 
 uint64_t cairn_last(cairn_run *r)
 {
@@ -404,6 +441,8 @@ cairn_status cairn_finish(cairn_run *r, int status)
 	cairn_status rc = usable(r, 1);
 	if (rc < 0)
 		return rc;
+	if (r->stopped)
+		return fail(r, CAIRN_ARGUMENT, "the run was stopped, and has not finished: close it without cairn_finish, and start the program again to resume");
 	if (r->saving)
 		helper_news(r, 1); /* what becomes of it does not matter any more */
 	r->out.len = 0;
@@ -422,8 +461,8 @@ cairn_status cairn_close(cairn_run *r)
 		if (r->saving)
 			rc = helper_news(r, 1);
 		r->out.len = 0;
-		if (r->sock >= 0 && helper_send(r, MSG_BYE, NULL, 0) >= 0)
-			helper_end(r);
+		if (r->sock >= 0 && helper_send(r, MSG_BYE, NULL, 0) >= 0 && helper_end(r) != 0 && rc >= 0)
+			rc = CAIRN_ERROR; /* the helper has said why on stderr */
 	}
 	leave_signals(r);
 	copy_end(r);

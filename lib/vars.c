@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLAB = 1 << 20, OWN = 64 << 10, GRAIN = 4096 };
+enum { SLAB = 1 << 20, OWN = 64 << 10, GRAIN = 64 << 10 }; /* GRAIN: no page is larger */
 
 size_t type_size(cairn_run *r, cairn_type t)
 {
@@ -170,7 +170,7 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 	if (!data && bytes)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
 	at = find(r, name);
-	same = at && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
+	same = at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
 	if (same) {
 		if ((*at)->data != data) {
 			copy_unwatch(r, *at);
@@ -289,6 +289,7 @@ cairn_status vars_tell(cairn_run *r)
 {
 	cairn_status rc;
 	size_t n = 0;
+	r->out.len = 0, r->out.bad = 0;
 	for (size_t i = 0; i < r->nextents; i++) {
 		put_u64(&r->out, r->extents[i].lo);
 		put_u64(&r->out, r->extents[i].hi);

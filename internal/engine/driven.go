@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Driver says that the program is another process, which tells this one when to
@@ -119,6 +120,9 @@ func (p *Run) Attend() (a Attention) {
 	} else {
 		a.Err = p.takeError()
 	}
+	if p.peers != nil && a.Err == nil && errors.Is(p.peers.noMore, coord.ErrLost) && p.current.Index > p.lastCommitted {
+		a.Err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, p.peers.noMore)
+	}
 	if err := p.usable(); a.Err == nil && err != nil {
 		a.Err = err
 	}
@@ -170,9 +174,9 @@ func (p *Run) Unprotect(name string) {
 // Stored tells what the newest checkpoint holds under a name: the type of the
 // elements, and the dimensions.
 func (p *Run) Stored(name string) (elem string, dims []uint64, err error) {
-	index, err := p.newest()
+	index, err := p.toRestore()
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("cairn: %w", err)
 	}
 	if index == 0 {
 		return "", nil, fmt.Errorf("%w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
@@ -208,24 +212,41 @@ func (p *Run) Stored(name string) (elem string, dims []uint64, err error) {
 	return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, index, name)
 }
 
-// newest returns the checkpoint that a restart would take, if nothing is
-// damaged; 0: none.
-func (p *Run) newest() (uint64, error) {
-	if p.identity.Size > 1 {
-		l, err := p.dir.Line()
-		return l.Index, err
+// toRestore returns the checkpoint that a restart takes, if nothing is damaged;
+// 0: none. With several ranks, all call it together the first time.
+func (p *Run) toRestore() (uint64, error) {
+	if p.willRestore != nil {
+		return *p.willRestore, nil
 	}
 	list, err := p.dir.Committed()
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return 0, err
 	}
-	return list[0], nil
+	index := uint64(0)
+	if p.identity.Size > 1 {
+		all, err := p.peers.gatherIndices(list)
+		if err != nil {
+			return 0, err
+		}
+		index, _ = coord.Line(all)
+	} else if len(list) > 0 {
+		index = list[0]
+	}
+	p.willRestore = &index
+	return index, nil
 }
 
-// Newest returns the index of the newest checkpoint in the directory; 0: none.
-func (p *Run) Newest() uint64 {
-	n, _ := p.newest()
-	return n
+// Resuming reports whether there are checkpoints to restore.
+func (p *Run) Resuming() bool { return p.files.resuming }
+
+// ProtectProgramFile is ProtectFile for a file of the program. truncate says that
+// the program wants it empty, unless the checkpoint holds it.
+func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), truncate && p.files.resuming)
 }
 
 // Committed returns the index of the newest checkpoint that all ranks have.
@@ -237,25 +258,29 @@ func (p *Run) Points() uint64 { return p.points }
 // EveryPoints returns after how many points a checkpoint is due; 0: none is.
 func (p *Run) EveryPoints() uint64 { return uint64(p.driverEvery) }
 
-// OpenDriven is Open for a driven run. The lock of the directory may be held by
-// the process that spoke for the program before, and that finishes a checkpoint
-// of a program that is gone: OpenDriven waits for it.
-func OpenDriven(ctx context.Context, opts Options) (*Run, error) {
+// createDir makes the directory and takes its lock. The lock of a driven run may
+// be held by the process that spoke for the program before, and that finishes a
+// checkpoint of a program that is gone: createDir waits for it.
+func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, error) {
 	for began := time.Now(); ; {
-		p, err := Open(ctx, opts)
-		if err == nil {
-			p.dir.SetHolder(processName(opts.Driver.Pid))
-			return p, nil
+		dir, err := store.CreateFor(o.fs, o.Dir, rank, vfs.AccessFromEnv().With(o.GroupReadable, o.AnyOwner))
+		if o.Driver == nil {
+			return dir, err
 		}
-		dir, aerr := filepath.Abs(opts.Dir)
-		if !errors.Is(err, ErrInUse) || aerr != nil || opts.Dir == "" {
+		if err == nil {
+			dir.SetHolder(processName(o.Driver.Pid))
+			return dir, nil
+		}
+		if !errors.Is(err, ErrInUse) {
 			return nil, err
 		}
-		holder := store.Holder(dir, opts.Driver.Rank)
-		pid, _, _ := strings.Cut(holder, " ")
+		pid, where, _ := strings.Cut(store.Holder(o.Dir, rank), " ")
 		n, perr := strconv.Atoi(pid)
-		if perr != nil || processName(n) == holder && (opts.Driver.Ranks <= 1 || time.Since(began) > dying) {
-			return nil, err // nobody knows, or it is alive
+		if perr != nil || !strings.HasSuffix(where, processSpace()) {
+			return nil, err // nobody knows who that is
+		}
+		if processName(n) == pid+" "+where && (ranks <= 1 || time.Since(began) > dying) {
+			return nil, err // it is alive
 		}
 		select {
 		case <-time.After(10 * time.Millisecond): // no event tells of a lock
@@ -269,7 +294,7 @@ func OpenDriven(ctx context.Context, opts Options) (*Run, error) {
 const dying = 15 * time.Second
 
 // processName names a process so that another one of the same number has another
-// name: by when it began. A process that is gone has none.
+// name: by when it began, and where. A process that is gone has none.
 func processName(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, ok := strings.Cut(string(stat), ") ")
@@ -277,7 +302,13 @@ func processName(pid int) string {
 	if err != nil || !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return ""
 	}
-	return fmt.Sprintf("%d %s", pid, fields[19])
+	return fmt.Sprintf("%d %s %s", pid, fields[19], processSpace())
+}
+
+// processSpace says where numbers of processes are those of this process.
+func processSpace() string {
+	space, _ := os.Readlink("/proc/self/ns/pid")
+	return machineID() + " " + space
 }
 
 // errNoComm says that ranks cannot agree.

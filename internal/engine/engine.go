@@ -160,6 +160,7 @@ type Run struct {
 	recorded    func(uint64) error // … is called when files are recorded
 	stopping    uint64             // the program stops with this checkpoint
 	ending      atomic.Bool        // Close was called
+	willRestore *uint64            // see toRestore
 }
 
 // Open opens the run in a directory, or the one of a context made by WithRun.
@@ -226,7 +227,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	var err error
 	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
-	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, id.Rank, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
+	} else if p.dir, err = p.opts.createDir(ctx, id.Rank, id.Size); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
 	if st, err := os.Stat(opts.Dir); err == nil && p.realFiles() {

@@ -48,6 +48,9 @@ func (o *Options) readFresh(s *identity) {
 	} else if v := os.Getenv(EnvFresh); v != "" && v != "0" {
 		o.Fresh = true
 	}
+	if o.Driver != nil && o.Driver.Running {
+		o.Fresh = false // what is there is the program's own
+	}
 }
 
 // checkEnded returns an error if the run in the directory has finished. If

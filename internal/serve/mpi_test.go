@@ -37,7 +37,7 @@ func TestHeat_RankKilled(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			start := func(every, ckpt string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-				args := append(lib.launcher[1:len(lib.launcher):len(lib.launcher)], "-n", "2", heat, "400", "200", every, ckpt)
+				args := append(lib.launcher[1:len(lib.launcher):len(lib.launcher)], "-n", "2", heat, "300", "100", every, ckpt)
 				cmd := program(t, "cairn")
 				cmd.Path, cmd.Args = mustFind(t, lib.launcher[0]), append([]string{lib.launcher[0]}, args...)
 				var stdout, stderr bytes.Buffer

@@ -75,7 +75,6 @@ type session struct {
 	run     *engine.Run
 	vars    map[string]*variable
 	files   map[uint32]*os.File
-	ranks   bool // there are other ranks
 
 	messages chan *message // from the program; closed at its end
 	ended    error         // why
@@ -112,10 +111,40 @@ func Serve(ctx context.Context, conn *net.UnixConn) error {
 		return quiet(err)
 	}
 	if err := s.greet(ctx, m); err != nil {
-		return s.fail(err) // the program says it
+		return quiet(s.fail(err)) // the program says it
 	}
 	go s.listen()
-	return s.loop(ctx)
+	err = s.loop(ctx)
+	return errors.Join(err, s.end())
+}
+
+// watch ends the session when the program ends: processes that it has forked may
+// have its socket. What it has sent is handled first.
+func (s *session) watch(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // an old kernel, or it is gone: then the socket tells
+	}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || err != nil && err != unix.EINTR {
+				break
+			}
+		}
+		s.wire.conn.CloseRead()
+	}()
+}
+
+// end ends the run, after a checkpoint that is being written.
+func (s *session) end() error {
+	if s.run == nil {
+		return nil
+	}
+	run := s.run
+	s.run = nil
+	return run.Close()
 }
 
 // quiet says that a program may end at any time.
@@ -168,9 +197,7 @@ func (s *session) close() {
 			m.close()
 		}
 	}()
-	if s.run != nil {
-		s.run.Close() // the program is gone, or was told by News
-	}
+	s.end()
 	for _, f := range s.files {
 		f.Close()
 	}
@@ -220,6 +247,9 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	if !(every >= 0 && every < 1e9) || !(mtbf >= 0 && mtbf < 1e12) || points > 1<<40 || keep < 0 || memory > 1<<60 || ranks < 0 || ranks > 1<<20 {
 		return fmt.Errorf("%w: options out of range", errProtocol)
 	}
+	if st, err := pageFile.Stat(); err != nil || st.Size() < pageBytes {
+		return fmt.Errorf("%w: no shared memory", errProtocol)
+	}
 	mem, err := unix.Mmap(int(pageFile.Fd()), 0, pageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("%w: shared memory: %w", errProtocol, err)
@@ -234,16 +264,21 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	if compression == "none" {
 		o.Compression = engine.None
 	}
-	if s.run, err = engine.OpenDriven(ctx, o); err != nil {
+	if s.run, err = engine.Open(ctx, o); err != nil {
 		return err
 	}
-	s.ranks = s.run.Ranks() > 1
+	s.watch(int(pid))
 	b := binary.LittleEndian.AppendUint32(nil, Version)
 	b = appendText(b, Release)
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.run.Rank()))
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.run.Ranks()))
 	b = binary.LittleEndian.AppendUint64(b, s.run.EveryPoints())
-	b = binary.LittleEndian.AppendUint64(b, s.run.Newest())
+	b = binary.LittleEndian.AppendUint64(b, s.run.Committed())
+	resuming := uint32(0)
+	if s.run.Resuming() {
+		resuming = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, resuming)
 	return s.wire.send(msgWelcome, b)
 }
 
@@ -419,7 +454,7 @@ func (s *session) addFile(m *message) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), path)
-	if err := s.run.ProtectFile(f, mode); err != nil {
+	if err := s.run.ProtectProgramFile(f, mode, flags&8 != 0); err != nil {
 		f.Close()
 		return err
 	}
@@ -497,6 +532,8 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 		return s.news(s.asked, err.Error())
 	case err != nil:
 		return s.fail(err)
+	case !answered:
+		return s.fail(fmt.Errorf("%w: the ranks take no more checkpoints, because one is gone", engine.ErrNotSaved))
 	}
 	return s.attend()
 }

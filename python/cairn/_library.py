@@ -29,7 +29,7 @@ class Options(ctypes.Structure):
 
 GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_void_p)
 MAX = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(c_uint64), c_int)
-HOOK = ctypes.CFUNCTYPE(None, c_void_p)
+HOOK = ctypes.CFUNCTYPE(c_int, c_void_p)
 
 
 class Comm(ctypes.Structure):

@@ -307,14 +307,16 @@ class Run:
 _JSON = "python"
 
 
-def _pack(me: weakref.ref[Run]) -> None:
+def _pack(me: weakref.ref[Run]) -> int:
     run = me()
     if run is None:
-        return
+        return 1
     try:
         run._write_json(run._values())
     except BaseException as e:  # C cannot raise it
         run._failed = e
+        return 1
+    return 0
 
 
 def _memory(value: Any) -> tuple[int, str, tuple[int, ...], Any]:
