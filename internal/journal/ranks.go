@@ -342,12 +342,15 @@ func (p *undoPlan) removeMiddle(e *record, path string, end, size int64) error {
 		return err
 	}
 	_, err = io.Copy(io.MultiWriter(f, &h), io.NewSectionReader(from, end, size-end))
+	if err == nil {
+		err = syncKept(f)
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	put := e.entry
 	put.Op, put.Kept, put.At, put.Size, put.Hash = opPut, name, 0, size-end, h.String()
-	if err := e.log.cut(e.index + 1); err != nil { // the lines that are undone already
+	if err := p.cut(e.log, e.index+1); err != nil { // the lines that are undone already
 		return err
 	}
 	if err := e.log.add(put); err != nil {

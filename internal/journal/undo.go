@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 // undoPlan is what has to be undone to bring files back to a checkpoint.
@@ -24,6 +27,8 @@ type undoPlan struct {
 	of map[uint64][]int // the lines about a file, by its inode
 
 	origins []origin
+
+	undone map[string]bool // what was changed since the last settle
 }
 
 // origin is a kept file that is no hard link any more, and the program's file
@@ -138,6 +143,7 @@ func (p *undoPlan) run(j *Journal) error {
 			continue
 		}
 		step()
+		p.markUndone(i)
 		if err := p.undo(j, i); err != nil {
 			return fmt.Errorf("cannot undo a change of a file after the checkpoint: %w", err)
 		}
@@ -151,16 +157,46 @@ func (p *undoPlan) run(j *Journal) error {
 		if e.Op == opPut {
 			index--
 		}
-		if err := e.log.cut(index); err != nil {
+		if err := p.cut(e.log, index); err != nil {
 			return err
 		}
 	}
 	for i, l := range p.logs {
-		if err := l.cut(p.from[i]); err != nil {
+		if err := p.cut(l, p.from[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// markUndone notes which files and names undoing a line changes.
+func (p *undoPlan) markUndone(i int) {
+	if p.undone == nil {
+		p.undone = make(map[string]bool)
+	}
+	e := &p.all[i]
+	p.undone[e.log.abs(e.Path)] = true
+	switch e.Op {
+	case opMove:
+		p.undone[e.log.abs(e.To)] = true
+	case opSize, opData:
+		p.eachFile(i, func(path string) error { p.undone[path] = true; return nil })
+	case opGrow, opPut:
+		p.undone[p.file(i)] = true
+	}
+}
+
+// cut removes the lines of a log from one on, which are undone. What was undone
+// is made durable first: a power cut must not take it back when there is no line
+// any more that would undo it again.
+func (p *undoPlan) cut(l *logFile, from int) error {
+	if syncing && len(p.undone) > 0 {
+		if err := ckpt.SyncChanged(slices.Sorted(maps.Keys(p.undone))); err != nil {
+			return fmt.Errorf("cannot make durable what was undone: %w", err)
+		}
+	}
+	clear(p.undone)
+	return l.cut(from)
 }
 
 // undo undoes a line.
