@@ -323,7 +323,7 @@ func TestLoad_Errors(t *testing.T) {
 		{"./testdata/src/nomain", load.ErrPattern, []string{"not a program", "name a package main"}},
 		{"./testdata/src/several/...", load.ErrPattern, []string{"2 programs", "several/a", "several/b"}},
 		{"./testdata/src/absent", load.ErrPattern, []string{"absent"}},
-		{"no.such/package", load.ErrPattern, []string{"no.such/package"}},
+		{"no.such/package", load.ErrPattern, []string{"no program found"}},
 	} {
 		_, err := Load(context.Background(), ".", []string{c.pattern}, load.Options{Env: append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod")})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) {
