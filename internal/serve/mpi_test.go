@@ -26,6 +26,7 @@ var mpiLibraries = []struct {
 // TestHeat_RankKilled kills one rank of an MPI program in C, and starts it
 // again: it resumes, and computes what an undisturbed one does.
 func TestHeat_RankKilled(t *testing.T) {
+	long(t)
 	dir := build(t)
 	for _, lib := range mpiLibraries {
 		t.Run(lib.name, func(t *testing.T) {
@@ -36,8 +37,8 @@ func TestHeat_RankKilled(t *testing.T) {
 			if out, err := exec.Command(lib.compiler, "-std=c99", "-O2", "-I../../lib", "-o", heat, "../../examples/c/heat.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl").CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			start := func(every, ckpt string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-				args := append(lib.launcher[1:len(lib.launcher):len(lib.launcher)], "-n", "2", heat, "300", "100", every, ckpt)
+			start := func(steps int, every, ckpt string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+				args := append(lib.launcher[1:len(lib.launcher):len(lib.launcher)], "-n", "2", heat, strconv.Itoa(steps), "100", every, ckpt)
 				cmd := program(t, "cairn")
 				cmd.Path, cmd.Args = mustFind(t, lib.launcher[0]), append([]string{lib.launcher[0]}, args...)
 				var stdout, stderr bytes.Buffer
@@ -47,29 +48,17 @@ func TestHeat_RankKilled(t *testing.T) {
 				}
 				return cmd, &stdout, &stderr
 			}
-			cmd, want, text := start("1000000", filepath.Join(t.TempDir(), "a"))
+			steps, ckpt := 100, ""
+			for killed := false; !killed; steps *= 4 { // until it is slow enough to be killed
+				ckpt = filepath.Join(t.TempDir(), "ckpt")
+				cmd, _, _ := start(4*steps, "2", ckpt)
+				killed = killRank(t, heat, filepath.Join(ckpt, "line"), cmd)
+			}
+			cmd, want, text := start(steps, "1000000", filepath.Join(t.TempDir(), "undisturbed"))
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			ckpt := filepath.Join(t.TempDir(), "b")
-			cmd, _, _ = start("5", ckpt)
-			committed := filepath.Join(ckpt, "line")
-			for deadline := time.Now().Add(2 * time.Minute); ; {
-				if _, err := os.Stat(committed); err == nil {
-					break
-				}
-				if time.Now().After(deadline) {
-					cmd.Process.Kill()
-					t.Fatal("no checkpoint was committed")
-				}
-				time.Sleep(time.Millisecond)
-			}
-			for _, pid := range processes(heat) {
-				syscall.Kill(pid, syscall.SIGKILL)
-				break
-			}
-			cmd.Wait()
-			cmd, got, text := start("5", ckpt)
+			cmd, got, text := start(steps, "2", ckpt)
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
@@ -79,6 +68,34 @@ func TestHeat_RankKilled(t *testing.T) {
 			t.Log(strings.TrimSpace(text.String()))
 		})
 	}
+}
+
+// killRank kills a rank as soon as a checkpoint is committed, and waits for the
+// launcher. It reports whether the program was killed before it ended.
+func killRank(t *testing.T, program, committed string, cmd *exec.Cmd) bool {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("it ended before it was killed: %v", err)
+			}
+			return false
+		case <-time.After(time.Millisecond):
+		}
+		if _, err := os.Stat(committed); err == nil {
+			break
+		}
+	}
+	for _, pid := range processes(program) {
+		syscall.Kill(pid, syscall.SIGKILL)
+		break
+	}
+	err := <-ended
+	_, finished := os.Stat(filepath.Join(filepath.Dir(committed), "end"))
+	return err != nil && finished != nil
 }
 
 func mustFind(t *testing.T, name string) string {

@@ -14,6 +14,7 @@ import (
 // TestPython_Killed kills a Python program, and compares what it prints and
 // writes with an undisturbed run.
 func TestPython_Killed(t *testing.T) {
+	long(t)
 	dir := build(t)
 	const python = "/usr/bin/python3"
 	if err := exec.Command(python, "-c", "import numpy").Run(); err != nil {
