@@ -124,7 +124,7 @@ func TestCorpusRepacked(t *testing.T) {
 	dirs := corpusDirs(t)
 	for _, dir := range dirs {
 		if strings.HasSuffix(dir, "zstd") {
-			continue // the tool can't unpack it
+			continue // the tool cannot unpack it
 		}
 		t.Run(dir, func(t *testing.T) {
 			run := t.TempDir()

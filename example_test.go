@@ -55,7 +55,7 @@ func Example() {
 	// <nil>
 }
 
-// counter can't be saved as it is: it holds a function.
+// counter cannot be saved as it is: it holds a function.
 type counter struct {
 	n      int
 	report func(int)

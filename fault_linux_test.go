@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// TestCheckpoint_UnreadableMemory holds that a part of the state that can't be
+// TestCheckpoint_UnreadableMemory holds that a part of the state that cannot be
 // read is an error of the checkpoint, after which the program and later
 // checkpoints continue.
 func TestCheckpoint_UnreadableMemory(t *testing.T) {

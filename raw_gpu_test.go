@@ -97,7 +97,8 @@ func TestRawMemory_OwnStream(t *testing.T) {
 	if os.Getenv("CAIRN_FAKE_CUDA") == "" {
 		n = 512 << 20 // 2 GiB: a copy takes long enough to be overtaken
 	}
-	// Each kind by itself: waiting for one would hide that another is not waited for.
+	// Each kind by itself: waiting for one would hide that another is not
+	// waited for.
 	for _, kind := range []string{"device", "sparse", "managed", "managed, written by the processor", "pinned"} {
 		t.Run(kind, func(t *testing.T) {
 			done := make(chan struct{})
@@ -209,7 +210,7 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 }
 
 // TestRawMemory_OtherOwner gives Raw CUDA memory that the program's devices
-// can't save: it is refused, never taken for host memory.
+// cannot save: it is refused, never taken for host memory.
 func TestRawMemory_OtherOwner(t *testing.T) {
 	done := make(chan struct{})
 	go func() {

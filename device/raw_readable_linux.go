@@ -29,9 +29,9 @@ func readable(addr uintptr, n int64, except string) error {
 		case hi <= addr:
 			continue
 		case except != "" && lo <= addr && strings.HasPrefix(file, except):
-			return fmt.Errorf("it is mapped from %s, so it belongs to CUDA, whose driver does not know it or can't be opened: %w", file, errNoDriver())
+			return fmt.Errorf("it is mapped from %s, so it belongs to CUDA, whose driver does not know it or cannot be opened: %w", file, errNoDriver())
 		case lo > addr || !strings.HasPrefix(access, "rw"):
-			return fmt.Errorf("this process can't read and write the byte at %#x: the memory is too short, was freed, or is on a device whose driver can't be opened: %w", addr, errNoDriver())
+			return fmt.Errorf("this process cannot read and write the byte at %#x: the memory is too short, was freed, or is on a device whose driver cannot be opened: %w", addr, errNoDriver())
 		}
 		addr = hi
 	}

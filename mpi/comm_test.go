@@ -153,7 +153,7 @@ func nested(c *mpi.Comm) error {
 	return isGroup(c, half, members)
 }
 
-// dupApart: what is sent in one communicator can't be seen in another of the
+// dupApart: what is sent in one communicator cannot be seen in another of the
 // same ranks, by wildcards neither.
 func dupApart(c *mpi.Comm) error {
 	d, err := c.Dup()

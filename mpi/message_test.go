@@ -25,7 +25,7 @@ var messageScenes = []scene{
 	{"wrong arguments", []int{1, 3}, wrongArguments},
 }
 
-// order: messages of one pair don't overtake each other, whatever their
+// order: messages of one pair do not overtake each other, whatever their
 // lengths. A receive of one tag gets the oldest of that tag, one of any tag
 // the oldest of all.
 func order(c *mpi.Comm) error {

@@ -150,7 +150,7 @@ func foldSeed(ranks, n, seed int) []affine {
 	return v
 }
 
-// wrongCollectives: arguments that can't be right are errors on the rank that
+// wrongCollectives: arguments that cannot be right are errors on the rank that
 // gives them, at once, before anything is sent.
 func wrongCollectives(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
@@ -238,7 +238,7 @@ func wrongCollectives(c *mpi.Comm) error {
 	return c.Barrier()
 }
 
-// mismatch: arguments that don't fit those of the other rank are errors where
+// mismatch: arguments that do not fit those of the other rank are errors where
 // a message comes that is longer or shorter than it should be.
 func mismatch(c *mpi.Comm) error {
 	me := c.Rank()

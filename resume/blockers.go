@@ -92,7 +92,7 @@ func stackMismatch(d int) string {
 	if len(calls) > 6 {
 		calls = append(calls[:6], "…")
 	}
-	return "the point is reached through functions that can't be resumed: " + strings.Join(calls, " ← ")
+	return "the point is reached through functions that cannot be resumed: " + strings.Join(calls, " ← ")
 }
 
 // funcKind says what the compiler has made of a function.
@@ -127,8 +127,8 @@ func kindOf(name string) funcKind {
 	return original
 }
 
-// grace is how long a goroutine that is not blocked may take to end: one that has
-// announced its end may still run. Tests that name a point wait longer.
+// grace is how long a goroutine that is not blocked may take to end: one that
+// has announced its end may still run. Tests that name a point wait longer.
 const (
 	grace     = time.Millisecond
 	testGrace = time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// What can't be saved is named as the program's source names it.
+// What cannot be saved is named as the program's source names it.
 func TestErrorText(t *testing.T) {
 	unsupported := func(path string) error {
 		return &graph.UnsupportedError{Path: path, Type: "net.Conn", Reason: "it is open"}

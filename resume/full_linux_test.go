@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestReport_DiskFull holds that a full disk is told of once, by the supervisor or else by the
-// program, whatever the number of ranks and of sets.
+// TestReport_DiskFull holds that a full disk is told of once, by the supervisor
+// or else by the program, whatever the number of ranks and of sets.
 func TestReport_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for ranks := range 3 {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			mount := t.TempDir() // with room for who the run is and what each rank notes of its files, and no more
 			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+8*max(1, ranks))); err != nil {
-				t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
+				t.Skipf("a small file system cannot be mounted here (it takes root): %v", err)
 			}
 			t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
 			dir := filepath.Join(mount, "sets")
@@ -25,7 +25,7 @@ func TestReport_DiskFull(t *testing.T) {
 				p := newProgram(t, path, "printing")
 				p.env = []string{"CAIRN_DIR=" + dir, "CAIRN_EVERY_POINTS=1"}
 				_, _, said = p.start()
-				full++ // that it has finished can't be recorded there, either
+				full++ // that it has finished cannot be recorded there, either
 			} else {
 				cmd, text := supervised(t, t.TempDir(), "-n", fmt.Sprint(ranks), "--dir", dir, "--every-points", "1", path, "printing")
 				if err := cmd.Run(); err != nil {

@@ -221,8 +221,8 @@ func TestPoint_Killed(t *testing.T) {
 	}
 }
 
-// TestFiles_KilledBetweenPoints kills a program that opens its file again and again, between
-// two points.
+// TestFiles_KilledBetweenPoints kills a program that opens its file again and
+// again, between two points.
 func TestFiles_KilledBetweenPoints(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "append")
@@ -256,7 +256,8 @@ func TestFiles_KilledBetweenPoints(t *testing.T) {
 	}
 }
 
-// TestPoint_OtherGoroutine holds that nothing is saved while another goroutine lives.
+// TestPoint_OtherGoroutine holds that nothing is saved while another goroutine
+// lives.
 func TestPoint_OtherGoroutine(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "crowd")
@@ -278,8 +279,8 @@ func TestPoint_OtherGoroutine(t *testing.T) {
 	p.same(want)
 }
 
-// TestPoint_Unsavable holds that the user is told why nothing is saved, once, and
-// that the program continues.
+// TestPoint_Unsavable holds that the user is told why nothing is saved, once,
+// and that the program continues.
 func TestPoint_Unsavable(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "unsavable")
@@ -287,13 +288,14 @@ func TestPoint_Unsavable(t *testing.T) {
 	p := newProgram(t, path, "unsavable")
 	p.env = []string{"CAIRN_DIR=ck", "CAIRN_EVERY_POINTS=1"}
 	code, _, text := p.start()
-	if told := "cairn: checkpoint not saved: F[1] in main.unsavable (func() (int)) can't be saved: it is the function main.unsavable.func1 (closures.go:"; code != 0 || strings.Count(text, told) != 1 {
+	if told := "cairn: checkpoint not saved: F[1] in main.unsavable (func() (int)) cannot be saved: it is the function main.unsavable.func1 (closures.go:"; code != 0 || strings.Count(text, told) != 1 {
 		t.Errorf("status %d: %s", code, text)
 	}
 	p.same(want)
 }
 
-// TestFiles_DirectoriesUndone kills a program after it has made and removed things, twice.
+// TestFiles_DirectoriesUndone kills a program after it has made and removed
+// things, twice.
 func TestFiles_DirectoriesUndone(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "dirs")

@@ -193,7 +193,8 @@ func TestStandardLibrary(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_Refused holds that what can't be saved is named, with the way to it.
+// TestStandardLibrary_Refused holds that what cannot be saved is named, with
+// the way to it.
 func TestStandardLibrary_Refused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -214,7 +215,8 @@ func TestStandardLibrary_Refused(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_HeldLocks holds that locks which the only goroutine has are held again.
+// TestStandardLibrary_HeldLocks holds that locks which the only goroutine has
+// are held again.
 func TestStandardLibrary_HeldLocks(t *testing.T) {
 	type state struct {
 		mu, free sync.Mutex
@@ -279,7 +281,8 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_Streams holds that readers and writers of formats continue in the middle.
+// TestStandardLibrary_Streams holds that readers and writers of formats
+// continue in the middle.
 func TestStandardLibrary_Streams(t *testing.T) {
 	type state struct {
 		file *bytes.Buffer

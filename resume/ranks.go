@@ -14,10 +14,10 @@ import (
 	"github.com/cairnrun/cairn/internal/engine"
 )
 
-// A program that uses Cairn's messages opens a run itself, and so meets the other
-// ranks. In a compiled program the run is open, and restored, before main begins;
-// the program's own Open returns that run. Pointers to it, and communicators, are
-// part of the state.
+// A program that uses Cairn's messages opens a run itself, and so meets the
+// other ranks. In a compiled program the run is open, and restored, before main
+// begins; the program's own Open returns that run. Pointers to it, and
+// communicators, are part of the state.
 
 // opensRun says that the program uses Cairn: see OpensRun.
 var opensRun bool
@@ -44,8 +44,8 @@ type options struct {
 	OnError     func(error)
 }
 
-// options returns Cairn's options. The program's functions are called without the
-// lock: they may open files or exit.
+// options returns Cairn's options. The program's functions are called without
+// the lock: they may open files or exit.
 func (o *options) options() engine.Options {
 	out := engine.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, SafePoints: o.SafePoints, OnSaved: onSaved}
 	if o.Signals != nil {
@@ -188,7 +188,7 @@ func copyOfRanks() error {
 		why = unrestorable()
 	}
 	if why != "" {
-		return fmt.Errorf("rank %d can't be saved at this point: %s", run.Rank(), why)
+		return fmt.Errorf("rank %d cannot be saved at this point: %s", run.Rank(), why)
 	}
 	saved.Frames = append(append(saved.Frames[:0], stack[:pausedAt.depth]...), pausedAt.frames...)
 	saved.Points = points

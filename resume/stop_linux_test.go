@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// TestStop_DiskFull stops a program that can't save any more: its status says that
-// the work is lost, and it resumes from what was saved before.
+// TestStop_DiskFull stops a program that cannot save any more: its status says
+// that the work is lost, and it resumes from what was saved before.
 func TestStop_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
+		t.Skipf("a small file system cannot be mounted here (it takes root): %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
 	work := t.TempDir()

@@ -114,7 +114,7 @@ func TestTimers_Async(t *testing.T) {
 	}
 }
 
-// A timer that calls a function can't be saved, nor can the copy of one.
+// A timer that calls a function cannot be saved, nor can the copy of one.
 func TestTimers_Refused(t *testing.T) {
 	refused := func(why string, v any) {
 		t.Helper()

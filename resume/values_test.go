@@ -188,7 +188,7 @@ func TestFuncs_Generic(t *testing.T) {
 	}
 	// An instance that nobody has registered shares its code with those.
 	v[0] = makeShape(&boxEnv[*env]{})
-	if err := save(t, open(t, t.TempDir()), &v); err == nil || !strings.Contains(err.Error(), "can't be found again by a name") {
+	if err := save(t, open(t, t.TempDir()), &v); err == nil || !strings.Contains(err.Error(), "cannot be found again by a name") {
 		t.Error(err)
 	}
 }
@@ -197,7 +197,7 @@ func TestFuncs_Refused(t *testing.T) {
 	x := 1
 	v := struct{ fs []func() int }{[]func() int{nil, func() int { x++; return x }}}
 	err := save(t, open(t, t.TempDir()), &v)
-	if err == nil || !strings.Contains(err.Error(), "v.fs[1] (func() (int)) can't be saved: it is the function github.com/cairnrun/cairn/resume_test.TestFuncs_Refused.func1 (values_test.go:") {
+	if err == nil || !strings.Contains(err.Error(), "v.fs[1] (func() (int)) cannot be saved: it is the function github.com/cairnrun/cairn/resume_test.TestFuncs_Refused.func1 (values_test.go:") {
 		t.Error(err)
 	}
 }
@@ -257,7 +257,7 @@ func TestChannels(t *testing.T) {
 	go func() { waited <- 1 }()
 	for range 1000 {
 		if err := save(t, open(t, t.TempDir()), &waited); err != nil {
-			if !strings.Contains(err.Error(), "v (chan int) can't be saved: a goroutine waits for the channel") {
+			if !strings.Contains(err.Error(), "v (chan int) cannot be saved: a goroutine waits for the channel") {
 				t.Error(err)
 			}
 			<-waited
@@ -278,7 +278,7 @@ var (
 // TestVariables_KeepIdentity holds that package variables stay themselves.
 func TestVariables_KeepIdentity(t *testing.T) {
 	if !graph.InProgram(unsafe.Pointer(&unnamedB)) {
-		t.Skip("it can't be told where the program lies on " + runtime.GOARCH)
+		t.Skip("it cannot be told where the program lies on " + runtime.GOARCH)
 	}
 	type state struct {
 		errs   []error

@@ -57,8 +57,8 @@ func (s *sim) begin(t *testing.T, opts cairn.Options) (p *cairn.Run, restored bo
 	return p, restored
 }
 
-// makeCheckpoints runs a program that takes n checkpoints, each after a small change
-// of its state, and returns its directory.
+// makeCheckpoints runs a program that takes n checkpoints, each after a small
+// change of its state, and returns its directory.
 func makeCheckpoints(t *testing.T, n int, opts cairn.Options) string {
 	t.Helper()
 	if opts.Dir == "" {
@@ -415,7 +415,7 @@ func TestCommands_Interrupted(t *testing.T) {
 	}
 }
 
-// failing is an output that can't be written.
+// failing is an output that cannot be written.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// A terminal that takes nothing: events don't wait for it, and what did not
+// A terminal that takes nothing: events do not wait for it, and what did not
 // fit is counted.
 func TestScreen_TerminalTakesNothing(t *testing.T) {
 	r, w := io.Pipe()

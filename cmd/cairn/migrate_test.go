@@ -202,8 +202,8 @@ func TestMigrate_Interrupted(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// A second Ctrl-C does not wait for a supervisor that does not answer. When that
-// continues, it cancels the move.
+// A second Ctrl-C does not wait for a supervisor that does not answer. When
+// that continues, it cancels the move.
 func TestMigrate_InterruptedTwice(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	m := exec.Command(self(t), "_main", "migrate", "--rank", "1", "--to", "slow")
@@ -229,7 +229,7 @@ func TestMigrate_InterruptedTwice(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// New processes that don't come to Restore are given up, and what they say is
+// New processes that do not come to Restore are given up, and what they say is
 // not among the program's output.
 func TestMigrate_StartLimit(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
@@ -295,7 +295,8 @@ func TestEvacuate_Signal(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// A host says itself that it is to be evacuated; a rank that has moved is killed.
+// A host says itself that it is to be evacuated; a rank that has moved is
+// killed.
 func TestEvacuate_RankKilled(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1", "--evacuate-poll", "500ms", "--evacuate-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")

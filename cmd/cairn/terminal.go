@@ -14,7 +14,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // lineWidth is how many characters fit on a line of the terminal w, less one:
-// a line that wraps can't be replaced. Where the terminal does not tell, it is
+// a line that wraps cannot be replaced. Where the terminal does not tell, it is
 // that of the narrowest usual one.
 func lineWidth(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {

@@ -55,7 +55,7 @@ func (c *call) table(indent string, header ...string) *table {
 	return t
 }
 
-// row adds a line. What a cell holds can't disturb the columns.
+// row adds a line. What a cell holds cannot disturb the columns.
 func (t *table) row(cells ...string) {
 	for i, s := range cells {
 		cells[i] = printable(s)
@@ -89,7 +89,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// percent gives part of whole, and never 0 % or 100 % for a little more or less.
+// percent gives part of whole, and never 0 % or 100 % for a little more or
+// less.
 func percent(part, whole int64) string {
 	switch {
 	case whole == 0 || part == 0:

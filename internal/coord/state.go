@@ -253,7 +253,7 @@ func (p *stateParser) queue(n *Node) {
 		switch {
 		case own:
 		case from >= p.size || m.Rank >= p.size || m.Kind == KindLost:
-			p.fail("%v from rank %d can't wait", m.Kind, from)
+			p.fail("%v from rank %d cannot wait", m.Kind, from)
 		case why != "":
 			p.fail("%v from rank %d: %s", m.Kind, from, why)
 		}

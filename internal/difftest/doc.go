@@ -4,7 +4,7 @@
 // testdata/progs has small programs, each for some part of the language or of
 // the standard library. Each is built plainly and by "cairn build"; the second
 // is killed at its points, and must leave the same output, exit status and
-// files as the first. testdata/refused has programs whose state can't be saved
+// files as the first. testdata/refused has programs whose state cannot be saved
 // by nature: there the tool must say so, or choose another place. Lines that
 // the tests read:
 //

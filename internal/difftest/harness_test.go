@@ -411,7 +411,7 @@ var buildCairn = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// needBuild skips the test where the command can't build programs yet.
+// needBuild skips the test where the command cannot build programs yet.
 func needBuild(t *testing.T) {
 	t.Helper()
 	if text, err := exec.Command(cairn(t), "help", "build").CombinedOutput(); err != nil {

@@ -70,7 +70,7 @@ func TestPrograms(t *testing.T) {
 }
 
 // TestRefused shows each program of testdata/refused to the tool. It must say
-// where and why it can't, or build a program that is right nevertheless.
+// where and why it cannot, or build a program that is right nevertheless.
 func TestRefused(t *testing.T) {
 	tryAll(t, "testdata/refused", func(t *testing.T, tb *table, p *program, want *outcome) {
 		if p.refuse == "" {

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// left returns what a program has left in a directory: names, modes and contents.
-// The lines of a file that ranks append to as they come are sorted.
+// left returns what a program has left in a directory: names, modes and
+// contents. The lines of a file that ranks append to as they come are sorted.
 func left(t *testing.T, dir string, unordered ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -49,8 +49,8 @@ func left(t *testing.T, dir string, unordered ...string) string {
 	return out.String()
 }
 
-// TestCompiled_FilesRestored kills programs that change files, in the middle of their
-// changes, and compares the files with those of a run without kills.
+// TestCompiled_FilesRestored kills programs that change files, in the middle of
+// their changes, and compares the files with those of a run without kills.
 func TestCompiled_FilesRestored(t *testing.T) {
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/ledger")
 	t.Run("ranks", func(t *testing.T) { sharedByRanks(t, made) })
@@ -86,8 +86,8 @@ func sharedByRanks(t *testing.T, made string) {
 	}
 }
 
-// streamsByName: a binary of 'cairn build' reads a pipe by the name of stdin, and
-// writes to stdout by several names.
+// streamsByName: a binary of 'cairn build' reads a pipe by the name of stdin,
+// and writes to stdout by several names.
 func streamsByName(t *testing.T, made string) {
 	var in, want strings.Builder
 	for n, sum := 1, 0; n <= 40; n++ {
@@ -132,8 +132,8 @@ func newSolo(t *testing.T, made, die string) *soloRun {
 	return s
 }
 
-// start runs the program once, as somebody who is not root where that can be. It
-// returns whether it was killed.
+// start runs the program once, as somebody who is not root where that can be.
+// It returns whether it was killed.
 func (s *soloRun) start(env ...string) (code int, killed bool) {
 	s.t.Helper()
 	cmd := exec.Command(s.made, "-mode", "solo", "-rounds", "20", "-die", s.die, "-marks", "../marks")
@@ -176,8 +176,8 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-// checkpointed runs the program until it has two checkpoints, of points 4 and 8,
-// and kills it after the second.
+// checkpointed runs the program until it has two checkpoints, of points 4 and
+// 8, and kills it after the second.
 func (s *soloRun) checkpointed() {
 	s.t.Helper()
 	for _, at := range []string{"4", "4,8", "1000"} {
@@ -224,8 +224,8 @@ func killedAlone(t *testing.T, made string) {
 	s.same(wantedAlone(t, made))
 }
 
-// olderCheckpoint: the newest checkpoint is damaged, and a file was made shorter
-// after the older one.
+// olderCheckpoint: the newest checkpoint is damaged, and a file was made
+// shorter after the older one.
 func olderCheckpoint(t *testing.T, made string) {
 	s := newSolo(t, made, "10.guarded")
 	s.checkpointed()
@@ -318,8 +318,8 @@ func damagedJournal(t *testing.T, made string) {
 	}
 }
 
-// fullJournal: the disk of the checkpoints is full. The program continues; when it
-// is killed, it is not resumed from a checkpoint that files do not fit.
+// fullJournal: the disk of the checkpoints is full. The program continues; when
+// it is killed, it is not resumed from a checkpoint that files do not fit.
 func fullJournal(t *testing.T, made string) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting takes root")
@@ -331,7 +331,7 @@ func fullJournal(t *testing.T, made string) {
 			t.Fatal(err)
 		}
 		if err := syscall.Mount("tmpfs", ck, "tmpfs", 0, "size=16k,mode=0700"); err != nil {
-			t.Skipf("a small file system can't be mounted here: %v", err)
+			t.Skipf("a small file system cannot be mounted here: %v", err)
 		}
 		t.Cleanup(func() { syscall.Unmount(ck, syscall.MNT_DETACH) })
 		code, killed := s.start("CAIRN_EVERY_POINTS=", "CAIRN_EVERY=1h")
@@ -346,7 +346,7 @@ func fullJournal(t *testing.T, made string) {
 			continue
 		}
 		before := s.work()
-		if code, _ := s.start("CAIRN_EVERY_POINTS=", "CAIRN_EVERY=1h"); code != 1 || !strings.Contains(s.text, "the checkpoints can't be used") || s.work() != before {
+		if code, _ := s.start("CAIRN_EVERY_POINTS=", "CAIRN_EVERY=1h"); code != 1 || !strings.Contains(s.text, "the checkpoints cannot be used") || s.work() != before {
 			t.Errorf("status %d: %s", code, s.text)
 		}
 	}

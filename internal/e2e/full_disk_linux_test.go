@@ -12,7 +12,7 @@ import (
 func TestDisk_Full(t *testing.T) {
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=6m"); err != nil {
-		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
+		t.Skipf("a small file system cannot be mounted here (it takes root): %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
 	dir, out := filepath.Join(mount, "ckpt"), t.TempDir()

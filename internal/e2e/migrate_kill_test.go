@@ -21,10 +21,10 @@ import (
 )
 
 // A move of ranks 1 and 3, of four on two hosts, to a third host is stopped in
-// each of its phases: processes that it needs to continue with stand still. Then one
-// is killed.
+// each of its phases: processes that it needs to continue with stand still.
+// Then one is killed.
 //
-// Which one stands still, so that the move can't get beyond:
+// Which one stands still, so that the move cannot get beyond:
 //
 //	preparing  the remote shell of the target
 //	arriving   the destinations, when they have just begun
@@ -233,8 +233,8 @@ func TestMigrate_Killed(t *testing.T) {
 	}
 }
 
-// TestMigrate_ConnectionCut cuts the target off the others in a phase of a move, without
-// anybody being told. It takes as long as silence is borne.
+// TestMigrate_ConnectionCut cuts the target off the others in a phase of a
+// move, without anybody being told. It takes as long as silence is borne.
 func TestMigrate_ConnectionCut(t *testing.T) {
 	if !stressed() {
 		t.Skip("it takes minutes; CAIRN_LONG=1")
@@ -283,9 +283,9 @@ func childrenOf(pid int) (out []int) {
 	return out
 }
 
-// TestMigrate_KilledAtRandom moves ranks around and kills what belongs to the run at random
-// moments of the moves. Every move ends, and tells how; every run ends as an
-// undisturbed one.
+// TestMigrate_KilledAtRandom moves ranks around and kills what belongs to the
+// run at random moments of the moves. Every move ends, and tells how; every run
+// ends as an undisturbed one.
 func TestMigrate_KilledAtRandom(t *testing.T) {
 	net := network(t, 3)
 	seed := uint64(time.Now().UnixNano())

@@ -68,9 +68,9 @@ func (p *trip) server() int {
 	return 0
 }
 
-// TestMigrate_OpenMPI moves ranks of a run on Open MPI: one, after a new process
-// was killed in vain, two at once, one that has moved before, all. The new
-// processes join the library's world.
+// TestMigrate_OpenMPI moves ranks of a run on Open MPI: one, after a new
+// process was killed in vain, two at once, one that has moved before, all. The
+// new processes join the library's world.
 func TestMigrate_OpenMPI(t *testing.T) {
 	p := onOpenMPI(t, 4, nil)
 	server := p.server()
@@ -97,7 +97,7 @@ func TestMigrate_OpenMPI(t *testing.T) {
 	}
 }
 
-// TestMigrate_OpenMPIApart moves ranks where the library can't take them in:
+// TestMigrate_OpenMPIApart moves ranks where the library cannot take them in:
 // their pairs use something else, and the others continue with the library.
 func TestMigrate_OpenMPIApart(t *testing.T) {
 	t.Run("no server", func(t *testing.T) {
@@ -132,9 +132,9 @@ func TestMigrate_OpenMPIApart(t *testing.T) {
 	})
 }
 
-// TestMigrate_OpenMPIKilled kills a destination while it and the others wait for
-// each other inside of the library. The run comes back, and destinations do not join
-// any more.
+// TestMigrate_OpenMPIKilled kills a destination while it and the others wait
+// for each other inside of the library. The run comes back, and destinations do
+// not join any more.
 func TestMigrate_OpenMPIKilled(t *testing.T) {
 	p := onOpenMPI(t, 3, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
@@ -217,9 +217,9 @@ func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) 
 	return r.travels(n, begin(t, r.run(), append(launcherNamed(t, "mpirun.openmpi"), env...), argv...)), own, there
 }
 
-// TestMigrate_OpenMPIHosts moves ranks between hosts of a run on Open MPI, there
-// and back, after a new process was killed in vain. The library starts the
-// new processes, and takes them in.
+// TestMigrate_OpenMPIHosts moves ranks between hosts of a run on Open MPI,
+// there and back, after a new process was killed in vain. The library starts
+// the new processes, and takes them in.
 func TestMigrate_OpenMPIHosts(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
 	p.still(p.pidOf(0)) // and so the move is not decided
@@ -242,8 +242,9 @@ func TestMigrate_OpenMPIHosts(t *testing.T) {
 	p.wentBy(func(int, int) string { return "mpi" })
 }
 
-// TestMigrate_OpenMPIHostsKilled kills a destination that the library has started
-// while it joins. The run comes back, and its ranks move without the library.
+// TestMigrate_OpenMPIHostsKilled kills a destination that the library has
+// started while it joins. The run comes back, and its ranks move without the
+// library.
 func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 	p, _, there := acrossOpenMPI(t, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
@@ -269,8 +270,8 @@ func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 }
 
 // TestMigrate_OpenMPIHostsApart moves ranks between hosts without the library,
-// whose launches can't be joined across hosts. It ends in spite of processes that
-// MPI_Finalize would wait for.
+// whose launches cannot be joined across hosts. It ends in spite of processes
+// that MPI_Finalize would wait for.
 func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
 	p.moves("--rank", "1", "--to", there, "--rounds", "0")
@@ -287,9 +288,9 @@ func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	})
 }
 
-// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which helpers have
-// no rank any more, one of them lost itself. They must not end, and all others
-// with them, before the last rank has saved.
+// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which helpers
+// have no rank any more, one of them lost itself. They must not end, and all
+// others with them, before the last rank has saved.
 func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	t.Setenv(control.EnvJoin, control.JoinSpawned)
 	p := onOpenMPI(t, 3, nil)

@@ -77,8 +77,8 @@ func inside(t *testing.T, host string, f func()) {
 	}
 }
 
-// TestMigrate_StrangerConnects: who does not know the run's secret gets nothing from a
-// process that waits for its state, and disturbs nothing.
+// TestMigrate_StrangerConnects: who does not know the run's secret gets nothing
+// from a process that waits for its state, and disturbs nothing.
 func TestMigrate_StrangerConnects(t *testing.T) {
 	hosts := network(t, 2)
 	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
@@ -133,8 +133,8 @@ func TestMigrate_StrangerConnects(t *testing.T) {
 	p.arrives()
 }
 
-// TestMigrate_Evacuate: a host is left because a file says so, and because it says
-// so itself.
+// TestMigrate_Evacuate: a host is left because a file says so, and because it
+// says so itself.
 func TestMigrate_Evacuate(t *testing.T) {
 	need(t, "ip")
 	net := network(t, 3)
@@ -168,13 +168,13 @@ func shellOn(t *testing.T, host, script string) string {
 	return file + " {host}"
 }
 
-// TestMigrate_DestinationLacks moves a rank to a host that lacks something. It stays where
-// it is, and is told why.
+// TestMigrate_DestinationLacks moves a rank to a host that lacks something. It
+// stays where it is, and is told why.
 func TestMigrate_DestinationLacks(t *testing.T) {
 	need(t, "unshare", "prlimit")
 	hosts := network(t, 2)
 	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
-		t.Skipf("mount namespaces can't be made: %v: %s", err, out)
+		t.Skipf("mount namespaces cannot be made: %v: %s", err, out)
 	}
 	for _, v := range []struct {
 		name, script string // ROOT is the traveller's

@@ -223,8 +223,8 @@ func TestRanks_Hostile(t *testing.T) {
 	}
 }
 
-// TestRanks_OtherUser: another user can't stop a run, or ask for anything, even
-// if the socket's mode would let it.
+// TestRanks_OtherUser: another user cannot stop a run, or ask for anything,
+// even if the socket's mode would let it.
 func TestRanks_OtherUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

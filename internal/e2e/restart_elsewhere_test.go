@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// relocated changes files in ways that have to be undone when it is brought back
-// to a checkpoint. It waits in its 34th iteration if gate is a pipe.
+// relocated changes files in ways that have to be undone when it is brought
+// back to a checkpoint. It waits in its 34th iteration if gate is a pipe.
 const relocated = `package main
 
 import (
@@ -45,9 +45,9 @@ func main() {
 }
 `
 
-// TestRestart_RunMoved interrupts a run, moves, copies or links its directory with the
-// program's source, and lets the same command continue there: the result is that of
-// an undisturbed run, and what was copied is not touched.
+// TestRestart_RunMoved interrupts a run, moves, copies or links its directory
+// with the program's source, and lets the same command continue there: the
+// result is that of an undisturbed run, and what was copied is not touched.
 func TestRestart_RunMoved(t *testing.T) {
 	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
 	source := t.TempDir()
@@ -80,7 +80,7 @@ func TestRestart_RunMoved(t *testing.T) {
 			if how == "copied" {
 				program = "." // it is built in both places
 			}
-			if other { // who can't read our cairn
+			if other { // who cannot read our cairn
 				self = filepath.Join(top, "cairn")
 				tool(t, "cp", cairn, self)
 				tool(t, "chmod", "755", self)

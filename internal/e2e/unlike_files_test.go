@@ -17,7 +17,7 @@ import (
 // namespace. What is open comes along, with its contents and positions.
 func TestUnlike_Files(t *testing.T) {
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
-		t.Skipf("a file system can't be mounted: %v %s; be root", err, out)
+		t.Skipf("a file system cannot be mounted: %v %s; be root", err, out)
 	}
 	want := undisturbed(t, 3, program(t, "wander"))
 	data := t.TempDir()

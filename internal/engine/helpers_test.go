@@ -49,7 +49,7 @@ func needTracking(t *testing.T) {
 	t.Helper()
 	tracker, err := mem.NewTracker()
 	if err != nil {
-		t.Skipf("this kernel can't track written pages: %v", err)
+		t.Skipf("this kernel cannot track written pages: %v", err)
 	}
 	tracker.Close()
 }
@@ -68,7 +68,7 @@ func descriptors(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skipf("open files can't be counted here: %v", err)
+		t.Skipf("open files cannot be counted here: %v", err)
 	}
 	return len(files)
 }

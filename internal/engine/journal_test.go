@@ -14,8 +14,8 @@ import (
 )
 
 // TestJournaled_NoSoundCheckpoint damages the newest checkpoint and the one
-// before it. Nothing is undone for the older one, so that the run continues from
-// the newest when the damage is mended.
+// before it. Nothing is undone for the older one, so that the run continues
+// from the newest when the damage is mended.
 func TestJournaled_NoSoundCheckpoint(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestJournaled_NoSoundCheckpoint(t *testing.T) {
 	}
 }
 
-// TestRestore_RefusedFilesOfRanks: one rank's file can't be restored, so no rank cuts
-// its own. When the file is back, nothing has been lost.
+// TestRestore_RefusedFilesOfRanks: one rank's file cannot be restored, so no
+// rank cuts its own. When the file is back, nothing has been lost.
 func TestRestore_RefusedFilesOfRanks(t *testing.T) {
 	const n = 3
 	opts, data := Options{Dir: t.TempDir()}, t.TempDir()

@@ -38,8 +38,8 @@ func exchange(t *testing.T, a, b string) {
 	}
 }
 
-// apart is a program like counting, whose ranks send each other nothing: message
-// counts can't tell their files apart.
+// apart is a program like counting, whose ranks send each other nothing:
+// message counts cannot tell their files apart.
 func apart(steps int, each func(p *Run, step int) error, from, sum []int) func(p *Run) error {
 	return func(p *Run) error {
 		ctx := context.Background()

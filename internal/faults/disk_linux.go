@@ -40,7 +40,7 @@ func (t *faultCase) smallDisk(c *scenario, fstype, data string) (disk string, un
 		t.prog.mode = "nolinks"
 	}
 	if err := syscall.Mount(fstype, disk, fstype, 0, data); err != nil {
-		return "", nil, judged(skipped, "a small file system can't be mounted here (it takes root): %v", err)
+		return "", nil, judged(skipped, "a small file system cannot be mounted here (it takes root): %v", err)
 	}
 	switch what := t.r.IntN(3); {
 	case what == 0 && !c.alone:
@@ -280,9 +280,9 @@ func mountImage(image, disk string) error {
 	return nil
 }
 
-// remount mounts what is left of a file system that was shut down. It is a copy:
-// somebody in another namespace may still have the old one, which would be
-// mounted again as it is.
+// remount mounts what is left of a file system that was shut down. It is a
+// copy: somebody in another namespace may still have the old one, which would
+// be mounted again as it is.
 func remount(image *string, disk string) error {
 	if err := unmountImage(disk); err != nil {
 		return err

@@ -17,7 +17,7 @@
 //	refused   Cairn ended with an error that says what is wrong; when the
 //	          fault was undone, the same command completed with the right results
 //	WRONG     it ended as if all were well, with other results
-//	LOST      work that was safe is gone, or the run can't be completed
+//	LOST      work that was safe is gone, or the run cannot be completed
 //	HANG      nothing moved for a minute
 //
 // A run that ended before it could be disturbed is no case, and is not counted.

@@ -344,7 +344,7 @@ func (t *faultCase) strikeAll() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 		if time.Since(w.since) > patience {
-			return errors.New("processes can't be killed")
+			return errors.New("processes cannot be killed")
 		}
 	}
 }

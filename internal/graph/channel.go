@@ -38,8 +38,8 @@ var channelsKnown = sync.OnceValue(func() bool {
 // hasWaiters says that goroutines which wait for channels will do so again.
 var hasWaiters bool
 
-// NoteWaiters says whether goroutines that wait for channels will do so again after a
-// restart. The caller sees to that.
+// NoteWaiters says whether goroutines that wait for channels will do so again
+// after a restart. The caller sees to that.
 func NoteWaiters(again bool) { hasWaiters = again }
 
 // slotType is the element of the stand-in of a channel.
@@ -65,7 +65,7 @@ func (c *Collector) pushChan(p *plan, ptr unsafe.Pointer, i int32, at uintptr) e
 		case h.timer != nil && (t == nil || !k.is(t, h)):
 			return c.refuse(p, i, at, "it is the channel of a timer, and this version of Go lays them out in a way that is not known")
 		case k.async && h.size == 1 && !c.timers[h]:
-			return c.refuse(p, i, at, "it may be the channel of a timer, and with a Go version before 1.23 in go.mod that can't be seen: use time.NewTimer, or ask for go 1.23 there")
+			return c.refuse(p, i, at, "it may be the channel of a timer, and with a Go version before 1.23 in go.mod that cannot be seen: use time.NewTimer, or ask for go 1.23 there")
 		}
 	}
 	return c.pushFed(p, h, t, i, at)

@@ -80,7 +80,7 @@ func (b *Builder) dropped(obj uint64) error {
 		return invalid("a reference to region %d, which is not used", obj-1)
 	}
 	name := b.img.Vars[b.img.Pools[r.Pool].Var].Name
-	return &MismatchError{Name: name, Path: name, Detail: "the variable can't be dropped, another one shares memory with it"}
+	return &MismatchError{Name: name, Path: name, Detail: "the variable cannot be dropped, another one shares memory with it"}
 }
 
 func (d *decoder) elements(t *poolTarget, g *region, src []byte, fsize int) error {

@@ -259,11 +259,11 @@ func (b *Builder) fillMap(r uint32) error {
 }
 
 // checkKey makes sure that the key of a map can be hashed: that no interface in
-// it holds something that can't be compared, or leads back to itself.
+// it holds something that cannot be compared, or leads back to itself.
 func checkKey(p *plan, ptr unsafe.Pointer) error {
 	budget := 1 << 16
 	if !hashable(p, ptr, 0, &budget) {
-		return invalid("a key of a map can't be compared")
+		return invalid("a key of a map cannot be compared")
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func registerLike(name string, f any, env any) {
 	o := (*object)((*ifaceHeader)(unsafe.Pointer(&f)).data)
 	at := (*ifaceHeader)(unsafe.Pointer(&env)).data
 	if o.word(1) != uintptr(at) {
-		return // made in another way now: then they can't be saved
+		return // made in another way now: then they cannot be saved
 	}
 	code := o.code
 	_ = addFunc(&funcEntry{name: name, t: reflect.TypeOf(f), env: reflect.TypeOf(env), slot: 1, make: func(env unsafe.Pointer) unsafe.Pointer {
@@ -167,7 +167,7 @@ func addFunc(e *funcEntry, code uintptr) error {
 	}
 	for _, o := range funcs.byCode[code] {
 		if e.make != nil && o.make != nil && (o.dict == 0 || e.dict == 0 || o.dict == e.dict) {
-			return fmt.Errorf("closures %s and %s have the same code, and can't be told apart", e.name, o.name)
+			return fmt.Errorf("closures %s and %s have the same code, and cannot be told apart", e.name, o.name)
 		}
 	}
 	funcs.byName[e.name] = e
@@ -192,10 +192,10 @@ func functionOf(o *object, t reflect.Type) (*function, error) {
 	if f := staticOf(o); f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name%s", funcName(o.code), unsavableAt(o.code))
+	return nil, fmt.Errorf("it is the function %s, which cannot be found again by a name%s", funcName(o.code), unsavableAt(o.code))
 }
 
-// unsavable is why functions can't be saved, by their places.
+// unsavable is why functions cannot be saved, by their places.
 var unsavable sync.Map // of string, by FILE:LINE
 
 // RegisterUnsavable says why the function literal at a line of a file cannot be

@@ -542,7 +542,7 @@ func TestRoundTrip_Files(t *testing.T) {
 		t.Errorf("%v", w)
 	}
 	_, err = Collect([]Root{{"v", &v}}, nil)
-	want(t, err, "v.f (*os.File) can't be saved: the file is not known to the run")
+	want(t, err, "v.f (*os.File) cannot be saved: the file is not known to the run")
 }
 
 func want(t *testing.T, err error, text string) {

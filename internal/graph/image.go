@@ -130,9 +130,9 @@ type Pool struct {
 	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
 	Pieces   [][]byte `json:"-"`
 	// Gather, if not nil, is there instead of Pieces: it makes the bytes of the
-	// pool from off on, which is a multiple of the size of an element, as is the
-	// length of dst. It may be called by several goroutines at a time, until the
-	// next Collect. Nothing may change the roots meanwhile.
+	// pool from off on, which is a multiple of the size of an element, as is
+	// the length of dst. It may be called by several goroutines at a time,
+	// until the next Collect. Nothing may change the roots meanwhile.
 	Gather func(dst []byte, off int64) error `json:"-"`
 }
 
@@ -142,7 +142,7 @@ func (p *Pool) Bytes() uint64 { return p.Count * uint64(p.Form.Size) }
 // ErrInvalid is wrapped by all errors about images that no Collect has made.
 var ErrInvalid = errors.New("damaged or foreign state")
 
-// UnsupportedError reports a value that can't be saved.
+// UnsupportedError reports a value that cannot be saved.
 type UnsupportedError struct {
 	Path   string // as in Go: model.layers[3].done
 	Type   string
@@ -150,7 +150,7 @@ type UnsupportedError struct {
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("%s (%s) can't be saved: %s", e.Path, e.Type, e.Reason)
+	return fmt.Sprintf("%s (%s) cannot be saved: %s", e.Path, e.Type, e.Reason)
 }
 
 // MismatchError reports a variable or dynamic type of which the set and the
@@ -159,7 +159,8 @@ type MismatchError struct {
 	Name   string // of the variable or type
 	Path   string // the place inside, starting with Name
 	Detail string
-	// Added: only the program has the variable. Removed: only the checkpoint has it.
+	// Added: only the program has the variable. Removed: only the checkpoint
+	// has it.
 	Added, Removed bool
 }
 

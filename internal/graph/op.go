@@ -93,7 +93,7 @@ func (c *compiler) add(p *plan, form hdf5.Type, moff uintptr, foff int) error {
 		return fmt.Errorf("%w: %s: its form is too large", ErrInvalid, typeName(p.t))
 	}
 	wrong := func() error {
-		return fmt.Errorf("%w: a %s can't be stored as %.200s", ErrInvalid, typeName(p.t), form)
+		return fmt.Errorf("%w: a %s cannot be stored as %.200s", ErrInvalid, typeName(p.t), form)
 	}
 	switch p.kind {
 	case kOpaque, kIgnore:

@@ -63,7 +63,7 @@ type plan struct {
 
 	ops      []op   // encoding of one element, in its native form
 	walk     []op   // the part of ops that has to be walked
-	reason   string // kOpaque: why it can't be saved
+	reason   string // kOpaque: why it cannot be saved
 	direct   bool   // an interface holds it in its data word
 	hasCodec bool   // contains kCodec by value
 	hasBool  bool   // contains a bool by value

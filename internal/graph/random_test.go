@@ -209,7 +209,7 @@ func (g *randomGraph) fillSlice(v reflect.Value, depth int) {
 }
 
 // fillMap sets v to nil, a map that was seen, or a new one. Of keys that are
-// not a number it has at most one: two can't be told apart.
+// not a number it has at most one: two cannot be told apart.
 func (g *randomGraph) fillMap(v reflect.Value, depth int) {
 	t := v.Type()
 	if g.IntN(6) == 0 {
@@ -369,14 +369,14 @@ func stressed(few, many uint64) uint64 {
 	return few
 }
 
-// TestRoundTrip_RandomGraphs saves and restores values of random types that share
-// memory in random ways.
+// TestRoundTrip_RandomGraphs saves and restores values of random types that
+// share memory in random ways.
 func TestRoundTrip_RandomGraphs(t *testing.T) {
 	tryRandoms(t, 0, stressed(1000, 50_000))
 }
 
-// TestRoundTrip_RandomGraphsDuringGC does so while the garbage collector runs all the
-// time: restored memory must be reachable by it, and of the right type.
+// TestRoundTrip_RandomGraphsDuringGC does so while the garbage collector runs
+// all the time: restored memory must be reachable by it, and of the right type.
 func TestRoundTrip_RandomGraphsDuringGC(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	stop := make(chan struct{})

@@ -37,7 +37,7 @@ func TestCollect_Refused(t *testing.T) {
 	}
 	live := func() *layer { return &layer{done: make(chan int)} }
 	const pkg = "github.com/cairnrun/cairn/internal/graph."
-	ch := " (chan int) can't be saved: it is a channel"
+	ch := " (chan int) cannot be saved: it is a channel"
 	deep := &layer{}
 	for p, i := deep, 0; i < 100; i++ {
 		p.next = &layer{}
@@ -80,27 +80,27 @@ func TestCollect_Refused(t *testing.T) {
 		"array ptr": {&modelT{pa: &[3]layer{{}, {}, *live()}}, "(*v.pa)[2].done" + ch},
 		"root":      {make(chan int), ""},
 		"chan root": {&nilChan, "v" + ch},
-		"func root": {&nilFunc, "v (func()) can't be saved: it is a function"},
-		"deep":      {&deep, "v" + strings.Repeat(".next", 11) + "…(65 more)…" + strings.Repeat(".next", 24) + ".f (func()) can't be saved: it is a function"},
-		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) can't be saved: nobody knows what it points to"},
-		"mutex":     {&struct{ mu *sync.Mutex }{&mu}, "*v.mu (sync.Mutex) can't be saved: the mutex is locked"},
-		"rwmutex":   {&rw, "v (sync.RWMutex) can't be saved: the mutex is locked"},
-		"waitgroup": {&wg, "v (sync.WaitGroup) can't be saved: the WaitGroup is in use"},
-		"reflect":   {&struct{ v reflect.Value }{reflect.ValueOf(1)}, "v.v (reflect.Value) can't be saved: it is bound to its process"},
-		"type":      {&[]reflect.Type{reflect.TypeOf(1)}, "*v[0].(*reflect.rtype) (reflect.rtype) can't be saved: it is bound to its process"},
-		"seed":      {&[]maphash.Seed{maphash.MakeSeed()}, "v[0] (hash/maphash.Seed) can't be saved: a maphash seed is bound to its process"},
-		"file":      {&[]any{os.Stdout}, "v[0].(*os.File) (*os.File) can't be saved: the file is not known to the run"},
-		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) can't be saved: it is a context"},
-		"timer":     {&[]*time.Timer{time.NewTimer(time.Hour)}, "*v[0] (time.Timer) can't be saved: it is a timer"},
-		"listener":  {&l, "*v.(*net.TCPListener) (net.TCPListener) can't be saved: it is a network listener"},
-		"func":      {&[]*runtime.Func{runtime.FuncForPC(reflect.ValueOf(live).Pointer())}, "v[0] (runtime.Func) can't be saved: it belongs to the Go runtime"},
-		"local":     {&[]any{localA(), localB()}, "v[0] (" + pkg + "T) can't be saved: two types are called " + pkg + "T (declared inside functions); register one with cairn.Register"},
+		"func root": {&nilFunc, "v (func()) cannot be saved: it is a function"},
+		"deep":      {&deep, "v" + strings.Repeat(".next", 11) + "…(65 more)…" + strings.Repeat(".next", 24) + ".f (func()) cannot be saved: it is a function"},
+		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) cannot be saved: nobody knows what it points to"},
+		"mutex":     {&struct{ mu *sync.Mutex }{&mu}, "*v.mu (sync.Mutex) cannot be saved: the mutex is locked"},
+		"rwmutex":   {&rw, "v (sync.RWMutex) cannot be saved: the mutex is locked"},
+		"waitgroup": {&wg, "v (sync.WaitGroup) cannot be saved: the WaitGroup is in use"},
+		"reflect":   {&struct{ v reflect.Value }{reflect.ValueOf(1)}, "v.v (reflect.Value) cannot be saved: it is bound to its process"},
+		"type":      {&[]reflect.Type{reflect.TypeOf(1)}, "*v[0].(*reflect.rtype) (reflect.rtype) cannot be saved: it is bound to its process"},
+		"seed":      {&[]maphash.Seed{maphash.MakeSeed()}, "v[0] (hash/maphash.Seed) cannot be saved: a maphash seed is bound to its process"},
+		"file":      {&[]any{os.Stdout}, "v[0].(*os.File) (*os.File) cannot be saved: the file is not known to the run"},
+		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) cannot be saved: it is a context"},
+		"timer":     {&[]*time.Timer{time.NewTimer(time.Hour)}, "*v[0] (time.Timer) cannot be saved: it is a timer"},
+		"listener":  {&l, "*v.(*net.TCPListener) (net.TCPListener) cannot be saved: it is a network listener"},
+		"func":      {&[]*runtime.Func{runtime.FuncForPC(reflect.ValueOf(live).Pointer())}, "v[0] (runtime.Func) cannot be saved: it belongs to the Go runtime"},
+		"local":     {&[]any{localA(), localB()}, "v[0] (" + pkg + "T) cannot be saved: two types are called " + pkg + "T (declared inside functions); register one with cairn.Register"},
 		"punning": {&struct {
 			a *[]float64
 			b []int64
-		}{&buf, unsafe.Slice((*int64)(unsafe.Pointer(&buf[1])), 2)}, "v.b (int64) can't be saved: the memory is also seen as float64, through *v.a"},
-		"pool":      {&pool, "*v (sync.Pool) can't be saved: a sync.Pool with a New function can be saved only inside a variable"},
-		"two names": {nil, "v (<nil>) can't be saved: a root has to be a pointer to a variable"},
+		}{&buf, unsafe.Slice((*int64)(unsafe.Pointer(&buf[1])), 2)}, "v.b (int64) cannot be saved: the memory is also seen as float64, through *v.a"},
+		"pool":      {&pool, "*v (sync.Pool) cannot be saved: a sync.Pool with a New function can be saved only inside a variable"},
+		"two names": {nil, "v (<nil>) cannot be saved: a root has to be a pointer to a variable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Collect([]Root{{"v", c.v}}, nil)
@@ -125,7 +125,7 @@ func TestCollect_Refused(t *testing.T) {
 	// A root inside something that is not a root.
 	p := &[3]int{}
 	_, err = Collect([]Root{{"q", &p[1]}, {"p", &p}}, nil)
-	want(t, err, "q (int) can't be saved: the variable is part of a larger piece of memory that is reached as well, through p")
+	want(t, err, "q (int) cannot be saved: the variable is part of a larger piece of memory that is reached as well, through p")
 }
 
 type oldGrid struct {

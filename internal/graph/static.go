@@ -56,7 +56,7 @@ func (o *object) holds(code uintptr) (ok bool) {
 func address(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
 // InProgram reports whether memory is part of the program: package variables
-// and constants. It reports false where that can't be told.
+// and constants. It reports false where that cannot be told.
 func InProgram(p unsafe.Pointer) bool { return uintptr(p) >= imageStart() && uintptr(p) < imageEnd() }
 
 // place is where a function and its func value lie in the program.
@@ -80,14 +80,15 @@ func (f *function) static() (unsafe.Pointer, error) {
 	mismatch := func(why string) error {
 		return &MismatchError{Name: name, Path: name, Detail: "the program was built anew, and this function " + why}
 	}
-	// Functions without a name of their own are counted where they are declared.
+	// Functions without a name of their own are counted where they are
+	// declared.
 	if version != runtime.Version() && isLiteral(name) {
 		return nil, mismatch("has no name that another version of Go (" + version + ", this is " + runtime.Version() + ") would keep")
 	}
 	code, several := functionNamed(name)
 	switch {
 	case several:
-		return nil, mismatch("can't be told from others of that name")
+		return nil, mismatch("cannot be told from others of that name")
 	case code == 0:
 		return nil, mismatch("is not in it")
 	}
@@ -95,7 +96,8 @@ func (f *function) static() (unsafe.Pointer, error) {
 	return unsafe.Pointer(made.(*object)), nil
 }
 
-// byName holds the func values that were made because their place was not known.
+// byName holds the func values that were made because their place was not
+// known.
 var byName sync.Map // uintptr of the code to *object
 
 // isLiteral reports whether the name is one that the compiler gave.
@@ -123,8 +125,8 @@ func functionAt(code uintptr) (name string) {
 	return name
 }
 
-// functionNamed returns where the code of the function of that name begins, 0 if
-// there is none, or whether there are several.
+// functionNamed returns where the code of the function of that name begins, 0
+// if there is none, or whether there are several.
 func functionNamed(name string) (code uintptr, several bool) {
 	if strings.Contains(name, "[...]") { // of all types
 		return 0, true
@@ -140,7 +142,8 @@ func functionNamed(name string) (code uintptr, several bool) {
 
 // functions holds where the code of each function of the program begins.
 var functions = sync.OnceValue(func() named {
-	// Code is in one piece: from its end, each function leads to the one before.
+	// Code is in one piece: from its end, each function leads to the one
+	// before.
 	at := reflect.ValueOf(functionAt).Pointer()
 	for step := ^uintptr(0)>>1 + 1; step > 0; step >>= 1 {
 		if next := at + step; next > at && runtime.FuncForPC(next) != nil {

@@ -10,10 +10,10 @@ import (
 
 // Timers of a program that is saved as a whole. A time.Timer or time.Ticker and
 // its channel have one region: the stand-in of the channel. Two elements of it,
-// times counted from 1970, come first. One is what was left until the timer goes
-// off (before 1970: it should have; zero: it is stopped, or has gone off), the
-// other its period. What is in the channel comes after them. A new timer is made
-// of that, and what was left counts from then on.
+// times counted from 1970, come first. One is what was left until the timer
+// goes off (before 1970: it should have; zero: it is stopped, or has gone off),
+// the other its period. What is in the channel comes after them. A new timer is
+// made of that, and what was left counts from then on.
 
 var timerTypes = [2]reflect.Type{reflect.TypeFor[*time.Timer](), reflect.TypeFor[*time.Ticker]()}
 
@@ -24,14 +24,14 @@ const (
 	timerLook = 12 // words of a timer that are looked at, most of them the runtime's own
 )
 
-// timerWords is where the runtime has what it knows of a timer, in words from its
-// beginning.
+// timerWords is where the runtime has what it knows of a timer, in words from
+// its beginning.
 type timerWords struct {
 	ok           bool
 	part         int // what a channel points to
 	when, period int
 	channel      int
-	async        bool // as before Go 1.23: channels don't know their timers
+	async        bool // as before Go 1.23: channels do not know their timers
 }
 
 func timerWord(t unsafe.Pointer, n int) *int64 { return (*int64)(unsafe.Add(t, n*8)) }
@@ -117,14 +117,15 @@ var calling struct {
 	make  func() *time.Timer
 }
 
-// RegisterTimers says who keeps account of timers that call a function (they have
-// no channel): which are known, and how one is made, to be set later. It is called
-// from an init function.
+// RegisterTimers says who keeps account of timers that call a function (they
+// have no channel): which are known, and how one is made, to be set later. It
+// is called from an init function.
 func RegisterTimers(known func(*time.Timer) bool, make func() *time.Timer) {
 	calling.known, calling.make = known, make
 }
 
-// TimerRemaining says how long it is until a timer goes off, and whether it will.
+// TimerRemaining says how long it is until a timer goes off, and whether it
+// will.
 func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	k := timersKnown()
 	if !k.ok {
@@ -137,7 +138,8 @@ func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	return time.Duration(when - k.clock()), true
 }
 
-// pushTimer records the stand-in of the timer that the variable at ptr points to.
+// pushTimer records the stand-in of the timer that the variable at ptr points
+// to.
 func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
 	t := *(*unsafe.Pointer)(ptr)
 	if t == nil {
@@ -216,7 +218,8 @@ func (d *decoder) timer(p *plan, obj, size uint64) (*region, error) {
 	return g, nil
 }
 
-// calling returns the timer that a region stands for, of those that call a function.
+// calling returns the timer that a region stands for, of those that call a
+// function.
 func (d *decoder) calling(p *plan, obj uint64) (unsafe.Pointer, error) {
 	g := &d.regs[obj-1]
 	if p.kind != kTimer || g.n != 1 || g.m != nil || calling.make == nil {
@@ -238,8 +241,8 @@ func (g *region) setTimer() {
 		d := time.Duration(max(left.UnixNano(), 1))
 		if every > 0 {
 			(*time.Ticker)(g.timer).Reset(d)
-			// The first time is another than the others. Should it have come by now,
-			// the next one follows at once, and finds the channel full.
+			// The first time is another than the others. Should it have come by
+			// now, the next one follows at once, and finds the channel full.
 			atomic.StoreInt64(timerWord(g.timer, k.period), every)
 		} else {
 			t.Reset(d)

@@ -77,7 +77,7 @@ func appendMappings(b []byte, ms []Mapping) []byte {
 }
 
 // appendBox appends a selection of one block: in version 1 if its coordinates
-// have 32 bits, else in version 2, which libraries before 1.10 don't know.
+// have 32 bits, else in version 2, which libraries before 1.10 do not know.
 func appendBox(b []byte, m Mapping) []byte {
 	rank := len(m.Start)
 	wide := false

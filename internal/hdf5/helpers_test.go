@@ -221,7 +221,7 @@ func pattern(n int) []byte {
 	return p
 }
 
-// random is n bytes that don't compress.
+// random is n bytes that do not compress.
 func random(n int) []byte {
 	p := make([]byte, n)
 	r := rand.New(rand.NewPCG(5, uint64(n)))

@@ -55,7 +55,7 @@ type Mapping struct {
 // NewWriter returns a Writer for a file with nothing but a root group.
 func NewWriter() *Writer { return &Writer{root: &node{}} }
 
-// Group adds a group and its parents, as far as they don't exist yet.
+// Group adds a group and its parents, as far as they do not exist yet.
 func (w *Writer) Group(path string) error {
 	_, err := w.group(path)
 	return err
@@ -83,7 +83,7 @@ func (w *Writer) Attr(path, name string, value any) error {
 	return nil
 }
 
-// Dataset adds a dataset, and its parents as far as they don't exist yet.
+// Dataset adds a dataset, and its parents as far as they do not exist yet.
 func (w *Writer) Dataset(path string, d DatasetSpec) error {
 	err := d.check()
 	if err == nil {

@@ -30,7 +30,7 @@ const spare = 2000
 
 // Run does the experiment and returns its phases and the last line of the
 // ring's output, which says whether all messages arrived, once each and
-// unaltered. What can't be done on this machine is left out.
+// unaltered. What cannot be done on this machine is left out.
 func Run(ctx context.Context, o Options) (phases []Phase, last string, err error) {
 	if o.Bytes == 0 {
 		o.Bytes = 8192

@@ -34,7 +34,7 @@ func NewNetwork(hosts int) (n *Network, err error) {
 	defer func() {
 		if err != nil {
 			made.Close()
-			n, err = nil, fmt.Errorf("network namespaces can't be made here (it takes root and the command ip): %w", err)
+			n, err = nil, fmt.Errorf("network namespaces cannot be made here (it takes root and the command ip): %w", err)
 		}
 	}()
 	number := networks()

@@ -21,8 +21,8 @@ import (
 // crash is what a process does that is killed, here.
 type crash struct{}
 
-// world is a directory in which a program makes random changes, takes sets and is
-// killed.
+// world is a directory in which a program makes random changes, takes sets and
+// is killed.
 type world struct {
 	t      *testing.T
 	j      *Journal
@@ -127,8 +127,8 @@ func (w *world) text() []byte {
 	return bytes.Repeat(b, n/len(b)+1)[:n]
 }
 
-// change does something random. Most of it may fail, as the name is not there, or
-// is of another kind.
+// change does something random. Most of it may fail, as the name is not there,
+// or is of another kind.
 func (w *world) change() {
 	a, b := w.somewhere(), w.somewhere()
 	what := w.rnd.IntN(17)
@@ -143,7 +143,7 @@ func (w *world) change() {
 	case 4, 5:
 		w.j.Rename(a, b)
 	case 6:
-		if !w.copies { // where files can't be linked, there is one file for each name
+		if !w.copies { // where files cannot be linked, there is one file for each name
 			w.j.Link(a, b)
 		}
 	case 7:
@@ -431,10 +431,10 @@ func (w *world) begin() {
 	w.left = -1
 }
 
-// TestJournal makes random changes to files and directories, with sets in between,
-// kills at every step that changes anything, also while changes are undone, and
-// compares what is there after a restart with what was there when the set was
-// taken.
+// TestJournal makes random changes to files and directories, with sets in
+// between, kills at every step that changes anything, also while changes are
+// undone, and compares what is there after a restart with what was there when
+// the set was taken.
 func TestJournal(t *testing.T) {
 	if syscall.Getuid() < 0 {
 		t.Skip("no such system calls")
@@ -564,9 +564,9 @@ func TestJournal_InodeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestJournal_KeptFileReplaced: a kept file was replaced by another one, and its
-// digest can't tell, since all that it holds is overwritten by a later line. The
-// program's file is brought back nevertheless.
+// TestJournal_KeptFileReplaced: a kept file was replaced by another one, and
+// its digest cannot tell, since all that it holds is overwritten by a later
+// line. The program's file is brought back nevertheless.
 func TestJournal_KeptFileReplaced(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}

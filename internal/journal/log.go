@@ -94,7 +94,7 @@ func (d *damagedError) Lasting() {}
 type incompleteError string
 
 func (l incompleteError) Error() string {
-	return fmt.Sprintf("the checkpoints can't be used: after the last one the program changed files, and could not keep their old content in %s, which was full or failed. Nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
+	return fmt.Sprintf("the checkpoints cannot be used: after the last one the program changed files, and could not keep their old content in %s, which was full or failed. Nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
 }
 
 // Lasting marks an error that another start does not mend.
@@ -134,8 +134,8 @@ func decode(line []byte, before string) (e entry, sum string, ok bool) {
 	return e, sum, sum == digestOf([]byte(before), text) && json.Unmarshal(text, &e) == nil
 }
 
-// readLog reads the journal of a rank, and changes nothing. A damaged journal is
-// an error.
+// readLog reads the journal of a rank, and changes nothing. A damaged journal
+// is an error.
 func (j *Journal) readLog(rank int) (*logFile, error) {
 	l := &logFile{dir: j.Dir, rank: rank, ranks: j.Ranks, home: j.Home, base: j.Home}
 	text, err := os.ReadFile(l.path())

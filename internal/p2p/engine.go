@@ -64,7 +64,7 @@ type Config struct {
 // peer is what an engine knows of a rank.
 type peer struct {
 	link         transport.Link
-	puller       transport.Puller // nil: it can't pull from this one
+	puller       transport.Puller // nil: it cannot pull from this one
 	eager        int
 	sent         uint64 // whole messages
 	received     uint64

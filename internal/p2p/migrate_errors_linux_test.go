@@ -74,7 +74,7 @@ func TestDetach_InVain(t *testing.T) {
 			s.hold()
 			enough := errors.New("enough")
 			s.all(func(p *place) error {
-				if p.rank == 1 { // it can't be moved, and says so to somebody else
+				if p.rank == 1 { // it cannot be moved, and says so to somebody else
 					return nil
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())

@@ -104,7 +104,7 @@ func newStage(t *testing.T, way string, n int) *stage {
 			return []transport.Driver{viaShm(r, host), viaTCP(r, host)}
 		case "joins", "some join":
 			opened++
-			if way == "some join" && opened > n && opened%3 == 0 { // it can't
+			if way == "some join" && opened > n && opened%3 == 0 { // it cannot
 				return []transport.Driver{viaTCP(r, "here")}
 			}
 			return []transport.Driver{s.club.driver(viaTCP(r, "here"), opened > n), viaTCP(r, "here")}

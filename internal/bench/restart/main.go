@@ -1,23 +1,24 @@
-// Command restart measures what it costs a Go program to be built so that it can
-// be restarted where it was ('cairn build'), without any checkpoint being taken,
-// and how long one checkpoint holds it.
+// Command restart measures what it costs a Go program to be built so that it
+// can be restarted where it was ('cairn build'), without any checkpoint being
+// taken, and how long one checkpoint holds it.
 //
 //	go run ./internal/bench/restart [-rounds N] [-programs LIST] [-dir DIRECTORY[,ARGS] …]
 //
-// Each program is built by 'go build' (plain) and by 'cairn build', and what that
-// made is run by itself (alone) and under 'cairn run --every 1h' (run). Programs
-// are those in testdata and the kernels of examples/npb without their calls of
-// Cairn, as one rank.
+// Each program is built by 'go build' (plain) and by 'cairn build', and what
+// that made is run by itself (alone) and under 'cairn run --every 1h' (run).
+// Programs are those in testdata and the kernels of examples/npb without their
+// calls of Cairn, as one rank.
 //
 // Machines are noisy and shared: the same run may take a fifth longer a second
-// later. So runs are short, and what is compared stands side by side: a round is
-// plain, alone, alone, plain, or the other way around, and gives one ratio. Shown
-// are the medians of those ratios, with the standard error of the median that
-// their spread makes. The two plain runs of each round are compared in the same
-// way (again): what they differ by is noise. What counts is the processor time
-// that the system charges to the processes, of the program and, for run, of its
-// supervisor. What a program takes to start and end is measured with no work to
-// do, and taken off; NPB can't be asked for that, and is not run under cairn run.
+// later. So runs are short, and what is compared stands side by side: a round
+// is plain, alone, alone, plain, or the other way around, and gives one ratio.
+// Shown are the medians of those ratios, with the standard error of the median
+// that their spread makes. The two plain runs of each round are compared in the
+// same way (again): what they differ by is noise. What counts is the processor
+// time that the system charges to the processes, of the program and, for run,
+// of its supervisor. What a program takes to start and end is measured with no
+// work to do, and taken off; NPB cannot be asked for that, and is not run under
+// cairn run.
 //
 // Where the linker puts functions counts for more than Cairn's part in them:
 // -layouts compares in several orders, and -count counts instructions instead.
@@ -65,8 +66,8 @@ func (d *dirs) Set(s string) error { *d = append(*d, s); return nil }
 //go:embed testdata
 var embedded embed.FS
 
-// Bounds on the overhead, in per cent: of programs whose work is inside the loops
-// with points, and of those whose hottest function is itself rewritten.
+// Bounds on the overhead, in per cent: of programs whose work is inside the
+// loops with points, and of those whose hottest function is itself rewritten.
 const (
 	bound    = 2.0
 	boundHot = 5.0
@@ -168,7 +169,7 @@ type program struct {
 	dir     string   // to build in
 	pkg     string   // to build, from there
 	args    []string // when it is to work
-	nothing []string // when it is not; nil: that can't be asked for
+	nothing []string // when it is not; nil: that cannot be asked for
 	changes bool     // its output is not the same each time
 	hot     bool
 	given   bool // by the flag -dir

@@ -22,8 +22,8 @@ type bench struct {
 	cairn string // the command
 }
 
-// more is by how many per cent something takes longer, and the standard error of
-// that.
+// more is by how many per cent something takes longer, and the standard error
+// of that.
 type more struct{ median, sigma float64 }
 
 func (m more) String() string { return fmt.Sprintf("%+.1f ±%.1f", m.median, m.sigma) }
@@ -33,7 +33,7 @@ func (m more) String() string { return fmt.Sprintf("%+.1f ±%.1f", m.median, m.s
 func (m more) above(bound float64) bool { return m.median-2*m.sigma > bound }
 
 // compare returns the median of ratios. The spread that its error comes from is
-// the distance of the quartiles, which few bad rounds don't change.
+// the distance of the quartiles, which few bad rounds do not change.
 func compare(ratios []float64) more {
 	s := slices.Sorted(slices.Values(ratios))
 	n := len(s)
@@ -98,7 +98,8 @@ func (b *bench) measure(p *program) (r *result, err error) {
 	return r, m.checkpoints(r)
 }
 
-// ways are the commands that run a program; the last word of each is its binary.
+// ways are the commands that run a program; the last word of each is its
+// binary.
 func (m *match) ways(plain, made string) [kinds][]string {
 	return [kinds][]string{
 		asPlain: {plain}, alone: {made},
@@ -189,8 +190,8 @@ func (m *match) run(command, args []string) (float64, []byte, error) {
 	return (st.UserTime() + st.SystemTime()).Seconds(), out.Bytes(), nil
 }
 
-// committed is what a run's log says of a checkpoint: its state, and how long the
-// program was paused.
+// committed is what a run's log says of a checkpoint: its state, and how long
+// the program was paused.
 var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
 
 // checkpoints runs a program with checkpoints, and looks how long they hold it.

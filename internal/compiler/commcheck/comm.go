@@ -92,7 +92,7 @@ func (a *analyzer) communicate(c *ir.Comm, s *state) {
 				return
 			}
 			if groups[r] == nil {
-				fail("uses a communicator that can't be evaluated")
+				fail("uses a communicator that cannot be evaluated")
 				return
 			}
 		}
@@ -198,9 +198,9 @@ func (a *analyzer) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *stat
 	for _, r := range ranks {
 		if !peer[r].known() {
 			if recv {
-				fail("has a source that can't be evaluated")
+				fail("has a source that cannot be evaluated")
 			} else {
-				fail("has a destination that can't be evaluated")
+				fail("has a destination that cannot be evaluated")
 			}
 			return
 		}
@@ -295,7 +295,7 @@ func (a *analyzer) send(m msg, s *state) {
 }
 
 func (a *analyzer) ruinTags(s *state, x, y *ir.Comm) {
-	a.ruin(s, Reason{x.Pos, called(x), fmt.Sprintf("and that at %v have tags that can't be compared", y.Pos)})
+	a.ruin(s, Reason{x.Pos, called(x), fmt.Sprintf("and that at %v have tags that cannot be compared", y.Pos)})
 }
 
 func (a *analyzer) receive(m msg, s *state) {

@@ -11,14 +11,14 @@
 //	commcheck.go       what callers use
 //	scan.go, flow.go   before: which variables and statements matter
 //	value.go           a value: one entry per rank, which is a number, a symbol (not
-//	                   known, but the same wherever the symbol is the same) or anything
+//	                  known, but the same wherever the symbol is the same) or anything
 //	state.go           a state: values, buffer, and which ranks are here
 //	interpret.go       statements
 //	branch.go,         conditions: ranks that know their way take it; a condition that
 //	divergence.go      is the same symbol on all ranks makes two states, which are
-//	                   joined again where their buffers are the same
+//	                  joined again where their buffers are the same
 //	loop.go            loops: unrolled while the condition is known and iterations
-//	                   are few, else to a fixed point
+//	                  are few, else to a fixed point
 //	call.go,           calls: interpreted with the caller's state, and remembered by
 //	recursion.go       it; recursion to a fixed point
 //	comm.go            matching of messages and collectives
@@ -34,15 +34,17 @@
 // there would need coordination; the persistent tables keep the cost linear in
 // the program's size.
 //
-// A place is Safe only if that is proved. What can't be evaluated and decides
+// A place is Safe only if that is proved. What cannot be evaluated and decides
 // about messages makes all that follows Unknown.
 //
 // The analysis relies on the program's form:
 //
-//   - A Group that is nil or evaluates to 0 is the world; one that is -1 is none.
-//   - A Collective whose name contains "dup" or "split" writes the new communicator
-//     to Status[0]. For a split, Peer is the colour (negative: none) and Tag the key
-//     (nil: as in the old one). The groups of a split without Peer are not known.
+//   - A Group that is nil or evaluates to 0 is the world; one that is -1 is
+//     none.
+//   - A Collective whose name contains "dup" or "split" writes the new
+//     communicator to Status[0]. For a split, Peer is the colour (negative:
+//     none) and Tag the key (nil: as in the old one). The groups of a split
+//     without Peer are not known.
 //   - A source or tag of -1 is any. A send without a tag has tag 0.
 //   - A break without a label ends the innermost loop or switch.
 //   - A library's function (a Call without Procs) does not communicate.
@@ -59,11 +61,11 @@ import (
 type Options struct {
 	// Ranks are the numbers of ranks for which a place must be safe.
 	Ranks []int
-	// Uniform takes values that can't be evaluated, and are not made of a rank,
-	// a message or another value that differs, to be the same on all ranks:
-	// arguments of the program, say, or what was read from a file that all
-	// read. Conditions for which it mattered are in Result.Given. Without it
-	// such values may differ from rank to rank.
+	// Uniform takes values that cannot be evaluated, and are not made of a
+	// rank, a message or another value that differs, to be the same on all
+	// ranks: arguments of the program, say, or what was read from a file that
+	// all read. Conditions for which it mattered are in Result.Given. Without
+	// it such values may differ from rank to rank.
 	Uniform bool
 	// Budget bounds the work: statements times ranks, for each number of ranks.
 	// Beyond it everything is Unknown. Default four million.

@@ -325,7 +325,7 @@ func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
 }
 
 // equal reports whether two objects of a type have the same contents; what
-// can't be told apart later counts as the same.
+// cannot be told apart later counts as the same.
 func (a *analyzer) equal(x, y *object) bool {
 	if x.typ != y.typ {
 		return false

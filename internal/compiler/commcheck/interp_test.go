@@ -549,7 +549,7 @@ func (k *rankRun) post(p *posted) {
 	p.m.taken = true
 }
 
-// draw is a value that the program can't know: a function of where it is made
+// draw is a value that the program cannot know: a function of where it is made
 // and of what, and on which rank unless all are the same.
 func (k *rankRun) draw(at ir.Pos, of []int) int {
 	h := fnv.New32()

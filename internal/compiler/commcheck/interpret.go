@@ -179,7 +179,7 @@ func (a *analyzer) visit(key any, s *state) {
 	}
 	for _, q := range s.reqs[:min(4*maxReasons, len(s.reqs))] {
 		if q.lost {
-			bad(q.by, q.by.Pos, called(q.by), "on rank %d can't be waited for any more, as its request is gone", q.rank)
+			bad(q.by, q.by.Pos, called(q.by), "on rank %d cannot be waited for any more, as its request is gone", q.rank)
 		} else {
 			bad(q.by, q.by.Pos, called(q.by), "on rank %d is not waited for yet", q.rank)
 		}

@@ -380,7 +380,7 @@ proc main() {
         probe tag 3 status src
         recv from src tag 3
     }
-    call w()                        # unknown: source that can't be evaluated
+    call w()                        # unknown: source that cannot be evaluated
 }`, commcheck.Options{}},
 	{"split", `
 proc main() {

@@ -165,7 +165,7 @@ type msg struct {
 }
 
 // req is a request that is not waited for. Without a variable it is one of
-// many; a lost one can't be waited for any more.
+// many; a lost one cannot be waited for any more.
 type req struct {
 	rank int
 	v    *ir.Var

@@ -102,7 +102,7 @@ func (a *analyzer) eval(e ir.Expr, s *state) vec {
 	return a.all(anything)
 }
 
-// opaque is the value of an expression of vars that can't be evaluated.
+// opaque is the value of an expression of vars that cannot be evaluated.
 func (a *analyzer) opaque(vars []*ir.Var, s *state) vec {
 	if !a.uniform {
 		return a.all(anything)

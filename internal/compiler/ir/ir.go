@@ -1,12 +1,13 @@
-// Package ir is the intermediate representation of Cairn's compiler: programs as
-// procedures of structured statements, with just enough detail to find out where
-// the work is (package hotloops) and which places no message crosses (package
-// commcheck). It is independent of the language; a front end makes it of Go.
+// Package ir is the intermediate representation of Cairn's compiler: programs
+// as procedures of structured statements, with just enough detail to find out
+// where the work is (package hotloops) and which places no message crosses
+// (package commcheck). It is independent of the language; a front end makes it
+// of Go.
 //
-// Statements that only compute are described by what they read and write. Values
-// matter only where communications depend on them, so expressions are kept for
-// assignments, conditions and arguments. Whatever is not a simple integer
-// expression is Unknown.
+// Statements that only compute are described by what they read and write.
+// Values matter only where communications depend on them, so expressions are
+// kept for assignments, conditions and arguments. Whatever is not a simple
+// integer expression is Unknown.
 package ir
 
 import "fmt"
@@ -41,8 +42,8 @@ type Var struct {
 	Name   string
 	Global bool
 	// Shared reports whether other statements than those that name it may write
-	// to it (its address is taken, or a closure captures it). Its value is never
-	// known.
+	// to it (its address is taken, or a closure captures it). Its value is
+	// never known.
 	Shared bool
 	// Type is the type of objects that it is a field of, or of the one that it
 	// refers to; empty if it is neither.
@@ -53,8 +54,8 @@ type Var struct {
 type Stmt interface{ At() Pos }
 
 // Stmts of all kinds. Reads lists every identifier that the statement reads,
-// once for each time, as hotloops counts them; array indices, left sides and field
-// names are not among them.
+// once for each time, as hotloops counts them; array indices, left sides and
+// field names are not among them.
 type (
 	// Decl declares variables; initialisers are Assigns of their own.
 	Decl struct {
@@ -80,7 +81,7 @@ type (
 		Results []*Var
 		Reads   []*Var
 	}
-	// If is a conditional. Cond's reads do not count. Where Cond can't be
+	// If is a conditional. Cond's reads do not count. Where Cond cannot be
 	// evaluated, Assume says what it is taken to be: 1 true, -1 false, as if
 	// there were no errors; 0 takes it to be either.
 	If struct {

@@ -347,7 +347,7 @@ func supervised(t *testing.T, plain, made string) {
 	}
 }
 
-// TestRaw: memory that a program brings itself can't come back.
+// TestRaw: memory that a program brings itself cannot come back.
 func TestRaw(t *testing.T) {
 	t.Parallel()
 	text, err := command(t, source(t), cairn(t), "build", "-o", filepath.Join(t.TempDir(), "raw"), "./raw").CombinedOutput()

@@ -341,7 +341,7 @@ func (p *program) rewriting(t *testing.T) string {
 }
 
 // noteRewritings notes what the compiler, as it is, makes of each program: a
-// mutant that makes the same of it can't be killed by it.
+// mutant that makes the same of it cannot be killed by it.
 func noteRewritings(t *testing.T, dir string) {
 	t.Helper()
 	t.Run("rewritings", func(t *testing.T) {

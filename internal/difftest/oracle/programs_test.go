@@ -46,7 +46,7 @@ func testDir(t *testing.T) string {
 }
 
 // findPrograms returns the programs below a directory that are to be run, in
-// the order of their names, and says why others can't be here.
+// the order of their names, and says why others cannot be here.
 func findPrograms(t *testing.T, dir string) (list []*program, untried map[string]string) {
 	t.Helper()
 	untried = make(map[string]string)

@@ -234,7 +234,7 @@ func firstDifference(got, want string) string {
 }
 
 // unsaved reports whether the program ended because it was to be killed at a
-// point that Cairn can't save.
+// point that Cairn cannot save.
 func (o *outcome) unsaved() bool {
 	return o.Exit == 1 && len(o.said) > 0 && strings.Contains(o.said[len(o.said)-1], "CAIRN_KILL_AT: checkpoint not saved: ")
 }

@@ -37,7 +37,7 @@ type result struct {
 }
 
 // listed reports whether a result belongs into the list of programs that Cairn
-// can't do anything for.
+// cannot do anything for.
 func (r result) listed() bool {
 	return r.verdict == refused || r.verdict == without || r.verdict == untried
 }
@@ -151,14 +151,14 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	if long {
 		factor = 1.5
 	}
-	var unsaved []string // what Cairn said of points that can't be saved
+	var unsaved []string // what Cairn said of points that cannot be saved
 	points := killPoints(factor)
 	for {
 		got, err = once("CAIRN_KILL_AT=" + strings.Join(points, ","))
 		if got == nil || err != nil || !got.unsaved() || got.kills >= len(points) {
 			break
 		}
-		// What a point can't save, later ones may.
+		// What a point cannot save, later ones may.
 		points = slices.Delete(points, got.kills, got.kills+1)
 		if unsaved = append(unsaved, got.said[len(got.said)-1]); len(unsaved) == 12 {
 			points = points[:got.kills]

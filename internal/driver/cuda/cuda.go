@@ -22,17 +22,17 @@ func Open() ([]driver.Device, error) { return open(driverNames(), nvrtcNames) }
 func open(libs []string, compilers func() []string) ([]driver.Device, error) {
 	cu, err := loadAPI(libs)
 	if err != nil {
-		return nil, fmt.Errorf("CUDA can't be used: there is no NVIDIA driver that works here: %w", err)
+		return nil, fmt.Errorf("CUDA cannot be used: there is no NVIDIA driver that works here: %w", err)
 	}
 	if code := int32(dl.Call(cu.Init, 0)); code != success {
-		return nil, fmt.Errorf("CUDA can't be used: %s (cuInit returned %d)", cu.text(code), code)
+		return nil, fmt.Errorf("CUDA cannot be used: %s (cuInit returned %d)", cu.text(code), code)
 	}
 	var count, version int32
 	if code := int32(dl.Call(cu.DeviceGetCount, uintptr(unsafe.Pointer(&count)))); code != success {
-		return nil, fmt.Errorf("CUDA can't be used: %s (cuDeviceGetCount returned %d)", cu.text(code), code)
+		return nil, fmt.Errorf("CUDA cannot be used: %s (cuDeviceGetCount returned %d)", cu.text(code), code)
 	}
 	if count == 0 {
-		return nil, errors.New("CUDA can't be used: the driver is there but shows no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi")
+		return nil, errors.New("CUDA cannot be used: the driver is there but shows no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi")
 	}
 	dl.Call(cu.DriverGetVersion, uintptr(unsafe.Pointer(&version)))
 	sys := &system{cu: cu, compilers: compilers}
@@ -133,7 +133,7 @@ func (s *system) device(ordinal int, version int32) (*device, error) {
 	return d, nil
 }
 
-// isLost tells errors after which the context can't be used. Some of their
+// isLost tells errors after which the context cannot be used. Some of their
 // neighbours only say that one call was wrong: 701 (a launch that needs too
 // much), 712 and 713 (pinning), 720.
 func isLost(code int32) bool {

@@ -25,7 +25,7 @@ const (
 	// Lost: the call and all later ones of that device return ErrLost. Calls
 	// that release something (Free, Close, a release of Pin) still do so.
 	Lost Kind = iota + 1
-	// Memory: an Alloc returns ErrMemory, once. Other calls don't fail.
+	// Memory: an Alloc returns ErrMemory, once. Other calls do not fail.
 	Memory
 	// Late: the call succeeds, but from then on the device does nothing,
 	// and puts junk where bytes are wanted. The next call that waits (Wait,

@@ -58,7 +58,7 @@ func (e *event) Done() (bool, error) {
 	}
 }
 
-// check returns why the queue can't take a command. The caller holds mu.
+// check returns why the queue cannot take a command. The caller holds mu.
 func (q *queue) check(o op) error {
 	if err := q.d.open(o); err != nil {
 		return err

@@ -5,8 +5,8 @@
 // Every device has a context of its own, made when it is first used. Queues
 // are in order. What the interface asks for and OpenCL does not have:
 //
-//   - Pinned memory. OpenCL can't register memory. Pin only notes the range;
-//     copies from and to it don't wait, all others do.
+//   - Pinned memory. OpenCL cannot register memory. Pin only notes the range;
+//     copies from and to it do not wait, all others do.
 //   - Arguments at any offset. OpenCL has parts of buffers only at multiples
 //     of CL_DEVICE_MEM_BASE_ADDR_ALIGN (128 bytes on PoCL, 512 on NVIDIA).
 //     Such a part costs nothing; any other one is copied to memory of its own
@@ -37,7 +37,7 @@ import (
 
 // Open returns all devices of all platforms that have a compiler. Without any
 // the error says why: it is dl.ErrNotFound where there is no library, and
-// errors.ErrUnsupported where this build can't open one or no driver offers a
+// errors.ErrUnsupported where this build cannot open one or no driver offers a
 // device. If only some platforms fail, Open returns the devices of the others
 // and the error.
 func Open() ([]driver.Device, error) {
@@ -56,14 +56,14 @@ func Open() ([]driver.Device, error) {
 		code = int32(dl.Call(a.getPlatformIDs, uintptr(n), uintptr(unsafe.Pointer(&platforms[0])), 0))
 	}
 	if code != 0 {
-		return nil, fmt.Errorf("OpenCL can't list its platforms: %s (clGetPlatformIDs returned %d): %w; %s", words(code), code, errors.ErrUnsupported, remedy)
+		return nil, fmt.Errorf("OpenCL cannot list its platforms: %s (clGetPlatformIDs returned %d): %w; %s", words(code), code, errors.ErrUnsupported, remedy)
 	}
 	var all []driver.Device
 	var errs []error
 	for p, platform := range platforms {
 		ids, code := devicesOf(a, platform)
 		if code != 0 && code != codeDeviceNotFound {
-			errs = append(errs, fmt.Errorf("OpenCL platform %d can't list its devices: %s (clGetDeviceIDs returned %d); see clinfo", p, words(code), code))
+			errs = append(errs, fmt.Errorf("OpenCL platform %d cannot list its devices: %s (clGetDeviceIDs returned %d); see clinfo", p, words(code), code))
 		}
 		for i, id := range ids {
 			if d := describe(a, id, fmt.Sprintf("opencl:%d.%d", p, i)); d != nil {
@@ -91,7 +91,7 @@ func devicesOf(a *api, platform uintptr) ([]uintptr, int32) {
 	return ids, 0
 }
 
-// describe makes a device, or nil if it can't be used.
+// describe makes a device, or nil if it cannot be used.
 func describe(a *api, id uintptr, name string) *device {
 	ask := func(param uintptr) uint64 { return number(a.getDeviceInfo, param, id) }
 	if ask(deviceAvailable) == 0 || ask(deviceCompiler) == 0 || ask(deviceLittleEndian) == 0 {

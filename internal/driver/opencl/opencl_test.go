@@ -37,7 +37,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// Several devices compute at a time, and their buffers don't mix.
+// Several devices compute at a time, and their buffers do not mix.
 func TestDevices(t *testing.T) {
 	devs := openAll(t)
 	if len(devs) < 2 {
@@ -198,7 +198,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Copies of pinned memory don't wait; release does.
+// Copies of pinned memory do not wait; release does.
 func TestPin(t *testing.T) {
 	b := newBench(t, false)
 	n := 1 << 20

@@ -16,7 +16,7 @@ import (
 
 type program struct {
 	d     *device
-	known map[string][]parameter // of kernels that can't be asked themselves
+	known map[string][]parameter // of kernels that cannot be asked themselves
 
 	mu      sync.Mutex
 	h       uintptr // 0: closed

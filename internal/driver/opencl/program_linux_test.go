@@ -52,7 +52,7 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	}
 	check(t, p.Close())
 
-	// A kernel that can't be found in the source: nothing is known, and it
+	// A kernel that cannot be found in the source: nothing is known, and it
 	// works.
 	asked = 0
 	p = must(b.d.Build(driver.Source{OpenCL: "#warning ptxas fatal\n#define NAME none\n#define KIND __kernel\n" + strings.ReplaceAll(strings.ReplaceAll(source, "void none", "void NAME"), "__kernel", "KIND") + "// __kernel void none"}))(t)

@@ -127,7 +127,7 @@ func (q *queue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
 	return q.transfer("CopyOut", "clEnqueueReadBuffer", q.d.a.read, src, off, dst)
 }
 
-// transfer copies between a buffer and host memory. Its commands don't wait;
+// transfer copies between a buffer and host memory. Its commands do not wait;
 // for memory that is not pinned it does itself, and lets others use the queue.
 func (q *queue) transfer(name, call string, fn uintptr, v driver.Buffer, off int64, p []byte) error {
 	op := func() string { return fmt.Sprintf("%s of %d bytes", name, len(p)) }
@@ -188,7 +188,7 @@ func (q *queue) pass(number int64) {
 	}
 }
 
-// Copy copies on the device. OpenCL can't copy onto an overlapping part of the
+// Copy copies on the device. OpenCL cannot copy onto an overlapping part of the
 // same buffer, and Copy returns an error then.
 func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff, n int64) error {
 	const op = "Copy"
@@ -206,7 +206,7 @@ func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff,
 		return q.d.usable(op)
 	}
 	if to == from && (region{dstOff, n}).overlaps(region{srcOff, n}) {
-		return q.d.wrong(op, "bytes %d to %d and %d to %d of a buffer overlap, and OpenCL can't copy that; copy through another buffer", srcOff, srcOff+n, dstOff, dstOff+n)
+		return q.d.wrong(op, "bytes %d to %d and %d to %d of a buffer overlap, and OpenCL cannot copy that; copy through another buffer", srcOff, srcOff+n, dstOff, dstOff+n)
 	}
 	if err := q.begin(op); err != nil {
 		return err

@@ -25,7 +25,7 @@ func (d *Driver) moveTo(members []identity) {
 	}
 }
 
-// Ranks move at random; some of the new processes can't join, or have another
+// Ranks move at random; some of the new processes cannot join, or have another
 // library, and now and then nobody joins although some could. All ranks always
 // come to the same, by their addresses alone: each one that is to be taken in
 // is connected to by all that are in by then.

@@ -27,7 +27,7 @@ import (
 //	MPI_Comm_connect             MPI_Comm_connect ───────────────┤
 //	MPI_Intercomm_merge          MPI_Intercomm_merge          MPI_Intercomm_merge
 //
-// Where mpirun can't connect launches, a destination is one that it was asked
+// Where mpirun cannot connect launches, a destination is one that it was asked
 // to start itself: see Spawn.
 //
 // Of communicators that MPI makes of two worlds it keeps account. A copy is
@@ -81,10 +81,10 @@ func (l *library) version() string {
 
 // OpenPort makes this process, which is a world by itself, one that others can
 // take into theirs: its address says where. It must be called before the
-// address is given to anybody. An error means that this library can't do that,
+// address is given to anybody. An error means that this library cannot do that,
 // and nothing else.
 func (d *Driver) OpenPort() error {
-	fail := func(err error) error { return fmt.Errorf("mpi: it can't be joined with others: %w", err) }
+	fail := func(err error) error { return fmt.Errorf("mpi: it cannot be joined with others: %w", err) }
 	switch {
 	case d.closed:
 		return fail(ErrFinished)

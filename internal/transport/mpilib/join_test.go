@@ -247,7 +247,7 @@ func TestJoin(t *testing.T) {
 }
 
 // spawnOthers starts ranks 2 and 3 in one of the processes that are there, and
-// besides them some that die, or can't be started.
+// besides them some that die, or cannot be started.
 func spawnOthers(d *Driver) error {
 	if d.Rank() != 1 {
 		return nil

@@ -2,15 +2,15 @@
 // run time: one binary runs with Open MPI 4 (libmpi.so.40) and with MPICH and
 // its relatives (libmpich.so.12, libmpi.so.12), and without any.
 //
-// A program that mpirun or srun started finds the library that belongs to
-// its launcher; see Options. MPI can be initialised once in the life of a
-// process: Open does it and Close of the driver ends it, after which no
-// driver can be opened again in that process. All processes of the world
-// call Open, and Close, at about the same time: MPI may wait for them.
+// A program that mpirun or srun started finds the library that belongs to its
+// launcher; see Options. MPI can be initialised once in the life of a process:
+// Open does it and Close of the driver ends it, after which no driver can be
+// opened again in that process. All processes of the world call Open, and
+// Close, at about the same time: MPI may wait for them.
 //
 // MPI is initialised for calls from any thread, one at a time
-// (MPI_THREAD_SERIALIZED): whoever uses a driver and its link holds one
-// lock for both.
+// (MPI_THREAD_SERIALIZED): whoever uses a driver and its link holds one lock
+// for both.
 //
 // # An address
 //
@@ -39,8 +39,8 @@
 // launches are told of, and can do it on one host only: its mpirun crashes when
 // the processes that connect are on several. Those that it has started itself
 // it can connect anywhere, without a server: Driver.Spawn has it start one. Of
-// MPICH, builds with UCX can't, which OpenPort finds out. What can't be joined
-// is reached by other transports.
+// MPICH, builds with UCX cannot, which OpenPort finds out. What cannot be
+// joined is reached by other transports.
 //
 // MPI_Finalize waits for all processes of the world that one began in. Once one
 // of them has left, or others have joined, it is not called any more.
@@ -53,23 +53,23 @@
 //	tag 17+2g    payload, if it is long, in pieces of at most 1 GiB
 //
 // Short messages go through buffers of the link; long payloads lie where the
-// sender has them and arrive where they are to be. MPI keeps the order of
-// each tag, and a frame that overtakes a long payload waits for it. The last
-// message of a rank that closes its link has a kind of its own.
+// sender has them and arrive where they are to be. MPI keeps the order of each
+// tag, and a frame that overtakes a long payload waits for it. The last message
+// of a rank that closes its link has a kind of its own.
 //
 // # Progress
 //
 // MPI works only while it is called, and some of that work is for others: a
-// rank that has received a long payload may owe its sender a last message.
-// If it neither polls nor calls Driver.Progress, that sender waits, and its
+// rank that has received a long payload may owe its sender a last message. If
+// it neither polls nor calls Driver.Progress, that sender waits, and its
 // payload is not given back, however often it polls itself. So a rank that
-// waits for others by other means than this link, or computes for long,
-// calls Driver.Progress from time to time.
+// waits for others by other means than this link, or computes for long, calls
+// Driver.Progress from time to time.
 //
 // # Death
 //
-// A peer is lost when it closed its link, or when MPI returns an error for
-// it. Most libraries and launchers end all processes when one dies.
+// A peer is lost when it closed its link, or when MPI returns an error for it.
+// Most libraries and launchers end all processes when one dies.
 package mpilib
 
 import (

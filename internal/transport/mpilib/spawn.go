@@ -22,7 +22,7 @@ const spawnMax = 250
 // env are variables for it, in short: the library takes few bytes of them. The
 // environment of the new process has OMPI_PARENT_PORT, of which it must be rid
 // before it initialises MPI. Open MPI ends all processes of its launcher if the
-// command can't be executed, or ends with another status than zero, or if it
+// command cannot be executed, or ends with another status than zero, or if it
 // ends after MPI was initialised under it and not ended. A host that it does
 // not know, it refuses, with an error; the next process that it is to start
 // after that would be its end, and is not tried here.
@@ -54,7 +54,7 @@ func (d *Driver) Spawn(host string, command, env []string) error {
 	}
 	for _, h := range hints {
 		if h[1] == "" || len(h[1]) > spawnMax || strings.ContainsRune(h[1], 0) {
-			return fail(fmt.Errorf("%s of %d bytes can't be given to the library", h[0], len(h[1])))
+			return fail(fmt.Errorf("%s of %d bytes cannot be given to the library", h[0], len(h[1])))
 		}
 	}
 	return d.spawn(command, hints, fail)

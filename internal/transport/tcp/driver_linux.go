@@ -128,7 +128,7 @@ func hostAddrs(iface string) ([]ipAddr, error) {
 }
 
 // interfaceAddrs returns the addresses of each interface that is up, or of one
-// of them. Where interfaces can't be listed, as in some emulators, it makes do
+// of them. Where interfaces cannot be listed, as in some emulators, it makes do
 // with the addresses alone.
 func interfaceAddrs(iface string) (out [][]net.Addr, err error) {
 	ifs, err := net.Interfaces()

@@ -221,7 +221,7 @@ func leaks(r *Rank) {
 }
 
 // holds counts what this process has: descriptors, mappings of files of
-// transports, and goroutines. It returns 0 where that can't be told.
+// transports, and goroutines. It returns 0 where that cannot be told.
 func (r *Rank) holds() int {
 	fds, err := os.ReadDir("/proc/self/fd")
 	maps, merr := os.ReadFile("/proc/self/maps")

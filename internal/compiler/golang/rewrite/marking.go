@@ -139,11 +139,11 @@ func AllowTypeParams(text []byte, goVersion string) []byte {
 // the way to a point.
 const RangeMark = "/*cairn:range*/"
 
-// ReceiverMark stands before the closing parenthesis of a call of an interface's
-// method that the Go compiler devirtualizes: the receiver is a local variable
-// that holds values of one type only, so the compiler copies it before it
-// evaluates the arguments. closures.Convert changes the variable so that the
-// compiler can't; so such calls are found before.
+// ReceiverMark stands before the closing parenthesis of a call of an
+// interface's method that the Go compiler devirtualizes: the receiver is a
+// local variable that holds values of one type only, so the compiler copies it
+// before it evaluates the arguments. closures.Convert changes the variable so
+// that the compiler cannot; so such calls are found before.
 const ReceiverMark = "/*cairn:receiver*/"
 
 // LitMark stands after the opening brace of a func literal on the resumable

@@ -48,7 +48,7 @@ type Package struct {
 	Importer  types.Importer // for what it imports
 
 	// Named returns an exported alias that another package gets for one of its
-	// types, nil if it can't get one.
+	// types, nil if it cannot get one.
 	Named func(*types.TypeName) *types.Alias
 
 	// InspectsCallers reports whether functions of a package inspect their
@@ -58,7 +58,7 @@ type Package struct {
 	escapes map[ast.Decl]*Escapes // see EscapesOf
 }
 
-// Refusal is why something can't be made resumable.
+// Refusal is why something cannot be made resumable.
 type Refusal struct {
 	Pos     token.Position
 	Reason  string // "a point inside a range over a function"
@@ -103,7 +103,7 @@ func (p *Package) With(text map[string][]byte) (*Package, error) {
 		name := p.FileName(f)
 		g, err := parser.ParseFile(q.Fset, name, q.Source[name], parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return nil, fmt.Errorf("rewritten source can't be parsed: %w", err)
+			return nil, fmt.Errorf("rewritten source cannot be parsed: %w", err)
 		}
 		q.Files = append(q.Files, g)
 	}

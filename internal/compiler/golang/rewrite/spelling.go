@@ -6,7 +6,7 @@ import (
 )
 
 // Spelled returns a type as the package can write it. Aliases that are local to
-// a function, or that the package can't name, are resolved; types that other
+// a function, or that the package cannot name, are resolved; types that other
 // packages do not export get the names of Named.
 func (p *Package) Spelled(t types.Type) types.Type {
 	same := true
@@ -77,7 +77,7 @@ func (p *Package) Spelled(t types.Type) types.Type {
 	return out
 }
 
-// Unnameable returns a type inside t that package p can't name.
+// Unnameable returns a type inside t that package p cannot name.
 func Unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string {
 	if seen[t] {
 		return ""
@@ -141,8 +141,8 @@ func Unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string
 	return ""
 }
 
-// Foreign returns the name of a type that p can't name: not exported by another
-// package, or declared in a function.
+// Foreign returns the name of a type that p cannot name: not exported by
+// another package, or declared in a function.
 func Foreign(o *types.TypeName, p *types.Package) string {
 	if o.Pkg() == nil {
 		return ""

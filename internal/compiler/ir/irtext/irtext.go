@@ -55,7 +55,7 @@
 //
 // A name that nothing declares is a variable of its procedure. Main is the
 // procedure called main, else the first. Positions are those of the text; the
-// words of the statements above can't be names of variables.
+// words of the statements above cannot be names of variables.
 package irtext
 
 import (

@@ -50,7 +50,7 @@ func main() {
 	flag.DurationVar(&c.Every, "every", time.Hour, "time between checkpoints")
 	flag.IntVar(&c.EveryPoints, "every-points", 0, "points between checkpoints")
 	flag.Int64Var(&c.Memory, "memory", 0, "bound on memory for copies")
-	flag.BoolVar(&c.NoTracking, "no-tracking", false, "don't let the kernel track writes")
+	flag.BoolVar(&c.NoTracking, "no-tracking", false, "do not let the kernel track writes")
 	flag.Parse()
 	c.Compression = cairn.Compression(*compress)
 	if *full {
@@ -164,7 +164,8 @@ func (g *program) step(ctx context.Context) error {
 	return err
 }
 
-// finish writes the result. The checkpoints stay, so that tests can look at them.
+// finish writes the result. The checkpoints stay, so that tests can look at
+// them.
 func (g *program) finish() error {
 	if err := g.series.Flush(); err != nil {
 		return err

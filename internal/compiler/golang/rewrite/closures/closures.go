@@ -35,7 +35,8 @@ type Entry struct {
 // variables that a literal captures become fields of a record, its environment;
 // a constructor makes the literal from a pointer to that. A literal that
 // captures nothing becomes a function. Variables are captured by address, so
-// that all who share one continue to share it, unless one literal alone uses it.
+// that all who share one continue to share it, unless one literal alone uses
+// it.
 //
 // convert is called for every func literal, and for every method value and
 // method expression that is not called in place (*ast.SelectorExpr).
@@ -349,14 +350,14 @@ func (c *converter) local(o types.Object, n ast.Node) bool {
 	return o.Pos() < n.Pos() || o.Pos() >= n.End()
 }
 
-// plan finds what a closure captures, and refuses it if that can't be written at
-// package level.
+// plan finds what a closure captures, and refuses it if that cannot be written
+// at package level.
 func (c *converter) plan(l *closure) *rewrite.Refusal {
 	if c.files[l.file] == nil {
 		c.files[l.file] = c.newFile(l.file)
 	}
 	if why := c.bad[l.node]; why != "" {
-		return c.no(l.node.Pos(), "move it into a function that is not generic", "a closure that is part of the state can't stand alone: %s", why)
+		return c.no(l.node.Pos(), "move it into a function that is not generic", "a closure that is part of the state cannot stand alone: %s", why)
 	}
 	w := &typeWriter{converter: c, file: l.file, owner: l.owner}
 	if sel, ok := l.node.(*ast.SelectorExpr); ok {

@@ -88,7 +88,7 @@ func See[F any](f F) F {
 	if mk := makers[w[0]]; mk != nil {
 		n := mk(w[1])
 		if n == w || n[0] != w[0] || n[1] != w[1] {
-			panic(names[w[0]] + " can't be made again")
+			panic(names[w[0]] + " cannot be made again")
 		}
 		return *(*F)(unsafe.Pointer(&n))
 	}
@@ -383,7 +383,7 @@ func TestConvert_Refused(t *testing.T) {
 		{"unexported elsewhere", `func f() func() int {
 	x := dep.Hidden()
 	return func() int { return x.N }
-}`, "6:9", "captures x: the type test/dep.hidden can't be named"},
+}`, "6:9", "captures x: the type test/dep.hidden cannot be named"},
 		{"method of unexported elsewhere", `func f() func() { return dep.Hidden().Do }`, "4:26", "method Do is part of the state: the type test/dep.hidden"},
 		{"predeclared", `type int string
 
@@ -423,7 +423,7 @@ var _ = f(1)`, "6:10", "T is not the type parameter of that name"},
 	}
 }
 
-var _, _ = f(1), f("")`, "5:9", "can't stand alone: duplicate case T in type switch"},
+var _, _ = f(1), f("")`, "5:9", "cannot stand alone: duplicate case T in type switch"},
 		{"import not needed", `func f() func() {
 	when, _ := dep.When()
 	type local struct{}
@@ -470,7 +470,8 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 	}
 }
 
-// TestConvert_OtherPackages has closures of generic functions that others instantiate.
+// TestConvert_OtherPackages has closures of generic functions that others
+// instantiate.
 func TestConvert_OtherPackages(t *testing.T) {
 	src := "package p\n\nfunc f[T, U any](x U) func() U { return func() U { return x } }\n\nfunc G[T any](x []T) (func() []T, func()) { return f[int](x), func() { var t T; _ = t } }\n"
 	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)

@@ -10,11 +10,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A literal in a generic function captures the function's type arguments, too. So
-// there is a constructor for every list of types, in which the names of type
+// A literal in a generic function captures the function's type arguments, too.
+// So there is a constructor for every list of types, in which the names of type
 // parameters are aliases, and one that chooses between them.
 
-// planParams finds the type parameters that a closure uses, and all their types.
+// planParams finds the type parameters that a closure uses, and all their
+// types.
 func (c *converter) planParams(l *closure, w *typeWriter) *rewrite.Refusal {
 	if len(l.owner.tparams) == 0 {
 		return nil
@@ -208,7 +209,7 @@ func mentions(t types.Type, f func(*types.TypeParam)) {
 	}
 }
 
-// subst returns a type with type parameters replaced, or nil if it can't.
+// subst returns a type with type parameters replaced, or nil if it cannot.
 func (k *instances) subst(t types.Type, sub map[*types.TypeParam]types.Type) types.Type {
 	some := false
 	mentions(t, func(t *types.TypeParam) { some = some || sub[t] != nil })

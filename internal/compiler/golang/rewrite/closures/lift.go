@@ -14,11 +14,11 @@ import (
 
 var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
 
-// Lift turns marked literals into functions where it can: where a local variable
-// always holds the literal and is only called, as is usual for local and
-// recursive functions. What the literal captures goes into a record, its
+// Lift turns marked literals into functions where it can: where a local
+// variable always holds the literal and is only called, as is usual for local
+// and recursive functions. What the literal captures goes into a record, its
 // environment, which is an argument of each call; the variable holds that
-// instead. Functions can unwind when a checkpoint is due, literals can't.
+// instead. Functions can unwind when a checkpoint is due, literals cannot.
 //
 // Lift also returns the names of the functions, by the numbers of the marks.
 func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
@@ -33,7 +33,7 @@ func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 			return p, names
 		}
 		q := liftAll(p, all)
-		if q == nil && len(all) > 1 { // one of them can't be: try the first by itself
+		if q == nil && len(all) > 1 { // one of them cannot be: try the first by itself
 			first := all[0].mark
 			all = toLift(p, tried)[:1]
 			if all[0].mark == first {
@@ -52,7 +52,7 @@ func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 	}
 }
 
-// liftAll turns literals into functions; nil if it can't.
+// liftAll turns literals into functions; nil if it cannot.
 func liftAll(p *rewrite.Package, all []*lift) *rewrite.Package {
 	text := map[string][]byte{}
 	outer := map[*ast.File][]rewrite.Edit{}
@@ -97,9 +97,9 @@ type lift struct {
 	values rewrite.Vars
 }
 
-// toLift finds literals that can be lifted now: those that use no other one that
-// must be lifted first, and that are not inside another. If all use each other,
-// it returns the first.
+// toLift finds literals that can be lifted now: those that use no other one
+// that must be lifted first, and that are not inside another. If all use each
+// other, it returns the first.
 func toLift(p *rewrite.Package, tried map[string]bool) (chosen []*lift) {
 	c := newClosures(p)
 	var all []*lift
@@ -194,7 +194,7 @@ func (l *lift) apart(m *lift) bool {
 	return true
 }
 
-// canLift returns how to lift a literal, nil if it can't be lifted.
+// canLift returns how to lift a literal, nil if it cannot be lifted.
 func canLift(p *rewrite.Package, c *converter, f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, changed rewrite.Vars) *lift {
 	e := p.EscapesOf(d)
 	own := ownerOf(p, d)
@@ -282,8 +282,8 @@ func resultsOf(p *rewrite.Package, d *ast.FuncDecl) (list []*types.Var) {
 	return list
 }
 
-// lifted writes the function, and returns the edits at the literal's place; false
-// if the literal can't be lifted.
+// lifted writes the function, and returns the edits at the literal's place;
+// false if the literal cannot be lifted.
 func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	p := l.c.Package
 	s := l.c.files[l.file]
@@ -386,7 +386,7 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	if len(locals) > 0 {
 		fmt.Fprintf(&s.decls, "%s%s := %s\n", p.LineComment(l.lit.Pos()), strings.Join(locals, ", "), strings.Join(froms, ", "))
 	}
-	if len(locals) == 0 { // what is nil can't be called
+	if len(locals) == 0 { // what is nil cannot be called
 		fmt.Fprintf(&s.decls, "_ = *%s\n", l.env)
 	}
 	if body := part(l.lit.Body.Lbrace+1, l.lit.Body.Rbrace); l.hides() {

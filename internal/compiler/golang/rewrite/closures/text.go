@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// put returns what replaces a node in the text of a closure (in), or of the file
-// (nil).
+// put returns what replaces a node in the text of a closure (in), or of the
+// file (nil).
 func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 	if e, ok := n.(ast.Expr); ok {
 		if l := c.plans[e]; l != nil && l != in {
@@ -116,7 +116,7 @@ func (c *converter) literal(l *closure) string {
 	return c.Span(lit.Pos(), lo, lit, put) + "\n_ = " + rewrite.EnvName + " // captured even if all uses of it are dead code\n" + c.Span(lo, lit.End(), lit, put)
 }
 
-// surely reports whether the Go compiler can't prove that the environment is
+// surely reports whether the Go compiler cannot prove that the environment is
 // unused: else the literal would not capture it.
 func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 	uses := func(n ast.Node) (found bool) {

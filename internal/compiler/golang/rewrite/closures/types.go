@@ -68,7 +68,7 @@ func (w *typeWriter) shadowed(name string) bool {
 	return s != nil && s.Lookup(name) != nil
 }
 
-// check returns why a type can't be written at package level, and the remedy.
+// check returns why a type cannot be written at package level, and the remedy.
 func (w *typeWriter) check(t types.Type) (why, remedy string) {
 	name := func(o *types.TypeName) (string, string) {
 		switch {
@@ -79,7 +79,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		case o.Pkg().Scope().Lookup(o.Name()) != o:
 			return fmt.Sprintf("the type %s is declared in a function", o.Name()), remedyLocal
 		case o.Pkg() != w.Types && !o.Exported():
-			return fmt.Sprintf("the type %s.%s can't be named outside of its package", o.Pkg().Path(), o.Name()), "keep the value in a variable of an interface type"
+			return fmt.Sprintf("the type %s.%s cannot be named outside of its package", o.Pkg().Path(), o.Name()), "keep the value in a variable of an interface type"
 		case o.Pkg() != w.Types && !w.importable(o.Pkg().Path()):
 			return fmt.Sprintf("the package of the type %s.%s is internal", o.Pkg().Path(), o.Name()), "keep the value in a variable of an interface type"
 		}
@@ -188,7 +188,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		}
 		return "", ""
 	}
-	return fmt.Sprintf("the type %s can't be written", t), ""
+	return fmt.Sprintf("the type %s cannot be written", t), ""
 }
 
 // importable reports whether the package may import another, by its path.

@@ -44,7 +44,7 @@ func (c *converter) planValue(l *closure, sel *ast.SelectorExpr, w *typeWriter) 
 		}
 		st, ok := t.Underlying().(*types.Struct)
 		if !ok || !st.Field(i).Exported() && st.Field(i).Pkg() != c.Types {
-			return c.no(sel.Pos(), "call the method in a func literal", "the value of method %s, which %s has from an embedded field that can't be named here, is part of the state", m.Name(), types.TypeString(s.Recv(), c.files[l.file].qualify))
+			return c.no(sel.Pos(), "call the method in a func literal", "the value of method %s, which %s has from an embedded field that cannot be named here, is part of the state", m.Name(), types.TypeString(s.Recv(), c.files[l.file].qualify))
 		}
 		l.value.path += "." + st.Field(i).Name()
 		t = st.Field(i).Type()

@@ -121,7 +121,8 @@ func (fn *function) passed() (list []*types.Var) {
 // outline moves the code that continues from a function's frames to functions
 // of their own, one for each mark. So the Go compiler does not consider it when
 // it optimizes the function's normal course, nor one continuation when it
-// compiles another. Literals can't be outlined, because they capture variables.
+// compiles another. Literals cannot be outlined, because they capture
+// variables.
 func (w *generator) outline(fn *function) bool {
 	if !w.canOutline(fn) {
 		return false
@@ -500,7 +501,7 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 			break
 		}
 		if s := info.Selections[f]; s != nil && s.Kind() == types.MethodExpr && len(args) > 0 {
-			// A zero receiver points to nothing, so an embedded field can't be
+			// A zero receiver points to nothing, so an embedded field cannot be
 			// reached through it.
 			if recv := s.Obj().(*types.Func).Signature().Recv().Type(); !types.IsInterface(recv) {
 				text = fmt.Sprintf("%s.Zero[%s]().%s", rewrite.Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)

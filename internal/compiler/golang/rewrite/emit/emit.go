@@ -307,8 +307,8 @@ func (w *generator) frameWriters(fn *function) string {
 	return b.String()
 }
 
-// savedAs returns the parameters for the variables that are saved at a mark, and
-// the frame that holds them.
+// savedAs returns the parameters for the variables that are saved at a mark,
+// and the frame that holds them.
 func (w *generator) savedAs(fn *function, m *mark) (params []string, frame string) {
 	frame = fmt.Sprintf("%sat: %d", rewrite.Prefix, m.n)
 	for _, f := range fn.fields {
@@ -449,7 +449,7 @@ func (e *emitter) save(m *mark) string {
 		return rewrite.Prefix + ".CallingChecked()\n"
 	case fn.fast && m.call, e.isSearchLoop(m):
 		return ""
-	case fn.fast && e.resumed: // it may run where it can't unwind
+	case fn.fast && e.resumed: // it may run where it cannot unwind
 		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0 {\n%[2]s\n}", rewrite.Prefix, e.unwind(m))
 	case fn.fast:
 		return fmt.Sprintf("if %s.Due() {\n%s\n}", rewrite.Prefix, e.unwind(m))

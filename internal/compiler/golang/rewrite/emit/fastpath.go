@@ -27,18 +27,19 @@ import (
 //
 // So calls on the resumable path are of three kinds. All are needed:
 //
-//   - A fast path calls another one of its package by name, and tests afterwards
-//     whether it unwinds (Unwinding). The test is one load.
-//   - Through an interface or a func value, or into another package, the callee is not
-//     certain. The fast path announces the call (CallingChecked), and asks afterwards
-//     (Unwound). That is a store and a look at the goroutine; with it for all calls,
-//     recursive programs would be slower.
-//   - A function that can't return early, because it has deferred calls or shares
-//     changing variables with literals, stores its frame before the call. With that for
-//     all calls, a recursive interpreter takes more than twice its time.
+//   - A fast path calls another one of its package by name, and tests
+//     afterwards whether it unwinds (Unwinding). The test is one load.
+//   - Through an interface or a func value, or into another package, the callee
+//     is not certain. The fast path announces the call (CallingChecked), and
+//     asks afterwards (Unwound). That is a store and a look at the goroutine;
+//     with it for all calls, recursive programs would be slower.
+//   - A function that cannot return early, because it has deferred calls or
+//     shares changing variables with literals, stores its frame before the
+//     call. With that for all calls, a recursive interpreter takes more than
+//     twice its time.
 //
 // A fast path that runs where a caller has no frame (a library calls back, or
-// another goroutine runs it) can't unwind. At a due point it continues in
+// another goroutine runs it) cannot unwind. At a due point it continues in
 // cairn_continue_f, and nothing is saved.
 
 // FastPaths returns the functions of a package that may have fast paths, by
@@ -92,8 +93,8 @@ func (w *generator) setFastPaths(fast map[string]bool) {
 	}
 }
 
-// mayHaveFastPath reports whether a function can have a fast path, provided that
-// the functions that it calls on the resumable path have one.
+// mayHaveFastPath reports whether a function can have a fast path, provided
+// that the functions that it calls on the resumable path have one.
 func (w *generator) mayHaveFastPath(fn *function) bool {
 	d, is := fn.node.(*ast.FuncDecl)
 	if !is || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
@@ -114,7 +115,7 @@ func (w *generator) mayHaveFastPath(fn *function) bool {
 
 // sharedVars finds the variables of a function that others see: their address
 // is taken, or a literal captures them. After an unwinding these must be the
-// same variables. ok is false where they can't be: for a literal that has
+// same variables. ok is false where they cannot be: for a literal that has
 // points itself, and for one that captures a variable which changes, since it
 // may run on another goroutine.
 func (w *generator) sharedVars(fn *function) (seen rewrite.Vars, ok bool) {

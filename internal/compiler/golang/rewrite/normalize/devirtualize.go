@@ -9,10 +9,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// devirtualize finds calls for ReceiverMark: those with calls in their arguments
-// whose receiver a literal assigns to. at reports whether there is another mark
-// between two positions. A call that leads to a point is refused if the type of
-// its receiver depends on inlining.
+// devirtualize finds calls for ReceiverMark: those with calls in their
+// arguments whose receiver a literal assigns to. at reports whether there is
+// another mark between two positions. A call that leads to a point is refused
+// if the type of its receiver depends on inlining.
 func devirtualize(p *rewrite.Package, at func(lo, hi token.Pos) bool) (calls []*ast.CallExpr, err error) {
 	for _, f := range p.Files {
 		for _, d := range f.Decls {
@@ -175,7 +175,7 @@ func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
 }
 
 // typ returns the type of all values of a variable, nil if there are several or
-// it is not known; sure reports whether inlining can't change that.
+// it is not known; sure reports whether inlining cannot change that.
 func (h *holds) typ(v *types.Var, seen map[*types.Var]bool) (types.Type, bool) {
 	if seen[v] {
 		return nil, true

@@ -478,7 +478,7 @@ func (w *funcNormalizer) dots(c *ast.CallExpr) string {
 	s := ""
 	for _, f := range w.path(c) {
 		if !f.Exported() && f.Pkg() != w.p.Types {
-			w.refuse(c.Pos(), "call the method by a variable of the interface itself", "the receiver of this call is a field that can't be named here: %s", f.Name())
+			w.refuse(c.Pos(), "call the method by a variable of the interface itself", "the receiver of this call is a field that cannot be named here: %s", f.Name())
 		}
 		s += "." + f.Name()
 	}

@@ -11,7 +11,7 @@ import (
 
 // LowerGotos returns the package with jumps back over calls and points of in
 // written as loops: L: a; b; goto L becomes for { a; b; continue }. Jumps that
-// can't be written so stay, and Functions refuses them.
+// cannot be written so stay, and Functions refuses them.
 func LowerGotos(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (*rewrite.Package, error) {
 	for {
 		s := in(p)
@@ -229,9 +229,9 @@ func (j *jumps) closed(l *label) bool {
 	return ok
 }
 
-// apart gives the label of a statement with marks an empty statement of its own,
-// if a goto names it. So code that is put before the statement comes after the
-// label.
+// apart gives the label of a statement with marks an empty statement of its
+// own, if a goto names it. So code that is put before the statement comes after
+// the label.
 func (j *jumps) apart(l *label) []rewrite.Edit {
 	if len(l.from) == 0 || !between(j.marks, l.s.Pos(), l.s.End()) {
 		return nil

@@ -63,7 +63,7 @@ type typeParams struct {
 }
 
 // typeParamsOf returns a function's type parameters, nil if it has none, and
-// false if they can't be written again.
+// false if they cannot be written again.
 func typeParamsOf(p *rewrite.Package, file *ast.File, d *ast.FuncDecl) (*typeParams, bool) {
 	f, ok := p.Info.Defs[d.Name].(*types.Func)
 	if !ok {
@@ -155,7 +155,7 @@ func (h *hoist) visible(params *typeParams, at *ast.Ident) bool {
 	return true
 }
 
-// choose drops the types that can't move.
+// choose drops the types that cannot move.
 func (h *hoist) choose() {
 	byName := map[string]bool{}
 	h.order = slices.DeleteFunc(h.order, func(o *types.TypeName) bool {

@@ -293,7 +293,7 @@ func (w *funcNormalizer) rangeChan(l *ranged) string {
 }
 
 // rangeMap writes a loop over a map: over its keys as they are at the start. An
-// entry whose key is NaN can't be looked up; nor can it be changed or deleted,
+// entry whose key is NaN cannot be looked up; nor can it be changed or deleted,
 // only cleared with all the others. So its value is kept beside the key.
 func (w *funcNormalizer) rangeMap(o *lines, l *ranged, t *types.Map) string {
 	at := l.s.Pos()

@@ -19,16 +19,16 @@ import (
 
 // Functions returns the package with the functions of in rewritten so that
 //
-//   - each resumable call is a statement of its own, f(x) or a, b := f(x) or
-//     a, b = f(x), after a line //cairn:call N;
+//   - each resumable call is a statement of its own, f(x) or a, b := f(x) or a,
+//     b = f(x), after a line //cairn:call N;
 //   - the places of points are lines //cairn:point N;
 //   - loops around these range over something kept in a variable, by an index;
 //   - the operands of deferred calls that are pending at such a place are
 //     variables, after a line //cairn:defer N; one in a nested block sets
 //     cairn_dN.
 //
-// Calls and points share one count in each top-level declaration, from 1; defers
-// have their own.
+// Calls and points share one count in each top-level declaration, from 1;
+// defers have their own.
 func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	n := &normalizer{p: p, in: in, done: map[ast.Node]bool{}, names: map[string]bool{}, moved: map[*types.TypeName]bool{}}
 	defer func() {
@@ -215,7 +215,7 @@ func (n *normalizer) complete() error {
 	if _, ok := left[0].(*ast.CallExpr); ok {
 		what = "a call on the way to a point"
 	}
-	return n.p.Refuse(left[0].Pos(), "put what it does into a function of its own", "%s stands where the program can't resume", what)
+	return n.p.Refuse(left[0].Pos(), "put what it does into a function of its own", "%s stands where the program cannot resume", what)
 }
 
 // funcNormalizer rewrites one function.
@@ -242,7 +242,7 @@ func (o *lines) add(s ...string) { o.list = append(o.list, s...) }
 
 func (o *lines) String() string { return strings.Join(o.list, "\n") }
 
-// scan finds the marks, and refuses what can't be resumed.
+// scan finds the marks, and refuses what cannot be resumed.
 func (w *funcNormalizer) scan() {
 	w.jumps = jumpsOf(w.p, w.node, w.in)
 	for _, l := range w.jumps.labels {
@@ -275,10 +275,10 @@ func (w *funcNormalizer) scan() {
 		}
 		rewrite.InspectOwn(l.Body, func(k ast.Node) bool {
 			if c, ok := k.(*ast.CallExpr); ok && w.in.Calls[c] {
-				w.refuse(c.Pos(), "make the literal a function of its own", "a call on the way to a point, in a function literal that can't be resumed")
+				w.refuse(c.Pos(), "make the literal a function of its own", "a call on the way to a point, in a function literal that cannot be resumed")
 			}
 			if s, ok := k.(ast.Stmt); ok && w.in.Points[s] {
-				w.refuse(s.Pos(), "make the literal a function of its own", "a point in a function literal that can't be resumed")
+				w.refuse(s.Pos(), "make the literal a function of its own", "a point in a function literal that cannot be resumed")
 			}
 			return true
 		})
@@ -286,8 +286,8 @@ func (w *funcNormalizer) scan() {
 	})
 }
 
-// has reports whether a node contains a resumable call, or one that must be made
-// before the rest of its statement.
+// has reports whether a node contains a resumable call, or one that must be
+// made before the rest of its statement.
 func (w *funcNormalizer) has(m ast.Node) bool {
 	found := false
 	if isNil(m) {

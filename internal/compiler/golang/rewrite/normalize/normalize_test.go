@@ -252,7 +252,7 @@ func checkNormal(t *testing.T, p *rewrite.Package) {
 	}
 }
 
-// TestFunctions_Refused tries what can't be brought into normal form.
+// TestFunctions_Refused tries what cannot be brought into normal form.
 func TestFunctions_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"fmt\"\n\nvar _ = fmt.Sprint\n\nfunc reach(a ...any) int { return 0 }\n\nfunc reachB() bool { return true }\n\nfunc main() {}\n\n"
 	for _, c := range normalRefusals {

@@ -79,7 +79,7 @@ func (w *funcNormalizer) unclear(e ast.Expr) {
 	}
 }
 
-// settled reports whether calls can't change what an expression reads.
+// settled reports whether calls cannot change what an expression reads.
 func (w *funcNormalizer) settled(e ast.Expr) bool {
 	if tv := w.p.Info.Types[e]; tv.Value != nil || tv.IsNil() || tv.IsType() {
 		return true

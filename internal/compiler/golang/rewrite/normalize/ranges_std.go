@@ -33,7 +33,7 @@ const (
 	overKeys                   // for k := range x
 	overValues                 // for _, v := range x
 	backward                   // for i := len(x) - 1; i >= 0; i--
-	collected                  // all values first: what they are made of can't change
+	collected                  // all values first: what they are made of cannot change
 )
 
 // PlainRange reports whether a loop over a function can be written as an

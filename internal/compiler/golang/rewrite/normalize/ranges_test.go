@@ -43,8 +43,8 @@ func rangesMarked(t *testing.T, p *rewrite.Package) *rewrite.Package {
 	return q
 }
 
-// TestLowerRanges_Golden holds how loops over functions are written. That they do the
-// same is shown by programs that are killed, in internal/difftest.
+// TestLowerRanges_Golden holds how loops over functions are written. That they
+// do the same is shown by programs that are killed, in internal/difftest.
 func TestLowerRanges_Golden(t *testing.T) {
 	src, err := os.ReadFile("testdata/ranges/in.go.txt")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestLowerRanges_Golden(t *testing.T) {
 	}
 }
 
-// TestLowerRanges_Refused tries loops that can't be written so.
+// TestLowerRanges_Refused tries loops that cannot be written so.
 func TestLowerRanges_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"os\"\n\nvar _ = os.Exit\n\nvar f func()\n\nfunc count(yield func(int) bool) {}\n\nfunc save() { recover() }\n\nfunc main() {}\n\n"
 	for _, c := range []struct{ src, reason string }{

@@ -22,5 +22,5 @@ var normalRefusals = []struct{ src, reason string }{
 	{"func f[K comparable](m map[K]int, p *struct{ k K }) {\n\tm[/*here*/p.k] = reach(1)\n}", "type parameters decide"},
 	{"func f[T any](m map[int]T) {\n\tfmt.Println(/*here*/m[1], reach(1))\n}", "type parameters decide"},
 	{"func f[T comparable](m map[int]T, t T) {\n\tfmt.Println(/*here*/m[1] == t, reach(1))\n}", "type parameters decide"},
-	{"var g = /*here*/reach(1)", "can't resume"},
+	{"var g = /*here*/reach(1)", "cannot resume"},
 }

@@ -13,7 +13,7 @@ import (
 
 // MoveResults returns the package with named results moved to variables, in
 // functions on the resumable path: those that a literal which may be saved
-// captures, and those whose address is taken. A result can't be boxed; the
+// captures, and those whose address is taken. A result cannot be boxed; the
 // variable can, and the function returns its final value.
 func MoveResults(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	defer func() {

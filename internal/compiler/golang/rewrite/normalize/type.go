@@ -40,7 +40,7 @@ func (n *normalizer) typ(t types.Type, at, from token.Pos) string {
 			return s
 		}
 	}
-	n.refuse(from, "give the value to a variable of a type that can be written here", "a variable of type %s is needed here, and this type can't be written here", t)
+	n.refuse(from, "give the value to a variable of a type that can be written here", "a variable of type %s is needed here, and this type cannot be written here", t)
 	return ""
 }
 
@@ -128,7 +128,7 @@ func (n *normalizer) usesMoved(t types.Type, seen map[types.Type]bool) bool {
 }
 
 // findTypes finds the types that are declared in functions to rewrite, and
-// refuses those that can't move to package level.
+// refuses those that cannot move to package level.
 func (n *normalizer) findTypes(f *ast.File) {
 	for fn, is := range n.in.Funcs {
 		if !is || fn.Pos() < f.FileStart || fn.Pos() > f.FileEnd {
@@ -163,7 +163,7 @@ func (w *funcNormalizer) moveTypes(o *lines, d *ast.GenDecl) {
 	o.add("")
 }
 
-// movable refuses a type that can't move to package level.
+// movable refuses a type that cannot move to package level.
 func (w *funcNormalizer) movable(s *ast.TypeSpec) {
 	const remedy = "declare it outside of the function"
 	name := s.Name.Name

@@ -1,4 +1,4 @@
-// Raw computes in memory that it brings itself, and can't be made restartable.
+// Raw computes in memory that it brings itself, and cannot be made restartable.
 package main
 
 import (

@@ -2,7 +2,7 @@
 // condition before they read them: flags, numbers, pointers, lengths and
 // comparisons of every kind, in all forms of loops. A point begins each
 // iteration, where these variables are not read again but by the condition. The
-// functions of stored.go can't be left, those of selects.go assign in selects.
+// functions of stored.go cannot be left, those of selects.go assign in selects.
 package main
 
 //difftest:daily
@@ -122,8 +122,8 @@ func lengths(n int) (levels []int) {
 	return levels
 }
 
-// words has a condition of strings; it depends on two variables, one of which is
-// overwritten.
+// words has a condition of strings; it depends on two variables, one of which
+// is overwritten.
 func words(s string) (out []string) {
 	last := "?"
 	for i := 0; last != "" && i < 20; i++ { //difftest:loop
@@ -172,8 +172,8 @@ func shadowed(n int) (sum int) {
 	return sum
 }
 
-// lasts has a variable that is dead where an iteration begins, and read after the
-// loop, which may have ended by its condition or by a break.
+// lasts has a variable that is dead where an iteration begins, and read after
+// the loop, which may have ended by its condition or by a break.
 func lasts(n int) (int, string) {
 	last, how := -1, "condition"
 	for i, on := 0, true; on; i++ { //difftest:loop

@@ -1,5 +1,5 @@
-// Command stalefields keeps what can't be saved over a call that could have come
-// to a point, and does not: at the points of later calls it is not needed.
+// Command stalefields keeps what cannot be saved over a call that could have
+// come to a point, and does not: at the points of later calls it is not needed.
 package main
 
 import (
@@ -15,7 +15,7 @@ func work(name string, n int) (s int) {
 	return s
 }
 
-// named can't be unwound, because of its deferred call.
+// named cannot be unwound, because of its deferred call.
 func named() (s int) {
 	defer fmt.Println("named is over")
 	pc, _, _, _ := runtime.Caller(0)

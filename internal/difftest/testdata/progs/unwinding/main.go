@@ -1,6 +1,6 @@
-// Command unwinding covers functions that return when a set is due and are gone on
-// with: recursion in many forms, and the same functions where they can't do that:
-// in callbacks, as values, by interfaces, on other goroutines.
+// Command unwinding covers functions that return when a set is due and are gone
+// on with: recursion in many forms, and the same functions where they cannot do
+// that: in callbacks, as values, by interfaces, on other goroutines.
 package main
 
 import (
@@ -51,7 +51,8 @@ func grow(n *node, key int) (out *node, grown bool) {
 	return
 }
 
-// walk names a result, and what it calls is named by an unnamed receiver's method.
+// walk names a result, and what it calls is named by an unnamed receiver's
+// method.
 func (w *walker) walk(n *node, _ int, more ...string) (sum int, err error) {
 	if n == nil {
 		return 0, nil

@@ -1,5 +1,5 @@
 // Command blankparam has its loop in a method of a generic type whose type
-// parameter has no name there, so that its frame can't be declared.
+// parameter has no name there, so that its frame cannot be declared.
 package main
 
 //difftest:daily

@@ -1,10 +1,10 @@
 // Command genericinit has a func value in its state that a generic function has
-// made for the initialiser of a package variable. Its type parameter has the name
-// of a type, so that the func literal can't be converted.
+// made for the initialiser of a package variable. Its type parameter has the
+// name of a type, so that the func literal cannot be converted.
 package main
 
 //difftest:daily
-//difftest:refuse can't be found again by a name
+//difftest:refuse cannot be found again by a name
 
 import "fmt"
 

@@ -1,7 +1,7 @@
-// Command hookliteral changes a variable by a literal of which a part can't be
+// Command hookliteral changes a variable by a literal of which a part cannot be
 // saved: no set can be taken, and the variable stays the one that the literal has.
 //
-//difftest:refuse can't be named outside of its package
+//difftest:refuse cannot be named outside of its package
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 var hook func(k int)
 
-// hooks changes a variable by a literal of which a part can't be saved.
+// hooks changes a variable by a literal of which a part cannot be saved.
 func hooks(n int) int {
 	x := 1
 	le := binary.LittleEndian

@@ -1,5 +1,5 @@
-// Command iterlibrary has its only loop in the body of a range over a function of
-// a library, which can't be entered again in the middle.
+// Command iterlibrary has its only loop in the body of a range over a function
+// of a library, which cannot be entered again in the middle.
 package main
 
 //difftest:refuse (?i)range over a function that is not the program's own

@@ -1,5 +1,5 @@
-// Messages are sent in the loop, and received behind it. In the other one it can't
-// be seen to whom they go.
+// Messages are sent in the loop, and received behind it. In the other one it
+// cannot be seen to whom they go.
 package main
 
 import (
