@@ -1,14 +1,15 @@
 package graph
 
 // Adoption lets Prepare take over memory of an unfinished Builder, for pools
-// that are the same there. That Builder cannot be used any more.
+// that are equal in both. After that the old Builder cannot be used any more.
 type Adoption struct {
 	From  *Builder
-	Pools map[int]int // pool → the one of From that it equals
+	Pools map[int]int // pool → the equal pool of From
 }
 
-// adopt takes over memory, before any is allocated: of pools of the same type,
-// form and regions, where nothing lies elsewhere in the program now.
+// adopt takes over memory before any is allocated. It takes pools of the same
+// type, form and regions, unless the program already has memory for one of
+// their regions.
 func (b *Builder) adopt(a *Adoption) {
 	b.adopted = make(map[int]bool)
 	if a == nil || a.From == nil || a.From.done {
@@ -25,7 +26,7 @@ func (b *Builder) adopt(a *Adoption) {
 		p.scratch, q.scratch = q.scratch, nil
 		b.adopted[i] = true
 	}
-	a.From.pools, a.From.regs, a.From.done = nil, nil, true // nor keep anything alive
+	a.From.pools, a.From.regs, a.From.done = nil, nil, true // the old Builder must not keep anything alive
 }
 
 func (b *Builder) mayAdopt(from *Builder, i, k int) bool {
@@ -45,6 +46,6 @@ func (b *Builder) mayAdopt(from *Builder, i, k int) bool {
 	return true
 }
 
-// Adopted reports whether a pool has the memory of the Builder before, with
-// what its target was filled with there.
+// Adopted reports whether a pool has the memory of the earlier Builder, with
+// the contents that its target was filled with there.
 func (b *Builder) Adopted(pool int) bool { return b.adopted[pool] }

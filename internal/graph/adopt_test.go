@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// TestAdopt prepares for an image twice: memory of pools that are as they were
-// is taken over, with what is in it.
+// TestAdopt prepares for an image twice. The second Builder takes over the
+// memory of unchanged pools, with its contents.
 func TestAdopt(t *testing.T) {
 	type state struct {
 		Grown, Kept []float64
@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 	fill := func(b *Builder, live *Image, all bool) {
 		t.Helper()
 		for _, target := range b.Targets() {
-			if !all && b.Adopted(target.Pool) && target.Direct { // tables may have changed
+			if !all && b.Adopted(target.Pool) && target.Direct { // the addresses in tables may have changed
 				continue
 			}
 			var src []byte
@@ -87,7 +87,8 @@ func TestAdopt(t *testing.T) {
 	if err := one.Finish(); err == nil {
 		t.Error("a Builder was finished whose memory belongs to another")
 	}
-	// What lies elsewhere in the program now is not taken over, nor what is done.
+	// A pool is not taken over if the program now has its memory elsewhere. A
+	// Builder that has finished has nothing to take over.
 	w.Own = make([]int32, 2)
 	three, _, saved := prepare(two)
 	for i := range saved.Pools {

@@ -8,17 +8,17 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// poolKey tells pools apart.
+// poolKey identifies a pool.
 type poolKey struct {
 	root int
 	p    *plan
-	own  int32 // a piece that has a pool of its own, plus 1
+	own  int32 // piece that has a pool of its own, plus 1; 0: the pool is shared
 }
 
-// ownPool is from how many bytes on an array has a pool of its own, in programs
-// that are saved as a whole: all of their arrays are in one variable, and one that
-// changes its size would move the others. In memory there may be thousands of
-// them; then later ones share.
+// In programs that are saved as a whole, an array of ownPool bytes or more has
+// a pool of its own. All arrays of such a program belong to one variable, and
+// an array that changes its size would move the others. There may be thousands
+// of such arrays: once there are ownPools pools, further arrays share one.
 const (
 	ownPool  = 1 << 20
 	ownPools = 256
@@ -29,33 +29,34 @@ type poolState struct {
 	key     poolKey
 	p       *plan
 	regions int
-	huge    int    // of these, those with several numbers
-	elems   uint64 // of all regions
-	uniform uint64 // count of every region so far
+	huge    int    // regions that take several numbers
+	elems   uint64 // elements of all regions
+	uniform uint64 // element count of the first region
 	regular bool   // all regions have that count and were reached as slices of like
 	like    *plan
-	first   item // that its first region comes from
+	first   item // the item that the first region comes from
 	text    bool
 	placed  bool // regions keep their places
-	old     int  // the pool of the last image that it continues; -1: none
+	old     int  // the pool of the last image that this pool continues; -1: none
 	kept    uint64
-	fill    uint64 // elements, with places that are not used
+	fill    uint64 // elements, including unused places
 	next    uint32
 	rows    rowList
-	sorted  []uint32 // rows of the image, by their starts
+	sorted  []uint32 // rows of the image, ordered by start
 }
 
 // poolStates finds the pool of a region.
 type poolStates struct {
 	list  []poolState
 	index map[poolKey]int32
-	last  []lastPool // by plan
+	last  []lastPool // by plan id
 }
 
-type lastPool struct{ root, pool int32 } // root + 1
+type lastPool struct{ root, pool int32 } // root is the root's index + 1
 
-// smallRegion is below how many bytes, on average, the regions of a pool are not
-// copied one by one, and keep their places.
+// If the regions of a pool have fewer than smallRegion bytes on average, they
+// keep their places, and the pool is encoded on request instead of being copied
+// region by region.
 const smallRegion = 4096
 
 // assemble sorts the regions into pools, numbers them, and encodes those with
@@ -65,7 +66,7 @@ func (c *Collector) assemble() (*Image, error) {
 	img := &Image{}
 	c.pools.list, c.pools.index = c.pools.list[:0], make(map[poolKey]int32)
 	clear(c.pools.last)
-	bytes := false // some are reached in other ways than as strings
+	bytes := false // some byte pool looks like text so far
 	err := c.leaders(func(d *leader) error {
 		n, ok := c.knownPool(d)
 		if !ok {
@@ -123,7 +124,6 @@ func (c *Collector) assemble() (*Image, error) {
 	return img, c.fillPools(img)
 }
 
-// addPool adds a pool.
 func (c *Collector) addPool(img *Image, s poolState) (int32, error) {
 	owner, nth, err := c.owner(s.key.root, s.p)
 	if err != nil {
@@ -136,7 +136,8 @@ func (c *Collector) addPool(img *Image, s poolState) (int32, error) {
 	return n, nil
 }
 
-// own says whether a region may have a pool of its own: the piece, plus 1.
+// own returns the piece plus 1 if a region may have a pool of its own,
+// otherwise 0.
 func (c *Collector) own(d *leader) int32 {
 	if wholeProgram && !d.p.enc && d.piece > 0 && d.count*uint64(d.p.size) >= ownPool {
 		return int32(d.piece)
@@ -144,8 +145,8 @@ func (c *Collector) own(d *leader) int32 {
 	return 0
 }
 
-// knownPool returns the pool of a region if it has one that was looked up
-// lately.
+// knownPool returns the pool of a region if the last lookup for its type was
+// for the same root.
 func (c *Collector) knownPool(d *leader) (int32, bool) {
 	if id := int(d.p.id); id < len(c.pools.last) && c.own(d) == 0 {
 		if l := c.pools.last[id]; l.root == int32(d.root)+1 {
@@ -166,7 +167,7 @@ func (c *Collector) notePool(d *leader, k poolKey, n int32) {
 	c.pools.last[id] = lastPool{int32(d.root) + 1, n}
 }
 
-// poolOf returns the pool of a region, which it has.
+// poolOf returns the pool of a region. The region must have one.
 func (c *Collector) poolOf(d *leader) int32 {
 	if n, ok := c.knownPool(d); ok {
 		return n
@@ -181,7 +182,8 @@ func (c *Collector) poolOf(d *leader) int32 {
 	return n
 }
 
-// texts finds out which bytes are reached in other ways than as strings.
+// texts finds the byte pools that are also reached in other ways than as
+// strings.
 func (c *Collector) texts(img *Image) {
 	guess := 0
 	for i, it := range c.items.S {
@@ -210,7 +212,7 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 		c.owners = make(map[*plan]int)
 		leads := func(q *plan, owner int) {
 			if _, known := c.owners[q]; known {
-				return // so are all that it leads to
+				return // everything that this type leads to has an owner, too
 			}
 			for _, k := range q.closure() {
 				if _, known := c.owners[k]; !known {
@@ -331,7 +333,7 @@ func (c *Collector) vars(img *Image) {
 	c.stdVars(img)
 }
 
-// extent returns where a piece begins and ends, and its type. Nothing is at -1.
+// extent returns where piece k begins and ends, and its element type.
 func (c *Collector) extent(k int) (lo, hi uintptr, p *plan) {
 	if k < 0 {
 		return 0, 0, planOf(byteType)
@@ -346,7 +348,8 @@ func (c *Collector) extent(k int) (lo, hi uintptr, p *plan) {
 	return lo, lo + uintptr(r.Count)*p.size, p
 }
 
-// position of an address in piece k: the region, and slots from its start.
+// position returns the region of an address in piece k, and the address's
+// distance from the start of the region in slots.
 func (c *Collector) position(k int, addr uintptr) (num, off uint32) {
 	num = c.pieces.num.S[k]
 	at := addr - c.pieces.lo.S[k]

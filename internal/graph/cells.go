@@ -11,80 +11,85 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// A cell is an object that pointers refer to as one value of one type, or a
-// value in an interface. In a graph of small objects most are cells. A cell has
-// no item: it is a bit of the page that it lies in, and its rank among the bits
-// leads to its region. Cells need not be sorted, and hardly take memory.
+// cells holds the objects that need no item. A cell is an object that pointers
+// refer to as one value of one type, or a value in an interface. In a graph of
+// small objects, most objects are cells. A cell is represented by one bit of
+// the page that it lies in; the number of set bits before it leads to its
+// region. Cells need not be sorted and take hardly any memory.
 //
-// A cell overlaps nothing. When all have been found, settle makes items of the
-// cells in every page where something overlaps. These are items from the start:
+// A cell overlaps nothing. When all objects have been found, settle turns the
+// cells of each page in which something overlaps into items. The following are
+// items from the start:
 //
 //   - variables, slices, strings and stand-ins;
-//   - what lies in the program itself, which may have a name (see stdvars.go);
-//   - values of types of which a variable has few;
-//   - all, if an error is to be explained, or objects need not keep their places.
+//   - objects in the program's own image, because they may have a name (see
+//     stdvars.go);
+//   - values of a type if the variable leads to few values of that type;
+//   - everything, if the path of an error is needed, or if objects need not
+//     keep their places.
 //
-// Every image is found anew. The image before only gives objects their places.
+// Every image is collected from scratch. The image before it only determines
+// the places of objects.
 type cells struct {
 	on    bool // there may be cells
 	slots mem.OffHeap[cellSlot]
-	used  int // slots
+	used  int // slots in use
 	shift uint
 	pages mem.OffHeap[cellPage]
 	bits  mem.OffHeap[uint64]
-	ranks mem.OffHeap[uint16] // of the first bit of each word, among those of the page
+	ranks mem.OffHeap[uint16] // number of set bits in the page before each word
 	kinds []cellKind          // in order of discovery
 	byKey map[cellKey]int32
-	nums  mem.OffHeap[uint32] // regions of pages that have a list of them
+	nums  mem.OffHeap[uint32] // regions of the cells of pages that have a list
 	last  uint32              // the page that was looked up last
 	runs  []cellRun           // see memory
 }
 
-// cellKey says which cells are in one pool, and alike.
+// cellKey identifies cells that are in the same pool and are treated alike.
 type cellKey struct {
 	root int32
-	id   uint32 // of the plan, times 2; plus 1 for values in interfaces
+	id   uint32 // plan id times 2, plus 1 for values in interfaces
 }
 
-// cellKind is what the collector knows about the cells of a key.
+// cellKind is what the collector knows about the cells of one key.
 type cellKind struct {
 	cellKey
 	p    *plan
-	n    int // cells
+	n    int // number of cells
 	pool int32
 }
 
 type cellSlot struct {
 	page uintptr // 0: empty
 	id   uint32
-	at   uint32 // in pages
+	at   uint32 // index in pages
 }
 
-// cellPage is what is known about values of one type that begin in a page.
+// cellPage describes the values of one type that begin in one page.
 type cellPage struct {
 	page uintptr
 	id   uint32
-	kind int32  // -1: there are no cells
-	seen uint32 // the first word of bits: what was reached
-	own  uint32 // …: cells of the kind; it may be the same
-	next uint32 // a page of another root; 0: there is none
-	n    uint32 // cells; 0: all have become items
-	num  uint32 // the region of the first cell, or where the list begins in nums
+	kind int32  // index in kinds; -1: the values are items, not cells
+	seen uint32 // first word of the bits of all values that were reached
+	own  uint32 // first word of the bits of this kind's cells; may equal seen
+	next uint32 // the cellPage of another root; 0: there is none
+	n    uint32 // number of cells; 0: all have become items
+	num  uint32 // region of the first cell, or the start of the list in nums
 	list bool
-	more bool // it is the next of another page, and no slot leads to it
+	more bool // reached through next of another cellPage; it has no slot
 }
 
-// maxCell is the size of the largest cells, and moreRoots how many roots but one
-// have cells of one type in one page.
+// maxCell is the size of the largest cells. moreRoots is how many roots besides
+// the first may have cells of one type in one page.
 const (
 	maxCell   = pageSize / 2
 	moreRoots = 3
 )
 
-// fewCells is from how many cells on a kind is worth it. Tests change it.
+// A kind with fewer than fewCells cells is turned into items. Tests change it.
 var fewCells = 16
 
-// errAgain says that all must be collected again, without cells.
+// errAgain requests that everything is collected again, without cells.
 var errAgain = errors.New("collect again")
 
 func (v *cells) clear() {
@@ -98,7 +103,7 @@ func (v *cells) clear() {
 	clear(v.byKey)
 }
 
-// drop gives the memory back.
+// drop frees the memory.
 func (v *cells) drop() {
 	v.bits.Drop()
 	v.ranks.Drop()
@@ -116,7 +121,7 @@ func (v *cells) close() {
 	v.pages.Close()
 }
 
-// room makes room for n words of bits, and returns where they begin.
+// room reserves n words of bits and returns the index of the first.
 func (v *cells) room(n uint32) uint32 {
 	at := len(v.bits.S)
 	if at+int(n) > cap(v.bits.S) {
@@ -127,12 +132,13 @@ func (v *cells) room(n uint32) uint32 {
 	return uint32(at)
 }
 
-// words is how many words of bits a page has for values of p.
+// words returns how many words of bits a page needs for values of p.
 func (p *plan) words() uint32 { return uint32(pageSize>>p.align+63) / 64 }
 
-// first notes that the value of p at addr was reached, from c.root. It reports
-// whether it was not before, and whether it is a cell; if not, it must become an
-// item. The address is a multiple of the type's alignment.
+// first records that the value of p at addr was reached from c.root. fresh says
+// that it was not reached before. cell says that it is a cell; a fresh value
+// that is not a cell must become an item. The address must be a multiple of the
+// type's alignment.
 func (c *Collector) first(addr uintptr, p *plan, box uint32) (fresh, cell bool) {
 	v := &c.cells
 	page, id := addr>>pageShift, p.id<<1|box
@@ -159,7 +165,8 @@ func (c *Collector) first(addr uintptr, p *plan, box uint32) (fresh, cell bool) 
 	return true, true
 }
 
-// otherRoot is first for a page whose cells belong to another root.
+// otherRoot does the work of first for a page whose cells belong to another
+// root.
 func (c *Collector) otherRoot(at uint32, p *plan, w uint32, bit uint64) bool {
 	v := &c.cells
 	words := p.words()
@@ -193,7 +200,8 @@ func (c *Collector) otherRoot(at uint32, p *plan, w uint32, bit uint64) bool {
 	return true
 }
 
-// cellPage returns the page for values of p, which is new if need be.
+// cellPage returns the index of the cellPage for values of p, and creates it if
+// necessary.
 func (c *Collector) cellPage(page uintptr, id uint32, p *plan) uint32 {
 	v := &c.cells
 	if v.used >= len(v.slots.S)/2 {
@@ -213,8 +221,8 @@ func (c *Collector) cellPage(page uintptr, id uint32, p *plan) uint32 {
 	return s.at
 }
 
-// cellKind returns the kind of values of p that the current root leads to, -1 if
-// they must not be cells.
+// cellKind returns the kind of the values of p that the current root leads to,
+// or -1 if they must not be cells.
 func (c *Collector) cellKind(id uint32, p *plan) int32 {
 	v := &c.cells
 	key := cellKey{int32(c.root), id}
@@ -233,8 +241,8 @@ func (c *Collector) cellKind(id uint32, p *plan) int32 {
 	return k
 }
 
-// cellsIn reports whether there may be cells in a page. In some there may be
-// what is asked for by its address.
+// cellsIn reports whether a page may have cells. Pages with package variables
+// may not: their values are looked up by address later.
 func (c *Collector) cellsIn(page uintptr) bool {
 	if page >= imageStart()>>pageShift && page<<pageShift < imageEnd() {
 		return false
@@ -273,7 +281,7 @@ func (v *cells) grow() {
 	}
 }
 
-// addPage adds a page, and returns its number.
+// addPage adds a cellPage and returns its index.
 func (v *cells) addPage(r cellPage) uint32 {
 	if len(v.pages.S) == cap(v.pages.S) {
 		v.pages.GrowOne()
@@ -282,7 +290,7 @@ func (v *cells) addPage(r cellPage) uint32 {
 	return uint32(len(v.pages.S) - 1)
 }
 
-// each calls f for the cells of a page, in order of addresses.
+// each calls f for the cells of a page, in address order.
 func (v *cells) each(r *cellPage, f func(rank int, addr uintptr)) {
 	p := v.kinds[r.kind].p
 	rank := 0
@@ -295,9 +303,9 @@ func (v *cells) each(r *cellPage, f func(rank int, addr uintptr)) {
 	}
 }
 
-// lookup returns the page that the cell of p at addr is in, and its rank; no
-// page if there is no such cell. root is that of the cell; -1: any. last is a
-// guess.
+// lookup returns the cellPage of the cell of p at addr and the cell's rank in
+// it, or nil if there is no such cell. If root is not -1, the cell must belong
+// to that root. last is a guess, which lookup updates.
 func (v *cells) lookup(addr uintptr, p *plan, box uint32, root int32, last *uint32) (r *cellPage, rank uint32) {
 	if len(v.slots.S) == 0 || addr&(1<<p.align-1) != 0 {
 		return nil, 0
@@ -325,7 +333,7 @@ func (v *cells) lookup(addr uintptr, p *plan, box uint32, root int32, last *uint
 	}
 }
 
-// region is the region of a cell.
+// region returns the region of a cell.
 func (v *cells) region(r *cellPage, rank uint32) uint32 {
 	if r.list {
 		return v.nums.S[r.num+rank]
@@ -333,13 +341,13 @@ func (v *cells) region(r *cellPage, rank uint32) uint32 {
 	return r.num + rank
 }
 
-// queued is a cell that is to be walked.
+// queued is a cell whose references have not been followed yet.
 type queued struct {
 	addr uintptr
-	id   uint32 // of the plan
+	id   uint32 // plan id
 }
 
-// enqueue notes that a cell of p is to be walked.
+// enqueue adds a cell of p to the queue of walkCells.
 func (c *Collector) enqueue(addr uintptr, p *plan) {
 	if len(c.queue.S) == cap(c.queue.S) {
 		c.queue.GrowOne()
@@ -347,9 +355,9 @@ func (c *Collector) enqueue(addr uintptr, p *plan) {
 	c.queue.S = append(c.queue.S, queued{addr, p.id})
 }
 
-// walkCells follows the references in the cells of the queue, the last ones
-// first. They lie anywhere in memory: those that are touched together need not be
-// waited for one after the other.
+// walkCells follows the references in the queued cells, newest first. Cells lie
+// anywhere in memory. It touches several of them at once, so that the cache
+// misses overlap.
 func (c *Collector) walkCells() error {
 	var batch [16]queued
 	for len(c.queue.S) > 0 && c.head == len(c.items.S) {
@@ -374,10 +382,11 @@ func (c *Collector) walkCells() error {
 	return nil
 }
 
-// itemRun says that the items up to end were reached from a root.
+// itemRun says that the items before index end, and after the previous run,
+// were reached from root.
 type itemRun struct{ end, root int }
 
-// endRun says that root leads to the items since the last run.
+// endRun records that the items since the last run were reached from root.
 func (c *Collector) endRun(root int) {
 	n := len(c.items.S)
 	if k := len(c.runs) - 1; k >= 0 && (c.runs[k].root == root || c.runs[k].end == n) {
@@ -389,7 +398,7 @@ func (c *Collector) endRun(root int) {
 	c.runs = append(c.runs, itemRun{n, root})
 }
 
-// rootOf is the root that item i was reached from.
+// rootOf returns the root that item i was reached from.
 func (c *Collector) rootOf(i int) int {
 	k := c.lastRun
 	if k >= len(c.runs) || i >= c.runs[k].end || k > 0 && i < c.runs[k-1].end {
@@ -399,8 +408,8 @@ func (c *Collector) rootOf(i int) int {
 	return c.runs[k].root
 }
 
-// before reports whether item i was reached before item j. Of items that were
-// cells only the root is known.
+// before reports whether item i was reached before item j. For items that were
+// cells, only the roots are compared.
 func (c *Collector) before(i, j uint32) bool {
 	if max(i, j) < uint32(c.walked) || min(i, j) < uint32(len(c.roots)) {
 		return i < j
@@ -408,16 +417,17 @@ func (c *Collector) before(i, j uint32) bool {
 	return cmp.Or(cmp.Compare(c.rootOf(int(i)), c.rootOf(int(j))), cmp.Compare(i, j)) < 0
 }
 
-// group is what begins in one page: cells, or items that may overlap.
+// group describes what begins in one page: either cells, or items that may
+// overlap.
 type group struct {
 	page   uintptr
-	lo, hi uintptr // of what begins there
-	from   int     // cells: the first of byPage
+	lo, hi uintptr // extent of the objects that begin there
+	from   int     // for cells: index of the first in byPage
 	to     int
 	items  bool
 }
 
-// settle finds the cells that may stay cells. The others become items.
+// settle decides which cells stay cells. The others become items.
 func (c *Collector) settle() error {
 	v := &c.cells
 	c.walked = len(c.items.S)
@@ -432,7 +442,7 @@ func (c *Collector) settle() error {
 		case r.n == 0:
 		case v.kinds[r.kind].n < fewCells:
 			items = append(items, uint32(i))
-		case r.id&1 == 0: // values in interfaces are told apart by their types
+		case r.id&1 == 0: // values in interfaces are distinguished by their types, so they may overlap
 			byPage = append(byPage, uint32(i))
 		}
 	}
@@ -457,8 +467,8 @@ func (c *Collector) settle() error {
 		groups = append(groups, g)
 	}
 	groups = byPages(groups)
-	// Whatever begins before the end of something else becomes an item, and so
-	// does that.
+	// An object that begins before the end of another one becomes an item, and
+	// so does the other one.
 	longest := 0
 	for i := range groups {
 		g, l := &groups[i], &groups[longest]
@@ -477,7 +487,8 @@ func (c *Collector) settle() error {
 	return c.unsettle(items)
 }
 
-// byPages sorts groups. Those of one page become one, of items.
+// byPages sorts groups by page. Several groups of one page are merged into one
+// group of items.
 func byPages(groups []group) []group {
 	slices.SortFunc(groups, func(a, b group) int { return cmp.Compare(a.page, b.page) })
 	n := 0
@@ -515,8 +526,8 @@ func (c *Collector) itemGroups() []group {
 	return groups
 }
 
-// extent finds out where the cells of a group begin and end. If they overlap,
-// they are items.
+// extent finds where the cells of a group begin and end. If they overlap, the
+// group becomes one of items.
 func (v *cells) extent(g *group, byPage []uint32, scratch []span) []span {
 	g.lo = ^uintptr(0)
 	if g.to == g.from+1 {
@@ -549,10 +560,12 @@ func (v *cells) extent(g *group, byPage []uint32, scratch []span) []span {
 	return all
 }
 
-// unsettle makes items of the cells of pages, and ranks the others.
+// unsettle turns the cells of some pages into items, and computes the ranks of
+// the others.
 func (c *Collector) unsettle(pages []uint32) error {
 	v := &c.cells
-	// In the order in which they were found, as far as that is known.
+	// The new items follow the order in which their cells were found, as far as
+	// it is known.
 	slices.SortFunc(pages, func(a, b uint32) int {
 		return cmp.Or(cmp.Compare(v.kinds[v.pages.S[a].kind].root, v.kinds[v.pages.S[b].kind].root), cmp.Compare(a, b))
 	})

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// cellPools counts the cells in their pools.
+// cellPools adds the cells to the counts of their pools.
 func (c *Collector) cellPools(img *Image) error {
 	for i := range c.cells.kinds {
 		k := &c.cells.kinds[i]
@@ -31,8 +31,8 @@ func (c *Collector) cellPools(img *Image) error {
 	return nil
 }
 
-// barCells reports whether there are cells in pools that are not for small
-// objects. Such must be items.
+// barCells reports whether there are cells in pools of large objects, and bars
+// these kinds. Their objects must be items.
 func (c *Collector) barCells() (any bool) {
 	for _, k := range c.cells.kinds {
 		if k.n > 0 && !c.pools.list[k.pool].placed {
@@ -46,9 +46,9 @@ func (c *Collector) barCells() (any bool) {
 	return any
 }
 
-// keepCells gives the cells the regions that they had in the last image, and
-// marks these as used. It returns how many have one. All pages have lists of
-// regions then, unless these are one after the other.
+// keepCells gives the cells the regions that they had in the last image, marks
+// these regions as used, and returns how many cells have one. After that, every
+// page has a list of regions, unless its regions are consecutive.
 func (c *Collector) keepCells(used bitset) (taken uint32) {
 	v, l := &c.cells, &c.place
 	v.nums.Reset()
@@ -92,8 +92,8 @@ func (c *Collector) keepCells(used bitset) (taken uint32) {
 	return taken
 }
 
-// shorten drops the list of a page, which is the last one, if its cells have
-// regions one after the other.
+// shorten drops the list of a page if its cells have consecutive regions. The
+// list must be the last one in nums.
 func (v *cells) shorten(r *cellPage) {
 	nums := v.nums.S[r.num:]
 	for i, num := range nums {
@@ -105,7 +105,7 @@ func (v *cells) shorten(r *cellPage) {
 	r.list, r.num = false, nums[0]
 }
 
-// regionAt is the region of what begins at addr, none if nothing does.
+// regionAt returns the region of the object that begins at addr, or none.
 func (s *sorted) regionAt(addr uintptr, guess *int) uint32 {
 	if k := s.find(addr, guess); k >= 0 && s.lo.S[k] == addr {
 		return s.num.S[k]
@@ -113,7 +113,7 @@ func (s *sorted) regionAt(addr uintptr, guess *int) uint32 {
 	return none
 }
 
-// boxAt is the region of the value of p in an interface, none if it has none.
+// boxAt returns the region of the boxed value of p at addr, or none.
 func (l *placement) boxAt(addr uintptr, p *plan, guess *int) uint32 {
 	row := 0
 	for k := l.boxes.find(addr, guess); k >= 0 && l.boxes.lo.S[k] == addr; k-- {
@@ -125,9 +125,9 @@ func (l *placement) boxAt(addr uintptr, p *plan, guess *int) uint32 {
 	return none
 }
 
-// placeNew gives the cells regions that have none yet.
+// placeNew calls place for each cell that has no region yet.
 func (v *cells) placeNew(place func(pool int32, count uint64) uint32) {
-	end := uint32(0) // of lists that are needed
+	end := uint32(0) // end of the lists that are still needed
 	for i := range v.pages.S {
 		r := &v.pages.S[i]
 		if r.n == 0 || !r.list {
@@ -154,7 +154,7 @@ func (v *cells) placeNew(place func(pool int32, count uint64) uint32) {
 	v.nums.Truncate(int(end))
 }
 
-// placeCells gives all cells new places, in order of their addresses.
+// placeCells gives all cells new places, in address order.
 func (c *Collector) placeCells() {
 	v := &c.cells
 	v.nums.Reset()
@@ -177,11 +177,12 @@ func (c *Collector) placeCells() {
 	}
 }
 
-// cellRun says that the regions from num on, up to end, are the cells of a page.
+// cellRun says that the regions from num up to end are the cells of a page, in
+// order.
 type cellRun struct{ num, end, page uint32 }
 
-// memory tells where the regions of the cells are: in refs where that is no
-// simple matter, in runs where it is.
+// memory records where the regions of the cells lie: in runs where regions are
+// consecutive, otherwise in refs.
 func (v *cells) memory(refs []uintptr) {
 	v.runs = v.runs[:0]
 	for i := range v.pages.S {
@@ -197,18 +198,18 @@ func (v *cells) memory(refs []uintptr) {
 	slices.SortFunc(v.runs, func(a, b cellRun) int { return cmp.Compare(a.num, b.num) })
 }
 
-// cellCursor finds the addresses of cells by their regions, best one after the
-// other.
+// cellCursor finds the addresses of cells by their regions. It is fastest if
+// regions are looked up in ascending order.
 type cellCursor struct {
 	cellRun
-	next  uint32  // region
-	word  uint64  // bits of the next cells
-	at    uint32  // where that is
-	start uintptr // address of its first bit
+	next  uint32  // next region
+	word  uint64  // bits of the cells that follow in the current word
+	at    uint32  // index of the current word
+	start uintptr // address of the word's first bit
 	align uint8
 }
 
-// addr is the address of a region, 0 if it is not in a run.
+// addr returns the address of a region, or 0 if it is in no run.
 func (c *cellCursor) addr(v *cells, num uint32) uintptr {
 	if num != c.next || num >= c.end {
 		if !c.seek(v, num) {

@@ -22,8 +22,9 @@ type found struct {
 	p      *plan
 }
 
-// memoryFound lists the regions of the image that c has collected. Where boxes
-// are is left out: they may lie in copies that are made for an image.
+// memoryFound lists the regions of the image that c has collected. The
+// addresses of boxes are left out: boxes may lie in copies that were made for
+// an image.
 func memoryFound(t *testing.T, c *Collector) (all []found) {
 	row := 0
 	var cursor cellCursor
@@ -31,7 +32,7 @@ func memoryFound(t *testing.T, c *Collector) (all []found) {
 		r := c.place.regions[c.place.row(num, &row)]
 		at := c.refs.S[num]
 		if at == 0 {
-			if num%7 == 0 { // it must be found from anywhere
+			if num%7 == 0 { // sometimes jump back: regions must be found in any order
 				cursor.addr(&c.cells, num/2)
 			}
 			at = cursor.addr(&c.cells, num)
@@ -76,7 +77,7 @@ func memoryFound(t *testing.T, c *Collector) (all []found) {
 	return all
 }
 
-// sameFound compares what two collectors have found.
+// sameFound compares the regions that two collectors have found.
 func sameFound(t *testing.T, name string, a, b []found) {
 	t.Helper()
 	if len(a) != len(b) {
@@ -90,19 +91,19 @@ func sameFound(t *testing.T, name string, a, b []found) {
 	}
 }
 
-// cellBlock and cellNode point to each other, as a whole and in part.
+// cellBlock and cellNode point to each other, to whole objects and into them.
 type cellBlock struct {
 	n    int64
 	node *cellNode
 	f    [3]float64
 }
 
-type cellTwin struct { // of the size of a cellBlock
+type cellTwin struct { // has the size of a cellBlock
 	f    [4]float64
 	next *cellTwin
 }
 
-// cellBig begins in one page and ends in the next, often.
+// cellBig often begins in one page and ends in the next.
 type cellBig struct {
 	next *cellBig
 	f    [175]float64
@@ -113,7 +114,7 @@ type cellNode struct {
 	block       *cellBlock
 	twin        *cellTwin
 	pair        *[2]cellBlock
-	in          *float64 // a value of its own, or part of a block
+	in          *float64 // an object of its own, or part of a block
 	n           *int64
 	word        **cellNode // a field of a node
 	held        any
@@ -187,7 +188,7 @@ func (g *cellGraph) set(n *cellNode) {
 			n.all = n.all[1:]
 		}
 	case 13:
-		bigs := new([7]cellBig) // side by side, whatever sizes the allocator has
+		bigs := new([7]cellBig) // adjacent, whatever the allocator's size classes are
 		n.big = &bigs[g.IntN(7)]
 		n.big.next = pickOne(g, g.nodes).big
 	case 14:
@@ -204,9 +205,9 @@ func (g *cellGraph) set(n *cellNode) {
 	}
 }
 
-// TestCells_RandomGraphs collects random graphs that change, with cells and
-// without, and compares what is found; and restores them. Images fail and are
-// given up in between, and objects are freed.
+// TestCells_RandomGraphs changes random graphs and collects them with cells and
+// without. Both images must be equal and restorable. In between, some images
+// fail, some are given up, and objects are freed.
 func TestCells_RandomGraphs(t *testing.T) {
 	defer func(n int) { fewCells = n }(fewCells)
 	long := time.Duration(0)
@@ -230,7 +231,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 			}
 		}
 		size := 20 + g.IntN(600)
-		wild := g.IntN(3) // without, nothing points into others
+		wild := g.IntN(3) // 0: no pointers into other objects
 		round := 0
 		change := func(times int) {
 			for range times {
@@ -267,7 +268,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 		with, without := &Collector{Remember: true}, &Collector{Remember: true}
 		for round = range 8 {
 			name := fmt.Sprintf("seed %d, round %d", seed, round)
-			if g.IntN(4) == 0 { // an image that fails
+			if g.IntN(4) == 0 { // make an image fail
 				n := roots[0].Ptr
 				if p, ok := n.(**cellNode); ok {
 					n = *p
@@ -297,7 +298,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 			}
 			asItems += with.pieces.len()
 			mine := memoryFound(t, with)
-			if g.IntN(5) == 0 { // it is given up
+			if g.IntN(5) == 0 { // give the image up
 				with.Release()
 			} else {
 				f := store(t, img)
@@ -320,7 +321,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				with.Release()
-				if g.IntN(5) == 0 { // it continues with what was restored
+				if g.IntN(5) == 0 { // continue with what was restored
 					with.KeepPlaces(b, into)
 					roots = into
 					g.nodes, g.blocks, g.twins = nil, nil, nil
@@ -346,7 +347,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 			}
 			sameFound(t, name, mine, memoryFound(t, without))
 			without.Release()
-			if g.IntN(3) == 0 { // most are freed
+			if g.IntN(3) == 0 { // free most objects
 				g.nodes = g.nodes[:1+g.IntN(len(g.nodes))]
 				g.blocks, g.twins = nil, nil
 				for _, r := range roots {
@@ -367,15 +368,15 @@ func TestCells_RandomGraphs(t *testing.T) {
 	}
 }
 
-// TestCells_AcrossPages has pointers into objects that end in another page than
-// they begin in.
+// TestCells_AcrossPages has pointers into objects that begin in one page and
+// end in another.
 func TestCells_AcrossPages(t *testing.T) {
 	type state struct {
 		list *cellBig
 		in   []*float64
 	}
 	s := new(state)
-	bigs := new([200]cellBig) // side by side
+	bigs := new([200]cellBig) // adjacent
 	for i := range bigs {
 		bigs[i].next = s.list
 		s.list = &bigs[i]
@@ -413,8 +414,8 @@ func TestCells_AcrossPages(t *testing.T) {
 	}
 }
 
-// TestCells_LargeArraysBesides has cells of a type of which there are large
-// arrays, too. Those are not copied object by object, and so there are no cells.
+// TestCells_LargeArraysBesides has single objects and large arrays of one type.
+// The pool is not copied object by object, so there must be no cells in it.
 func TestCells_LargeArraysBesides(t *testing.T) {
 	type state struct {
 		large []float64
@@ -450,7 +451,7 @@ func TestCells_LargeArraysBesides(t *testing.T) {
 	}
 }
 
-// cellPanic panics when it is saved, if it is told to.
+// cellPanic panics when it is saved, if now is set.
 type cellPanic struct{ now, n int64 }
 
 func (p *cellPanic) CairnState(c *Coder) error {

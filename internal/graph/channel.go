@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// hchan is how the Go runtime lays out a channel.
+// hchan is the Go runtime's layout of a channel.
 type hchan struct {
 	count, size  uint
 	buf          unsafe.Pointer
@@ -19,7 +19,7 @@ type hchan struct {
 	recvq, sendq struct{ first, last unsafe.Pointer }
 }
 
-// channelsKnown tries whether channels are laid out like that.
+// channelsKnown verifies that the runtime lays channels out as hchan does.
 var channelsKnown = sync.OnceValue(func() bool {
 	ch := make(chan int32, 3)
 	h := *(**hchan)(unsafe.Pointer(&ch))
@@ -35,20 +35,21 @@ var channelsKnown = sync.OnceValue(func() bool {
 	return ok && h.closed == 1
 })
 
-// hasWaiters says that goroutines which wait for channels will do so again.
+// hasWaiters says that goroutines which wait for a channel will wait again
+// after a restart.
 var hasWaiters bool
 
-// NoteWaiters says whether goroutines that wait for channels will do so again
-// after a restart. The caller sees to that.
+// NoteWaiters says whether goroutines that wait for channels will wait again
+// after a restart. The caller must ensure that they do.
 func NoteWaiters(again bool) { hasWaiters = again }
 
-// slotType is the element of the stand-in of a channel.
+// slotType returns the element type of a channel's stand-in.
 func slotType(elem reflect.Type) reflect.Type {
 	return reflect.StructOf([]reflect.StructField{{Name: "Val", Type: elem}})
 }
 
-// pushChan records the stand-in of the channel in the variable at ptr: what it
-// holds, the next to be received first.
+// pushChan records the stand-in of the channel in the variable at ptr: the
+// buffered values, the next one to be received first.
 func (c *Collector) pushChan(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
 	h := *(**hchan)(ptr)
 	if h == nil {

@@ -34,8 +34,8 @@ type stater interface{ CairnState(*Coder) error }
 // Restoring reports whether Field sets variables rather than reads them.
 func (c *Coder) Restoring() bool { return c.restoring }
 
-// Run is what Env.Run says: the means of the run, for types that are handles
-// of something in it.
+// Run returns Env.Run. Types that are handles of something in the run reach it
+// through this method.
 func (c *Coder) Run() any { return c.owner }
 
 // Err returns the first error of a Field call. It is returned from Collect or

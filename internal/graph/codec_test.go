@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// codecMap is a map with a codec: an interface holds it as a single word.
+// codecMap is a map with a codec. An interface holds it as a single word.
 type codecMap map[string]int
 
 func (m *codecMap) CairnState(c *Coder) error {
@@ -16,8 +16,8 @@ func (m *codecMap) CairnState(c *Coder) error {
 	return nil
 }
 
-// codecPointer is a struct of one pointer with a codec: an interface holds
-// it, too, as a single word.
+// codecPointer is a struct of one pointer, with a codec. An interface holds it
+// as a single word, too.
 type codecPointer struct{ p *int }
 
 func (m *codecPointer) CairnState(c *Coder) error {
@@ -54,7 +54,7 @@ func (l *codecLoop) CairnState(c *Coder) error {
 }
 
 // TestCodec_InInterfaces restores values with a codec that an interface holds
-// as the pointer they are.
+// as a pointer.
 func TestCodec_InInterfaces(t *testing.T) {
 	x := 7
 	v := []any{codecMap{"a": 1}, codecPointer{&x}, struct{ q codecPointer }{codecPointer{&x}}}
@@ -74,7 +74,7 @@ func TestCodec_InInterfaces(t *testing.T) {
 	}
 }
 
-// TestCodec_MapKeys restores maps whose keys have codecs: entries can be put in
+// TestCodec_MapKeys restores maps whose keys have codecs. Entries can be added
 // only after the codecs of their keys have run.
 func TestCodec_MapKeys(t *testing.T) {
 	keys := map[codecKey]int{{1}: 1, {2}: 2}

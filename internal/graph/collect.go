@@ -13,62 +13,62 @@ import (
 // calls. The pools of an image are valid until the next call. The zero value is
 // ready, but serves one goroutine at a time.
 type Collector struct {
-	// Remember keeps the places that objects have in their pools from one image
-	// to the next, as far as that is possible, so that an object more or less
-	// does not move all others. Pools of small objects are then not copied, but
-	// encoded when they are asked for: see Pool.Gather.
+	// Remember keeps the places of objects in their pools from one image to the
+	// next, as far as possible. A new or deleted object then does not move all
+	// others. Pools of small objects are not copied then, but encoded on
+	// request: see Pool.Gather.
 	Remember bool
 
 	env   *Env
 	roots []Root
 	names *resolver
-	types []reflect.Type // of the roots, to see whether names is still right
+	types []reflect.Type // types of the roots, to check whether names is up to date
 
 	items    mem.OffHeap[item]
-	byID     []*plan             // plans of items
+	byID     []*plan             // plans of items, by id
 	head     int                 // next item to walk
 	lastRun  int                 // see rootOf
-	runs     []itemRun           // which items were reached from which root
-	partial  map[int]partial     // items that need not be walked as a whole
-	cells    cells               // single values that were reached
-	queue    mem.OffHeap[queued] // cells to walk
-	root     int                 // that is walked from
-	touched  byte                // see walkCells
-	barred   map[cellKey]bool    // what must not be cells
-	named    map[uintptr]bool    // pages without cells, see cellsIn
+	runs     []itemRun           // the root of each item, see itemRun
+	partial  map[int]partial     // items of which only some elements have to be walked
+	cells    cells               // small objects that need no item
+	queue    mem.OffHeap[queued] // cells whose references have not been followed yet
+	root     int                 // the root that is being walked
+	touched  byte                // sink for the reads in walkCells
+	barred   map[cellKey]bool    // kinds that must not be cells
+	named    map[uintptr]bool    // pages with package variables, see cellsIn
 	celled   bool                // there may be cells
-	shown    bool                // arrays on devices ask for items, see show
-	plain    bool                // for tests: there are no cells
-	numbered bool                // place is that of the image that is collected
-	seen     table               // end of a piece that was walked → its start
-	begun    table               // start of a slice that was walked → its end
+	shown    bool                // collect again: an array on a device has a host copy in the state, see show
+	plain    bool                // for tests: no cells
+	numbered bool                // place belongs to the image that is being collected
+	seen     table               // end of a walked piece → its start
+	begun    table               // start of a walked slice → its end
 	made     table               // map, stand-in, zero-size value → its item, later its region
-	keep     []any               // memory of stand-ins
-	timers   map[*hchan]bool     // channels that belong to timers
-	trace    bool                // note how items were reached, for an error
-	untold   bool                // an error lacks its path: trace, and try again
+	keep     []any               // keeps stand-ins alive
+	timers   map[*hchan]bool     // channels of timers
+	trace    bool                // record how items were reached, for an error's path
+	untold   bool                // the error lacks its path: set trace and collect again
 	traces   []trace
 
-	order  mem.OffHeap[uint32] // scratch for the sweep
+	order  mem.OffHeap[uint32] // scratch memory for sweep
 	where  mem.OffHeap[uint32] // item → piece, box or stand-in
 	pieces sorted              // merged memory
 	merged map[uint32]merged
-	early  map[uint32]uint32 // pieces that were reached through other items than their lowest
-	walked int               // items after these were cells
-	held   map[uint32]bool   // pieces that a root covers all of
+	early  map[uint32]uint32 // piece → the item that was reached first, if it is not the lowest
+	walked int               // items from this index on were cells
+	held   map[uint32]bool   // pieces that a root covers completely
 	boxes  sorted            // values in interfaces
 	stands []standIn
 
 	dyn      []*plan          // dynamic types, in order of discovery
-	dynIndex map[*plan]uint32 // +1
+	dynIndex map[*plan]uint32 // index in dyn, plus 1
 	ifaces   map[unsafe.Pointer]*plan
 	zones    zoneCache
-	inRoots  []span        // see inRoot; none: not made
-	owners   map[*plan]int // what leads to a type: a root, or ^ a dynamic type
+	inRoots  []span        // see inRoot; nil: not computed yet
+	owners   map[*plan]int // a root that leads to a type, or ^ the index of a dynamic type
 
-	place placement // of the image that was collected last
+	place placement // placement of the last image
 	pools poolStates
-	refs  mem.OffHeap[uintptr] // region → where its memory is; 0: nowhere
+	refs  mem.OffHeap[uintptr] // region → address of its memory; 0: none
 	lock  sync.Mutex
 	idle  []*encoder
 }
@@ -90,16 +90,15 @@ const (
 )
 
 // item is a piece of memory that something refers to: n elements of a plan. It
-// has an address instead of a pointer, because there may be millions, which the
-// garbage collector need not look at: what they refer to is alive as long as the
-// roots are, and keep.
+// holds an address instead of a pointer, so that the garbage collector need not
+// scan millions of items. The roots and Collector.keep keep the memory alive.
 type item struct {
 	addr uintptr
 	meta uint64 // n, plan, via, alone
 }
 
 const (
-	maxElements = 1<<40 - 1 // of an item
+	maxElements = 1<<40 - 1 // maximum n of an item
 	maxPlans    = 1 << 19
 )
 
@@ -115,22 +114,22 @@ func (it item) n() uint64   { return it.meta >> 24 }
 func (it item) via() via    { return via(it.meta >> 1 & 15) }
 func (it item) alone() bool { return it.meta&1 != 0 } // not part of the sweep
 
-// plan is the type of an item's elements.
+// plan returns the type of an item's elements.
 func (c *Collector) plan(it item) *plan { return c.byID[it.meta>>5&(maxPlans-1)] }
 
-// end is the address after an item.
+// end returns the address after an item.
 func (c *Collector) end(it item) uintptr { return it.addr + uintptr(it.n())*c.plan(it).size }
 
-// partial says which elements of an item have to be walked.
+// partial is the range of elements of an item that have to be walked.
 type partial struct{ from, to uint64 }
 
-// trace says how an item was reached.
+// trace records how an item was reached.
 type trace struct {
-	at     uintptr // byte offset in the parent where the reference lies
-	parent int32   // item; -1 for roots
+	at     uintptr // byte offset of the reference in the parent
+	parent int32   // index of the parent item; -1 for roots
 }
 
-// standIn is memory that stands for something else.
+// standIn is memory that is saved in place of something else.
 type standIn struct {
 	addr uintptr
 	num  uint32 // region
@@ -164,13 +163,13 @@ func Outline(roots []Root, env *Env) (*Image, error) {
 	return img, err
 }
 
-// Collect is like the function Collect.
+// Collect works like the function Collect, and keeps tables for the next call.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 	c.place.turn(c)
 	c.numbered = false
 	ended := false
 	defer func() {
-		if !ended { // a CairnState method panicked: no table is whole
+		if !ended { // a CairnState method panicked: the tables are incomplete
 			c.Forget()
 		}
 	}()
@@ -179,8 +178,8 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 		img, err = c.image(roots, env, false)
 	}
 	ended = true
-	// What is left is what Gather needs. It keeps no memory of the program
-	// alive but stand-ins.
+	// Only what Gather needs remains. It keeps no memory of the program alive
+	// except stand-ins.
 	c.items.Drop()
 	c.where.Drop()
 	c.queue.Drop()
@@ -192,7 +191,7 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 		if c.numbered {
 			c.Forget()
 		} else {
-			c.place.turn(c) // the next image continues the last one that there is
+			c.place.turn(c) // the next image continues the last complete one
 		}
 		return nil, err
 	}
@@ -212,15 +211,15 @@ func (c *Collector) image(roots []Root, env *Env, cells bool) (*Image, error) {
 	return c.assemble()
 }
 
-// Release says that the pools of the image are not used any more. Places are
-// still remembered.
+// Release says that the pools of the image are not used any more. The collector
+// still remembers the places.
 func (c *Collector) Release() {
 	clear(c.keep)
 	c.keep = c.keep[:0]
 	c.refs.Drop()
 }
 
-// Forget lets the next image have all objects in new places.
+// Forget makes the next image give all objects new places.
 func (c *Collector) Forget() {
 	c.place.drop()
 	c.pieces.drop()
@@ -230,7 +229,7 @@ func (c *Collector) Forget() {
 	c.refs.Drop()
 }
 
-// Close gives the collector's memory back.
+// Close frees the collector's memory.
 func (c *Collector) Close() {
 	c.items.Close()
 	c.queue.Close()
@@ -283,10 +282,10 @@ func rootPlans(roots []Root) ([]*plan, error) {
 	return ps, nil
 }
 
-// reach finds everything that is reachable.
+// reach finds everything that the roots lead to.
 func (c *Collector) reach(roots []Root, env *Env) error {
 	err := c.tryReach(roots, env)
-	if err != nil && c.untold && !c.trace { // once more, to find the path for the error
+	if err != nil && c.untold && !c.trace { // collect once more, to find the path for the error
 		c.trace = true
 		err = c.tryReach(roots, env)
 	}
@@ -339,7 +338,7 @@ func (c *Collector) tryReach(roots []Root, env *Env) error {
 	return nil
 }
 
-// resolver makes sure that names knows the types of the roots.
+// resolver rebuilds names if the types of the roots have changed.
 func (c *Collector) resolver(ps []*plan) {
 	ts := make([]reflect.Type, 0, len(ps)+len(c.env.Types))
 	for _, p := range ps {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// imageText is all that a file holds, to compare files.
+// imageText returns everything that a file holds, to compare files.
 func imageText(f *file) string {
 	var b strings.Builder
 	b.Write(f.meta)
@@ -20,8 +20,9 @@ func imageText(f *file) string {
 	return b.String()
 }
 
-// TestCollect_SameImageTwice collects maps of all sorts of keys again and again: what
-// did not change must give the same bytes, or differential sets grow.
+// TestCollect_SameImageTwice collects maps with many kinds of keys repeatedly.
+// Unchanged values must give the same bytes; otherwise differential checkpoints
+// grow.
 func TestCollect_SameImageTwice(t *testing.T) {
 	type structKey struct {
 		a any
@@ -64,7 +65,7 @@ func TestCollect_SameImageTwice(t *testing.T) {
 }
 
 // TestCollector_FreesMemory shows that a Collector, which lives as long as the
-// run, does not keep alive what the program has let go since.
+// run, does not keep memory alive that the program has released.
 func TestCollector_FreesMemory(t *testing.T) {
 	var c Collector
 	freed := make(chan struct{})

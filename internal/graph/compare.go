@@ -29,8 +29,8 @@ func compare(name, saved string, p *plan) error {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, name, errDesc)
 	}
 	if m == nil {
-		// Equal structure in another order of definitions, which describe
-		// does not produce.
+		// The structures are equal, but the definitions are in an order that
+		// describe does not produce.
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, name, errDesc)
 	}
 	m.Name = name
@@ -47,8 +47,8 @@ func (c *comparer) differ(x, y *desc, path string) *MismatchError {
 	return &MismatchError{Path: path, Detail: fmt.Sprintf("the checkpoint has %s, the program %s", c.a.text(x, 0), c.b.text(y, 0))}
 }
 
-// types compares two types. A difference that is best told in terms of the
-// types themselves is left to the caller: here.
+// types compares two types. If the difference is best described by the two
+// types themselves, it returns here = true and the caller makes the error.
 func (c *comparer) types(x, y *desc, path string, depth int) (m *MismatchError, here bool) {
 	if c.budget--; c.budget < 0 || depth > 2000 {
 		c.budget = -1
@@ -93,7 +93,7 @@ func (c *comparer) types(x, y *desc, path string, depth int) (m *MismatchError, 
 			x, y := c.a.defs[x.n], c.b.defs[y.n]
 			m, here := c.types(x, y, path, depth+1)
 			if here {
-				// The name is the same: show what is behind it.
+				// The names are equal: show what they stand for.
 				m = c.differ(x, y, path)
 			}
 			return m, false

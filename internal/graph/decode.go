@@ -7,21 +7,22 @@ import (
 	"unsafe"
 )
 
-// wordKey identifies the first word of an interface.
+// wordKey identifies the first word of an interface value: the interface type
+// and the dynamic type.
 type wordKey struct{ iface, dyn *plan }
 
 // lateIface is an interface whose data word lies in a box that may not be
 // filled yet.
 type lateIface struct {
 	dst, box unsafe.Pointer
-	in       uint32 // region of dst
+	in       uint32 // region that contains dst
 }
 
-// fix is a value that is rebuilt from its stand-in, once that is filled.
+// fix is a value that is rebuilt from its stand-in when the stand-in is filled.
 type fix struct {
 	p      *plan
 	ptr    unsafe.Pointer
-	in     uint32 // region of the value
+	in     uint32 // region that contains the value
 	region uint64 // region of the stand-in
 }
 
@@ -33,7 +34,7 @@ type decoder struct {
 	in uint32 // the region being filled
 }
 
-// target turns a reference to n elements of f into an address.
+// target converts a reference to n elements of f into an address.
 func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, error) {
 	if obj > uint64(len(b.regs)) {
 		return nil, invalid("a reference to region %d of %d", obj-1, len(b.regs))
@@ -47,7 +48,7 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 	if g.p == nil {
 		return nil, b.dropped(obj)
 	}
-	if g.p.remote && g.p != f { // what is on devices has no address
+	if g.p.remote && g.p != f { // elements on devices have no address in host memory
 		return nil, invalid("a reference to %d %s in memory of a device", n, typeName(f.t))
 	}
 	if g.p.size == 0 || f.size == 0 {
@@ -73,7 +74,8 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 	return nil, invalid("a reference to %d %s at %d in a region of %d %s", n, typeName(f.t), off, g.n, typeName(g.p.t))
 }
 
-// dropped reports a reference to a region that only a dropped variable had.
+// dropped returns the error for a reference to a region that belongs to a
+// dropped variable only.
 func (b *Builder) dropped(obj uint64) error {
 	r, ok := b.img.Region(obj - 1)
 	if !ok {
@@ -125,7 +127,7 @@ func (d *decoder) element(ops []op, mem unsafe.Pointer, file []byte) error {
 	return nil
 }
 
-// zero clears a value that has no storage, which matters in roots only.
+// zero clears a value that is not stored. This matters only in roots.
 func (d *decoder) zero(p *plan, dst unsafe.Pointer) {
 	for _, b := range view(dst, int(p.size)) {
 		if b != 0 {
@@ -144,7 +146,7 @@ func (d *decoder) edge(obj uint64) {
 
 func (o *op) get(src []byte, member int) uint64 { return getU64(src[o.at[member]:], o.big) }
 
-// object returns the region of a reference, plus 1, and where it leads in it.
+// object returns the region of a reference plus 1, and the offset in it.
 func (o *op) object(src []byte) (obj, off uint64) {
 	if !o.short {
 		if obj = o.get(src, atObj); obj == math.MaxUint64 && o.p.kind == kSlice {
@@ -195,7 +197,7 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 	case kSyncMap, kCodec:
 		n := o.get(src, atLen)
 		if obj == 0 && n == 0 && !d.rooted[uint64(d.in)] {
-			return nil // a place that is not used
+			return nil // an unused place
 		}
 		if obj != 0 && obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
 			return d.dropped(obj)
@@ -349,7 +351,7 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 	return nil
 }
 
-// word makes the first word of an interface of type i that holds a p.
+// word returns the first word of an interface of type i that holds a p.
 func (d *decoder) word(i, p *plan) (unsafe.Pointer, error) {
 	k := wordKey{i, p}
 	w, ok := d.words[k]
@@ -357,8 +359,8 @@ func (d *decoder) word(i, p *plan) (unsafe.Pointer, error) {
 		if p.t.Kind() == reflect.Interface || !p.t.Implements(i.t) {
 			return nil, invalid("a %s in an interface of type %s", typeName(p.t), typeName(i.t))
 		}
-		// An interface that holds some p. Nobody looks at the data; a real
-		// value might be huge.
+		// Make an interface that holds a p. Only its type is used, so the data
+		// is a dummy: a real value might be huge.
 		var held any
 		h := (*ifaceHeader)(unsafe.Pointer(&held))
 		h.tab = (*ifaceHeader)(unsafe.Pointer(&p.t)).data

@@ -14,7 +14,8 @@ type describer struct {
 }
 
 // describe returns a portable description of a type: its structure with names,
-// without sizes. Two types with equal descriptions have equal images. The grammar:
+// without sizes. Two types with equal descriptions have equal images. The
+// grammar:
 //
 //	text   = type { " @" number quoted-name "=" type }     definitions, from @0
 //	type   = "*" type | "[]" type | "[" n "]" type | "map" entry
@@ -80,7 +81,7 @@ func (d *describer) body(p *plan) {
 		d.b.WriteString("state")
 	case kFunc:
 		d.b.WriteString("func")
-	case kChan: // no struct has a field of this name
+	case kChan: // no struct field can have this name
 		d.b.WriteString("{chan ")
 		d.ref(p.elem)
 		d.b.WriteString(",}")
@@ -97,7 +98,7 @@ func (d *describer) body(p *plan) {
 type desc struct {
 	kind   string
 	elem   *desc
-	n      int // length, or number of the definition
+	n      int // length of an array, or number of a definition
 	word   string
 	names  []string
 	fields []*desc
@@ -230,7 +231,8 @@ func (p *descParser) typ(depth int) (*desc, error) {
 	return d, nil
 }
 
-// TypeName returns a described type's name for people, "?" for a bad description.
+// TypeName returns a readable name for a described type, or "?" if the
+// description is invalid.
 func TypeName(description string) string {
 	t, err := parseDesc(description)
 	if err != nil {
@@ -239,7 +241,7 @@ func TypeName(description string) string {
 	return t.text(t.root, 0)
 }
 
-// text is a type's name for people.
+// text returns a readable name of a type.
 func (t *descText) text(d *desc, depth int) string {
 	if depth > 20 {
 		return "…"

@@ -10,19 +10,19 @@ import (
 	"unsafe"
 )
 
-// encoder writes values with references in their file form. Several may be at
-// work.
+// encoder writes values with references in their file form. Several encoders
+// may work at the same time.
 type encoder struct {
 	c     *Collector
-	guess int       // of the next piece
-	box   int       // … box
-	cell  [2]uint32 // … page with cells, and with boxes
+	guess int       // guess for the next piece
+	box   int       // guess for the next box
+	cell  [2]uint32 // guesses for the cellPages of cells and of boxes
 	zones zoneCache
 }
 
 var native = binary.NativeEndian
 
-// encoder takes an encoder; the caller gives it back.
+// encoder returns a free encoder. The caller gives it back.
 func (c *Collector) encoder() *encoder {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -40,7 +40,7 @@ func (e *encoder) done() {
 	e.c.idle = append(e.c.idle, e)
 }
 
-// fillPools gives the pools their pieces, or means to make them.
+// fillPools gives each pool its pieces, or a Gather function.
 func (c *Collector) fillPools(img *Image) error {
 	refs := c.refs.Grow(int(c.place.total))
 	for k, num := range c.pieces.num.S {
@@ -94,12 +94,12 @@ func (c *Collector) fillPools(img *Image) error {
 	return nil
 }
 
-// gather makes the bytes of a pool from off on.
+// gather encodes the bytes of a pool from byte off on.
 func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
 	e := c.encoder()
 	defer e.done()
 	size := s.p.form.Size
-	at := uint64(off) / uint64(size) // element
+	at := uint64(off) / uint64(size) // index of the element
 	rows, refs := c.place.regions, c.refs.S
 	var cursor cellCursor
 	i := sort.Search(len(s.sorted), func(i int) bool {
@@ -122,7 +122,7 @@ func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
 			if ref == 0 {
 				ref = cursor.addr(&c.cells, num+uint32(k))
 			}
-			if ref == 0 { // nothing is there now
+			if ref == 0 { // the place is unused
 				clear(part)
 				skip = 0
 				continue
@@ -169,10 +169,10 @@ func (e *encoder) element(ops []op, mem unsafe.Pointer, file []byte) error {
 	return nil
 }
 
-// put writes a member of a reference.
+// put writes one member of a reference.
 func put(o *op, dst []byte, member int, v uint64) { native.PutUint64(dst[o.at[member]:], v) }
 
-// putRef writes a region, plus 1, and an offset.
+// putRef writes a region number plus 1, and an offset.
 func putRef(o *op, dst []byte, obj, off uint32) {
 	native.PutUint32(dst[o.at[atObj]:], obj)
 	native.PutUint32(dst[o.at[atOff]:], off)
@@ -227,10 +227,10 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	return nil
 }
 
-// stand is the object of a stand-in, or of a value without size.
+// stand returns the object number of a stand-in or of a value without size.
 func (e *encoder) stand(addr uintptr, p *plan) uint32 { return uint32(e.c.made.get(addr, p)) + 1 }
 
-// locate turns the address of an elem into a reference.
+// locate converts the address of an elem into a reference.
 func (e *encoder) locate(addr uintptr, elem *plan) (obj, off uint32) {
 	if addr == 0 {
 		return 0, 0
@@ -262,7 +262,7 @@ func (e *encoder) mapObject(p *plan, src unsafe.Pointer) uint32 {
 	return e.stand(m, p.elem)
 }
 
-// boxed is the object of a value of p in an interface.
+// boxed returns the object number of a value of p in an interface.
 func (e *encoder) boxed(addr uintptr, p *plan) uint32 {
 	c := e.c
 	if r, rank := c.cells.lookup(addr, p, 1, -1, &e.cell[1]); r != nil {

@@ -31,7 +31,7 @@ func (b *Builder) Finish() error {
 	if err := b.makeFuncs(); err != nil {
 		return err
 	}
-	if !b.codec { // else the boxes may have to be rebuilt first
+	if !b.codec { // otherwise boxes may have to be rebuilt first
 		for _, l := range b.late {
 			(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
 		}
@@ -67,7 +67,7 @@ func (b *Builder) fillPool(i int) error {
 	for _, k := range t.regions {
 		g := &b.regs[k]
 		if size == 0 && !b.rooted[uint64(k)] || g.n == 0 || g.known {
-			continue // there is nothing to clear in fresh memory
+			continue // fresh memory is zero already
 		}
 		d.in = k
 		src := []byte(nil)
@@ -82,8 +82,8 @@ func (b *Builder) fillPool(i int) error {
 	return nil
 }
 
-// trueOrFalse makes sure that the bools in a value are 0 or 1. Go relies on it,
-// files may hold other bytes.
+// trueOrFalse makes sure that the bools in a value are 0 or 1. Go relies on
+// that, but a file may hold other bytes.
 func trueOrFalse(p *plan, ptr unsafe.Pointer) {
 	switch p.kind {
 	case kScalar:
@@ -103,8 +103,9 @@ func trueOrFalse(p *plan, ptr unsafe.Pointer) {
 	}
 }
 
-// rebuild makes values of stand-ins. A stand-in is used only when all that it
-// refers to is complete, unless it refers to itself.
+// rebuild makes values from stand-ins. It uses a stand-in only when everything
+// that the stand-in refers to is complete, unless the stand-in refers to
+// itself.
 func (b *Builder) rebuild() error {
 	if !b.codec {
 		for i := range b.fixes {
@@ -142,14 +143,14 @@ func (b *Builder) rebuild() error {
 			return err
 		}
 	}
-	for _, l := range b.late { // again, for those in cycles
+	for _, l := range b.late { // once more, for interfaces in cycles
 		(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
 	}
 	return nil
 }
 
-// postOrder lists the regions such that each comes after those it refers to,
-// as far as there are no cycles.
+// postOrder lists the regions such that each comes after the regions it refers
+// to, except in cycles.
 func (b *Builder) postOrder() []uint32 {
 	n := len(b.regs)
 	first := make([]uint32, n+1)
@@ -221,7 +222,7 @@ func (b *Builder) fix(f *fix) (err error) {
 	return nil
 }
 
-// fillMap fills the map that a region stands for, if it does.
+// fillMap fills the map that region r stands for, if it stands for one.
 func (b *Builder) fillMap(r uint32) error {
 	g := &b.regs[r]
 	if g.m == nil {
@@ -237,7 +238,7 @@ func (b *Builder) fillMap(r uint32) error {
 	}
 	m := reflect.NewAt(g.mt.t, unsafe.Pointer(&g.m)).Elem()
 	entries := reflect.NewAt(g.p.t, g.ptr).Elem()
-	// Entry structs without size have no fields in the plan.
+	// If the entry struct has size 0, its plan has no fields.
 	var key *plan
 	if len(g.p.fields) > 0 && g.p.fields[0].name == "Key" && !g.p.fields[0].p.ordered {
 		key = g.p.fields[0].p
@@ -258,8 +259,8 @@ func (b *Builder) fillMap(r uint32) error {
 	return nil
 }
 
-// checkKey makes sure that the key of a map can be hashed: that no interface in
-// it holds something that cannot be compared, or leads back to itself.
+// checkKey makes sure that the key of a map can be hashed: no interface in it
+// may hold a value that cannot be compared, or lead back to itself.
 func checkKey(p *plan, ptr unsafe.Pointer) error {
 	budget := 1 << 16
 	if !hashable(p, ptr, 0, &budget) {

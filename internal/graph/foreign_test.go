@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// abroad makes the form of another machine: the other byte order, packed, with
-// fields in reverse order, and ints of 4 bytes where small is set.
+// abroad returns the form that another machine would write: the other byte
+// order, packed, fields in reverse order, and ints of 4 bytes if small is set.
 func abroad(t hdf5.Type, small bool) hdf5.Type {
 	switch t.Class {
 	case hdf5.Int, hdf5.Uint, hdf5.Float:
@@ -210,7 +210,7 @@ func TestTarget_InPlace(t *testing.T) {
 	if &c[0] != &backing[0] || backing[2] != 3 || len(d) != 2 || cap(d) != 2 || d[1] != 5 {
 		t.Error("not in place")
 	}
-	// Shared by two roots: not in place.
+	// Two roots share the array, so it is not restored in place.
 	c, d = backing[:3:3], backing[1:3:3]
 	if err := f.load([]Root{{"a", &c}, {"b", &d}}, nil); err != nil {
 		t.Fatal(err)
@@ -251,9 +251,8 @@ func TestTarget_DamagedBools(t *testing.T) {
 	}
 }
 
-// TestForeign_BigIntWords gives a big.Int of a machine with 32-bit words to this
-// one: it must have its value or be refused, not take each word for a larger
-// one.
+// TestForeign_BigIntWords restores a big.Int from a machine with 32-bit words.
+// It must keep its value or be refused; words must not be read as larger ones.
 func TestForeign_BigIntWords(t *testing.T) {
 	if reflect.TypeFor[big.Word]().Size() != 8 {
 		t.Skip("words have 32 bits on this machine, too")

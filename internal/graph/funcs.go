@@ -11,7 +11,8 @@ import (
 )
 
 // A program that is saved as a whole, by package resume, has functions and
-// channels in its state. Other programs get an error if theirs has.
+// channels in its state. In other programs, functions and channels in the state
+// are an error.
 
 // wholeProgram says that functions and channels are saved.
 var wholeProgram bool
@@ -35,22 +36,22 @@ func SaveWholeProgram() {
 	because(nil)
 }
 
-// function is a func value's stand-in.
+// function is the stand-in of a func value.
 type function struct {
 	Name string
-	Env  any // what a closure has captured, a *E
+	Env  any // the captured variables of a closure, a *E
 }
 
-// funcEntry is a function that is found again by its name.
+// funcEntry is a registered function. It is found by its name.
 type funcEntry struct {
 	name string
 	t    reflect.Type
-	word unsafe.Pointer // the func value, of a function that captures nothing
-	// Of a closure:
+	word unsafe.Pointer // func value of a function that captures nothing
+	// The other fields are for closures.
 	env  reflect.Type                                // *E
-	make func(env unsafe.Pointer) (f unsafe.Pointer) // func value of a new one
-	slot int                                         // where env lies in its object, in words
-	dict uintptr                                     // the other word, of a closure in a generic function
+	make func(env unsafe.Pointer) (f unsafe.Pointer) // returns the func value of a new closure
+	slot int                                         // position of env in the closure's object, in words
+	dict uintptr                                     // the other word of a closure in a generic function
 }
 
 var funcs struct {
@@ -59,19 +60,19 @@ var funcs struct {
 	byCode map[uintptr][]*funcEntry
 }
 
-// object is what a func value points to: the code, and behind it what was
-// captured.
+// object is what a func value points to: the code pointer, followed by the
+// captured variables.
 type object struct{ code uintptr }
 
-// word returns the nth word of an object. What lies behind the object is
-// looked at, too, when it is found out how large it is.
+// word returns the nth word of an object. It may read behind the object while
+// the object's size is being determined.
 //
 //go:nocheckptr
 func (o *object) word(n int) uintptr {
 	return *(*uintptr)(unsafe.Add(unsafe.Pointer(o), uintptr(n)*wordSize))
 }
 
-// RegisterFunc makes a function known that captures nothing.
+// RegisterFunc registers a function that captures nothing.
 func RegisterFunc(name string, f any) error {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Func || v.IsNil() {
@@ -81,8 +82,8 @@ func RegisterFunc(name string, f any) error {
 	return addFunc(&funcEntry{name: name, t: v.Type(), word: word}, (*object)(word).code)
 }
 
-// RegisterClosure makes the functions known that mk returns. They capture what
-// mk is given, and nothing else.
+// RegisterClosure registers the functions that mk returns. They must capture
+// the argument of mk and nothing else.
 func RegisterClosure[E, F any](name string, mk func(*E) F) error {
 	t := reflect.TypeFor[F]()
 	if t.Kind() != reflect.Func {
@@ -95,7 +96,7 @@ func RegisterClosure[E, F any](name string, mk func(*E) F) error {
 	e := &funcEntry{name: name, t: t, env: reflect.TypeFor[*E](), make: build}
 	var objects [4]*object
 	for i := range objects {
-		// Not zero-size, so that it has an address of its own.
+		// The struct is not empty, so that it has an address of its own.
 		env := unsafe.Pointer(new(struct {
 			e E
 			_ byte
@@ -118,8 +119,8 @@ func RegisterClosure[E, F any](name string, mk func(*E) F) error {
 		objects[i] = o
 		runtime.KeepAlive(env)
 	}
-	// Instances of a generic function may share their code. Their closures
-	// capture the dictionary of the instance as well, a constant.
+	// Instances of a generic function may share their code. Their closures also
+	// capture the dictionary of the instance, which is a constant.
 	other := objects[0].word(3 - e.slot)
 	constant := InProgram(address(other)) && other != objects[0].code
 	for _, o := range objects[1:] {
@@ -133,14 +134,14 @@ func RegisterClosure[E, F any](name string, mk func(*E) F) error {
 	return addFunc(e, objects[0].code)
 }
 
-// registerLike makes the functions known that have the code of f, a closure
-// that captures the pointer env and nothing else. It is for closures of the
-// standard library, which nobody else can make.
+// registerLike registers the functions that have the code of f, a closure that
+// captures the pointer env and nothing else. It serves closures of the standard
+// library that cannot be created from outside.
 func registerLike(name string, f any, env any) {
 	o := (*object)((*ifaceHeader)(unsafe.Pointer(&f)).data)
 	at := (*ifaceHeader)(unsafe.Pointer(&env)).data
 	if o.word(1) != uintptr(at) {
-		return // made in another way now: then they cannot be saved
+		return // this version makes them differently: they cannot be saved
 	}
 	code := o.code
 	_ = addFunc(&funcEntry{name: name, t: reflect.TypeOf(f), env: reflect.TypeOf(env), slot: 1, make: func(env unsafe.Pointer) unsafe.Pointer {
@@ -195,7 +196,7 @@ func functionOf(o *object, t reflect.Type) (*function, error) {
 	return nil, fmt.Errorf("it is the function %s, which cannot be found again by a name%s", funcName(o.code), unsavableAt(o.code))
 }
 
-// unsavable is why functions cannot be saved, by their places.
+// unsavable holds the reasons why functions cannot be saved.
 var unsavable sync.Map // of string, by FILE:LINE
 
 // RegisterUnsavable says why the function literal at a line of a file cannot be
@@ -204,7 +205,7 @@ func RegisterUnsavable(file string, line int, why string) {
 	unsavable.Store(fmt.Sprintf("%s:%d", file, line), why)
 }
 
-// unsavableAt is what was registered for a function.
+// unsavableAt returns the reason that was registered for a function.
 func unsavableAt(pc uintptr) string {
 	f := runtime.FuncForPC(pc)
 	if f == nil {
@@ -217,7 +218,7 @@ func unsavableAt(pc uintptr) string {
 	return ""
 }
 
-// value makes the func value of a stand-in.
+// value makes the func value that a stand-in describes.
 func (f *function) value(t reflect.Type) (unsafe.Pointer, error) {
 	if strings.HasPrefix(f.Name, staticPrefix) {
 		return f.static()
@@ -240,7 +241,7 @@ func (f *function) value(t reflect.Type) (unsafe.Pointer, error) {
 	return e.make((*ifaceHeader)(unsafe.Pointer(&f.Env)).data), nil
 }
 
-// funcName names a function for people.
+// funcName returns a readable name of a function.
 func funcName(pc uintptr) string {
 	f := runtime.FuncForPC(pc)
 	if f == nil {
@@ -289,8 +290,8 @@ func (d *decoder) function(p *plan, dst unsafe.Pointer, obj uint64) error {
 	return nil
 }
 
-// makeFuncs makes all func values. What closures have captured has its address
-// by now, if not its value.
+// makeFuncs makes all func values. The captured variables have their addresses
+// by now, but perhaps not their values.
 func (b *Builder) makeFuncs() error {
 	for _, f := range b.funcs {
 		g := &b.regs[f.region]
@@ -306,7 +307,7 @@ func (b *Builder) makeFuncs() error {
 	for _, f := range b.funcs {
 		if g := &b.regs[f.region]; g.m != nil {
 			b.stands = append(b.stands, placed{uintptr(g.m), f.p.elem.id + 1, uint32(f.region)})
-			g.m = nil // it is no map
+			g.m = nil // the region stands for no map
 		}
 	}
 	b.funcs = nil

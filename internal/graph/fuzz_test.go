@@ -43,7 +43,7 @@ func fuzzSeed(t testing.TB) *file {
 	return save(t, []Root{{"v", v}, {"other", &other}}, nil)
 }
 
-// mutate damages an image as prog says, in steps of 12 bytes.
+// mutate damages an image. prog describes the damage, in steps of 12 bytes.
 func mutate(f *file, prog []byte) (*Image, [][]byte) {
 	g := &file{regions: append([]uint64(nil), f.regions...), meta: append([]byte(nil), f.meta...)}
 	for _, d := range f.data {
@@ -125,7 +125,7 @@ func tryDamaged(t testing.TB, f *file, prog []byte) error {
 	if err := b.Finish(); err != nil {
 		return err
 	}
-	// What was accepted is sound enough to be looked at.
+	// An accepted image must be sound enough to be collected.
 	Collect([]Root{{"v", v}, {"other", &other}}, nil)
 	return nil
 }
@@ -211,7 +211,7 @@ func TestPrepare_HostileTypes(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		// With the right description the sizes have to be caught.
+		// With a correct description, the wrong sizes must be detected.
 		img.Types[0].Type = describeType(typ)
 		if err := restore(img, f.data, []Root{{"x", &x}}, nil, Options{Limit: 1 << 20}); err == nil {
 			t.Errorf("%.50s is fine", name)

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// file is an image as it lies on a disk.
+// file is an image as it is stored on disk.
 type file struct {
 	meta    []byte
 	regions []uint64
@@ -58,7 +58,8 @@ func store(t testing.TB, img *Image) *file {
 	return f
 }
 
-// gathered makes the bytes of a pool, in parts and by several goroutines.
+// gathered returns the bytes of a pool, which several goroutines produce in
+// parts.
 func gathered(t testing.TB, p *Pool) []byte {
 	b := make([]byte, p.Bytes())
 	step := int(p.Count/3+1) * p.Form.Size
@@ -100,7 +101,7 @@ func restore(img *Image, data [][]byte, roots []Root, env *Env, opt Options) err
 	for _, t := range b.Targets() {
 		src := data[t.Pool]
 		if t.Pieces == nil || t.Pool%2 == 1 {
-			// In parts, the last first.
+			// Fill in parts, the last part first.
 			size := img.Pools[t.Pool].Form.Size
 			cut := len(src) / size / 3 * size
 			if err := t.Fill(int64(cut), src[cut:]); err != nil {
@@ -132,8 +133,7 @@ func roundTrip[T any](t testing.TB, v *T, env *Env) *T {
 	return w
 }
 
-// iso compares two graphs: values, nil-ness, lengths, capacities and which
-// addresses are the same.
+// iso compares two graphs: values, nil-ness, lengths, capacities and aliasing.
 type iso struct {
 	ab, ba map[isoKey]uintptr
 	done   map[isoKey]bool
@@ -150,7 +150,7 @@ func isomorphic(a, b any) error {
 	return c.values(reflect.ValueOf(a), reflect.ValueOf(b), "v")
 }
 
-// bind notes that the address x stands for y, and reports whether that was
+// bind records that address x corresponds to y, and reports whether that was
 // known.
 func (c *iso) bind(x, y uintptr, t reflect.Type, path string) (bool, error) {
 	if t.Size() == 0 {
@@ -287,7 +287,7 @@ func (c *iso) values(a, b reflect.Value, path string) error {
 			}
 		}
 	case reflect.UnsafePointer:
-		// Only atomic.Pointer has them.
+		// Only atomic.Pointer has such fields.
 		x, y := a.UnsafePointer(), b.UnsafePointer()
 		if (x == nil) != (y == nil) {
 			return fmt.Errorf("%s: %v and %v", path, x, y)

@@ -10,22 +10,22 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// Root is a variable of the program: Ptr is a non-nil *T.
+// Root is a variable of the program. Ptr is a *T and not nil.
 type Root struct {
 	Name string
 	Ptr  any
 }
 
-// Env connects the package to the rest of the run. All of it is optional.
+// Env connects the package to the rest of the run. Every field is optional.
 type Env struct {
-	FileID func(f *os.File) (id int, ok bool) // saving: is this file known to the run?
-	FileOf func(id int) (*os.File, error)     // restoring
+	FileID func(f *os.File) (id int, ok bool) // used when saving: the run's number of a file
+	FileOf func(id int) (*os.File, error)     // used when restoring
 	Types  []reflect.Type                     // registered by the user
 	Run    any                                // for Coder.Run
 }
 
-// Image is the state of all roots. All but the pieces of the pools is plain
-// data that the caller stores in whatever way it likes.
+// Image is the state of all roots. Everything except the pieces of the pools is
+// plain data; the caller chooses how to store it.
 type Image struct {
 	Vars    []Var     `json:"vars"`
 	Types   []DynType `json:"types,omitempty"`
@@ -38,9 +38,9 @@ type Image struct {
 type Var struct {
 	Name   string `json:"name"`
 	Type   string `json:"type"`           // description of its static type
-	Region uint64 `json:"reg"`            // the region it lies in
-	Off    uint64 `json:"off,omitempty"`  // where, in slots; not 0 only for a root inside another
-	Data   uint64 `json:"data,omitempty"` // for a slice of pointer-free elements: the region that is its array, plus 1
+	Region uint64 `json:"reg"`            // the region that it lies in
+	Off    uint64 `json:"off,omitempty"`  // offset in the region, in slots; not 0 only for a root inside another
+	Data   uint64 `json:"data,omitempty"` // for a slice of pointer-free elements: the region of its array, plus 1
 }
 
 // DynType is a type found in an interface.
@@ -49,19 +49,20 @@ type DynType struct {
 	Type string `json:"type"` // description
 }
 
-// Region is Count consecutive elements of a pool. A row of Image.Regions has
-// Repeat of them, one after the other, with numbers one after the other.
+// Region is Count consecutive elements of a pool. A row of Image.Regions
+// describes Repeat such regions, with consecutive places and consecutive
+// numbers.
 type Region struct {
-	Pool   int32 // Unused, NextSlots
+	Pool   int32 // index of the pool, or Unused, or NextSlots
 	Repeat uint32
 	Start  uint64
 	Count  uint64
 }
 
-// Values of Region.Pool that are no pools.
+// Values of Region.Pool that are not pools.
 const (
-	Unused    int32 = -1 // nothing has these numbers
-	NextSlots int32 = -2 // they continue the number before, each 1<<32 slots further on
+	Unused    int32 = -1 // these numbers are not used
+	NextSlots int32 = -2 // these numbers continue the number before them, each 1<<32 slots further on
 )
 
 // PackRegions flattens r to three numbers each.
@@ -73,8 +74,8 @@ func PackRegions(r []Region) []uint64 {
 	return u
 }
 
-// UnpackRegions is the inverse of PackRegions. The first version of the format
-// had no Repeat: it is 0 there.
+// UnpackRegions is the inverse of PackRegions. In the first version of the
+// format there was no Repeat; it is 0 there.
 func UnpackRegions(u []uint64) ([]Region, error) {
 	if len(u)%3 != 0 {
 		return nil, fmt.Errorf("%w: %d numbers for regions", ErrInvalid, len(u))
@@ -90,7 +91,7 @@ func UnpackRegions(u []uint64) ([]Region, error) {
 	return r, nil
 }
 
-// Region returns the region of a number, and whether there is one.
+// Region returns the region with a number, and whether it exists.
 func (img *Image) Region(num uint64) (Region, bool) {
 	if len(img.firsts) != len(img.Regions) {
 		img.firsts = make([]uint64, len(img.Regions))
@@ -113,14 +114,14 @@ func (img *Image) Region(num uint64) (Region, bool) {
 	return r, true
 }
 
-// Pool is a run of elements of one type: all regions of that type that were
-// reached first from the same root, one after the other.
+// Pool is a sequence of elements of one type: all regions of that type that
+// were reached first from the same root.
 type Pool struct {
-	Var   int       `json:"var"`           // the root that reached it first
-	Owner int       `json:"own"`           // the type that leads to the element type: of Vars[Owner], or of Types[^Owner]
-	Nth   int       `json:"nth"`           // position of the element type among those it leads to
+	Var   int       `json:"var"`           // index of the root that reached it first
+	Owner int       `json:"own"`           // the type that leads to the element type: that of Vars[Owner], or of Types[^Owner]
+	Nth   int       `json:"nth"`           // index of the element type among the types that the owner leads to
 	Elem  string    `json:"elem"`          // name of the element type
-	Form  hdf5.Type `json:"form"`          // of one element; Size 0: nothing to store
+	Form  hdf5.Type `json:"form"`          // form of one element; Size 0: nothing to store
 	Count uint64    `json:"n"`             // elements
 	Shape []uint64  `json:"dim,omitempty"` // a natural shape of Count elements, nil: a single value
 	Text  bool      `json:"txt,omitempty"` // bytes that are all reached as strings
@@ -129,17 +130,18 @@ type Pool struct {
 	Pointers bool     `json:"ptr,omitempty"`
 	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
 	Pieces   [][]byte `json:"-"`
-	// Gather, if not nil, is there instead of Pieces: it makes the bytes of the
-	// pool from off on, which is a multiple of the size of an element, as is
-	// the length of dst. It may be called by several goroutines at a time,
-	// until the next Collect. Nothing may change the roots meanwhile.
+	// Gather, if not nil, replaces Pieces: it encodes the bytes of the pool
+	// from off on. off and the length of dst are multiples of the element size.
+	// Several goroutines may call it at the same time, until the next Collect.
+	// The roots must not change meanwhile.
 	Gather func(dst []byte, off int64) error `json:"-"`
 }
 
 // Bytes is the size of the pool's elements in its form.
 func (p *Pool) Bytes() uint64 { return p.Count * uint64(p.Form.Size) }
 
-// ErrInvalid is wrapped by all errors about images that no Collect has made.
+// ErrInvalid is wrapped by all errors about images that Collect cannot have
+// made.
 var ErrInvalid = errors.New("damaged or foreign state")
 
 // UnsupportedError reports a value that cannot be saved.
@@ -153,11 +155,11 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s (%s) cannot be saved: %s", e.Path, e.Type, e.Reason)
 }
 
-// MismatchError reports a variable or dynamic type of which the set and the
-// program have different ideas.
+// MismatchError reports a variable or dynamic type that differs between the
+// checkpoint and the program.
 type MismatchError struct {
-	Name   string // of the variable or type
-	Path   string // the place inside, starting with Name
+	Name   string // name of the variable or type
+	Path   string // the place in it, starting with Name
 	Detail string
 	// Added: only the program has the variable. Removed: only the checkpoint
 	// has it.

@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// placed is where a region of an image is found in the program after Finish.
+// placed says where a region of an image lies in the program after Finish.
 type placed struct {
 	addr uintptr
-	id   uint32 // of the plan, plus 1; only for stand-ins
+	id   uint32 // plan id plus 1; only for stand-ins
 	num  uint32
 }
 
-// KeepPlaces lets the next image of these roots have the objects in the same
-// places as the image that b restored. It is called after Finish.
+// KeepPlaces makes the next image of these roots give the objects the places
+// that they have in the image that b restored. Call it after Finish.
 func (c *Collector) KeepPlaces(b *Builder, roots []Root) {
 	c.Forget()
 	if !c.Remember || !b.finished {
@@ -64,7 +64,7 @@ func (c *Collector) KeepPlaces(b *Builder, roots []Root) {
 	b.boxes, b.stands = nil, nil
 }
 
-// notePlace says which region the stand-in of p for what is at id has.
+// notePlace records that the stand-in of p for the object at id has region num.
 func (c *Collector) notePlace(id unsafe.Pointer, p *plan, num uint32) {
 	at, _ := c.made.at(uintptr(id), p)
 	*at = uint64(num)

@@ -2,8 +2,8 @@ package graph
 
 import "sort"
 
-// same reports whether memory that holds a p can as well be seen as a q. That
-// is so for one type and for types that Go converts pointers between.
+// same reports whether memory that holds a p can also be seen as a q. That
+// holds if the types are identical, or if Go converts pointers between them.
 func same(p, q *plan) bool {
 	if p == q {
 		return true
@@ -65,7 +65,7 @@ func (p *plan) fits(off uintptr, avail uint64, f *plan, n uint64) bool {
 	}
 }
 
-// fieldAt is the last field that starts at or before off.
+// fieldAt returns the last field that starts at or before off.
 func (p *plan) fieldAt(off uintptr) int {
 	if len(p.fields) < 8 {
 		i := len(p.fields) - 1
@@ -77,7 +77,7 @@ func (p *plan) fieldAt(off uintptr) int {
 	return sort.Search(len(p.fields), func(i int) bool { return p.fields[i].off > off }) - 1
 }
 
-// slotOf gives the slot of the leaf that starts at byte off of an element.
+// slotOf returns the slot of the leaf that starts at byte off of an element.
 func (p *plan) slotOf(off uintptr) (slot uint64) {
 	for off > 0 {
 		switch p.kind {
@@ -98,7 +98,7 @@ func (p *plan) slotOf(off uintptr) (slot uint64) {
 	return slot
 }
 
-// byteOf is the inverse of slotOf; slot is less than p.slots.
+// byteOf is the inverse of slotOf. slot must be less than p.slots.
 func (p *plan) byteOf(slot uint64) (off uintptr) {
 	for slot > 0 {
 		switch p.kind {

@@ -18,8 +18,8 @@ type osFile = *os.File
 
 // pushMap records the stand-in of the map m in the variable at ptr.
 func (c *Collector) pushMap(p *plan, ptr, m unsafe.Pointer, i int32, at uintptr) error {
-	// Maps are told apart by their address and entries, since m may be shared
-	// by variables of different map types.
+	// A map is identified by its address and its entry type, because variables
+	// of different map types may share m.
 	if c.made.has(uintptr(m), p.elem) {
 		return nil
 	}
@@ -58,8 +58,8 @@ func (e *entrySorter) Less(i, j int) bool {
 	return order(e.key, unsafe.Add(e.base, uintptr(i)*e.size), unsafe.Add(e.base, uintptr(j)*e.size)) < 0
 }
 
-// order compares two keys. What has no order of its own goes by its address or
-// bytes, which are the same the next time as long as the program runs.
+// order compares two keys. Keys without a natural order are compared by address
+// or bytes, which stay the same as long as the program runs.
 func order(p *plan, a, b unsafe.Pointer) int {
 	switch p.kind {
 	case kString:
@@ -127,7 +127,7 @@ func order(p *plan, a, b unsafe.Pointer) int {
 	return bytes.Compare(view(a, int(p.size)), view(b, int(p.size)))
 }
 
-// orderIface orders by type, and by value where the types are the same.
+// orderIface orders by type, then by value.
 func orderIface(p *plan, a, b unsafe.Pointer) int {
 	x, y := (*ifaceHeader)(a), (*ifaceHeader)(b)
 	if x.tab == nil || y.tab == nil {
@@ -149,13 +149,13 @@ func orderFloat(x, y float64) int {
 	if o := cmp.Compare(x, y); o != 0 || x == x {
 		return o
 	}
-	return cmp.Compare(math.Float64bits(x), math.Float64bits(y)) // NaNs
+	return cmp.Compare(math.Float64bits(x), math.Float64bits(y)) // at least one NaN: compare the bits
 }
 
 // pushStandIn records the stand-in of the sync.Map or value with CairnState at
 // ptr.
 func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
-	if c.made.has(uintptr(ptr), p.elem) { // p itself may be known as a box
+	if c.made.has(uintptr(ptr), p.elem) { // p itself may be registered as a box
 		return nil
 	}
 	if p.kind == kSyncMap {

@@ -12,34 +12,35 @@ import (
 type opKind uint8
 
 const (
-	opCopy  opKind = iota // n bytes, alike in file and memory
+	opCopy  opKind = iota // n bytes, the same in file and memory
 	opInt                 // integer of another size or byte order
 	opSwap                // n bytes in the other order
-	opLoop                // n times sub
-	opRef                 // reference, by the kind of p
-	opCheck               // kOpaque and kIgnore: no bytes in the file
+	opLoop                // sub, n times
+	opRef                 // a reference; its layout depends on the kind of p
+	opCheck               // kOpaque and kIgnore: not stored
 )
 
 // op is a step in encoding or decoding one element.
 type op struct {
 	kind   opKind
-	big    bool // file byte order
+	big    bool // the file's byte order is big-endian
 	signed bool
-	moff   uintptr // in memory
-	foff   int     // in the file
+	moff   uintptr // offset in memory
+	foff   int     // offset in the file
 	n      int
-	fsize  int // opInt
-	msize  int // opInt
+	fsize  int // opInt: size in the file
+	msize  int // opInt: size in memory
 	p      *plan
 	sub    []op
 	mstep  uintptr
 	fstep  int
-	at     [6]int32 // opRef: offsets of its members, from foff
-	offset bool     // opRef: there is one
+	at     [6]int32 // opRef: offsets of the members, from foff
+	offset bool     // opRef: the reference has an offset member
 	short  bool     // opRef: regions and offsets have 4 bytes; 8 in the first version of the format
 }
 
-// Members of the references, by kind; time has those of its zone as well.
+// members names the members of references, by kind. A time also has those of
+// its zone.
 var members = map[kind][]string{
 	kPtr:     {"obj", "off"},
 	kString:  {"obj", "off", "len"},
@@ -61,11 +62,11 @@ const (
 	atObj, atOff, atLen, atCap      = 0, 1, 2, 3
 	atSize, atClosed                = 1, 2
 	atType, atOffset, atNsec, atSec = 2, 3, 4, 5
-	noObject                        = math.MaxUint32 // obj of a slice that isn't nil but has no memory
+	noObject                        = math.MaxUint32 // obj of a slice that is not nil but has no memory
 )
 
-// compile makes the steps that take elements of p to or from form. The form
-// comes from a file and is not trusted.
+// compile returns the steps that convert elements of p to or from form. The
+// form comes from a file and is not trusted.
 func compile(p *plan, form hdf5.Type) ([]op, error) {
 	c := compiler{budget: 1 << 20}
 	err := c.add(p, form, 0, 0)
@@ -193,7 +194,7 @@ func (c *compiler) scalar(p *plan, native, form hdf5.Type, moff uintptr, foff in
 		return wrong()
 	}
 	switch native.Class {
-	case hdf5.Compound: // complex
+	case hdf5.Compound: // a complex number
 		for i, f := range native.Fields {
 			k := member(form, f.Name)
 			if k < 0 {
@@ -211,7 +212,7 @@ func (c *compiler) scalar(p *plan, native, form hdf5.Type, moff uintptr, foff in
 	}
 	same := form.Size == native.Size
 	switch {
-	case !same && p.t == wordType: // digits of another base: the numbers would be others
+	case !same && p.t == wordType: // big.Word of another size: the digits would mean other numbers
 		return wrong()
 	case same && (form.Big == native.Big || form.Size == 1):
 		c.emit(op{kind: opCopy, moff: moff, foff: foff, n: native.Size})
@@ -265,10 +266,10 @@ func getU32(b []byte, big bool) uint32 {
 	return binary.LittleEndian.Uint32(b)
 }
 
-// view is the memory of n bytes at p.
+// view returns the n bytes at p.
 func view(p unsafe.Pointer, n int) []byte { return unsafe.Slice((*byte)(p), n) }
 
-// convertInt does opInt; it reports false where the value doesn't fit.
+// convertInt executes an opInt. It reports false if the value does not fit.
 func (o *op) convertInt(mem unsafe.Pointer, file []byte) bool {
 	var u uint64
 	for i := range o.fsize {

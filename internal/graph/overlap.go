@@ -9,15 +9,15 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// none is the number of a region that has none yet.
+// none stands for "no region yet".
 const none = ^uint32(0)
 
-// sorted is memory in order of addresses.
+// sorted is a list of memory pieces in address order.
 type sorted struct {
-	lo    mem.OffHeap[uintptr] // where it begins
-	num   mem.OffHeap[uint32]  // its region
-	index pageIndex            // of pages in which something begins
-	first []uint32             // by number of the page: the first that begins in it; one more at the end
+	lo    mem.OffHeap[uintptr] // start addresses
+	num   mem.OffHeap[uint32]  // regions
+	index pageIndex            // pages in which a piece begins
+	first []uint32             // for each page number: the first piece that begins in the page; one more entry at the end
 }
 
 func (s *sorted) open() {
@@ -39,8 +39,8 @@ func (s *sorted) close() {
 
 func (s *sorted) len() int { return len(s.lo.S) }
 
-// find returns the last entry that begins at addr or before, -1 if there is
-// none. It tries a guess first, and the one after it.
+// find returns the last piece that begins at or before addr, or -1. It tries
+// the guess and the piece after it first.
 func (s *sorted) find(addr uintptr, guess *int) int {
 	lo := s.lo.S
 	if g := *guess; g+1 < len(lo) && lo[g] <= addr {
@@ -58,7 +58,7 @@ func (s *sorted) find(addr uintptr, guess *int) int {
 	var from, to int
 	if p := s.index.find(addr >> pageShift); p.page != 0 {
 		from, to = int(s.first[p.n]), int(s.first[p.n+1])
-	} else { // the last of a page before
+	} else { // take the last piece of an earlier page
 		n := sort.Search(len(s.index.pages), func(i int) bool { return s.index.pages[i] > addr>>pageShift })
 		from, to = int(s.first[n]), int(s.first[n])
 	}
@@ -74,15 +74,15 @@ func (s *sorted) find(addr uintptr, guess *int) int {
 	return from - 1
 }
 
-// merged is a piece that has another extent or type than the item that was
-// reached first, or that a root lies in.
+// merged describes a piece whose extent or type differs from the item that was
+// reached first, or in which a root lies.
 type merged struct {
 	hi uintptr
-	p  *plan // element, not an array
+	p  *plan // element type, never an array
 }
 
-// arrange puts the items that take says into order, by their addresses, and
-// calls next for each.
+// arrange sorts the items that take selects by address, and calls next for
+// each.
 func (c *Collector) arrange(s *sorted, take func(it item) bool, next func(i uint32) error) error {
 	items := c.items.S
 	s.open()
@@ -140,8 +140,8 @@ func (c *Collector) arrange(s *sorted, take func(it item) bool, next func(i uint
 	return nil
 }
 
-// sortPage puts items that begin in one page into order. Of those at one address
-// the containing ones come first.
+// sortPage sorts the items that begin in one page by address. Among items at
+// one address, a containing item comes before the contained ones.
 func (c *Collector) sortPage(in []uint32) {
 	items := c.items.S
 	ascending := true
@@ -168,18 +168,18 @@ func (c *Collector) sortPage(in []uint32) {
 	})
 }
 
-// sweep merges the items that overlap into pieces.
+// sweep merges overlapping items into pieces.
 func (c *Collector) sweep() error {
 	if err := c.settle(); err != nil {
 		return err
 	}
 	where := c.where.Grow(len(c.items.S))
 	c.merged, c.early, c.held = nil, nil, make(map[uint32]bool)
-	// The piece that grows.
+	// State of the piece that is being built.
 	var hi uintptr
 	var p *plan
-	var first uint32 // the item that p comes from
-	var found uint32 // the one that was reached first
+	var first uint32 // the item that determines p
+	var found uint32 // the item that was reached first
 	var lowest uint32
 	rooted := false // a root lies in it
 	cur := -1
@@ -254,7 +254,7 @@ func (c *Collector) sweep() error {
 	return c.checkRoots()
 }
 
-// itemPath names the reference that led to an item.
+// itemPath returns the path of the reference that led to an item.
 func (c *Collector) itemPath(i int32) string {
 	if int(i) < len(c.roots) {
 		return c.roots[i].Name
@@ -266,8 +266,9 @@ func (c *Collector) itemPath(i int32) string {
 	return c.path(c.traces[i].parent, c.traces[i].at)
 }
 
-// checkRoots makes sure that a piece with a root in it has a root that covers
-// it: else nobody would know, when restoring, where all of it has to go.
+// checkRoots makes sure that each piece with a root in it has a root that
+// covers all of it. Otherwise Prepare could not tell where the rest of the
+// piece belongs.
 func (c *Collector) checkRoots() error {
 	where := c.where.S
 	covers := func(i int) bool {

@@ -6,21 +6,22 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// parts are values with CairnState that packages keep for a program.
+// parts holds values with CairnState that packages keep for a program.
 var parts []any
 
 // Part makes v, a pointer to a value with CairnState, part of the state of a
-// program that is saved as a whole. What is restored is a new value: its method
-// puts things right. It is called from init.
+// program that is saved as a whole. A restart restores a new value; its
+// CairnState method must pass the state on to the package. Call Part from an
+// init function.
 func Part(v any) { parts = append(parts, v) }
 
-// Parts returns them.
+// Parts returns the values that Part has registered.
 func Parts() []any { return parts }
 
 // SavesWholeProgram reports whether the program is saved as a whole.
 func SavesWholeProgram() bool { return wholeProgram }
 
-// Has reports whether the value has a field of that name in the set.
+// Has reports whether the checkpoint has a field of that name for the value.
 func (c *Coder) Has(name string) bool {
 	for _, r := range c.recs {
 		if r.Name == name {
@@ -44,7 +45,7 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 		if err == nil {
 			err = c.sweep()
 		}
-		if err != nil && c.untold { // once more, to find the path for the error
+		if err != nil && c.untold { // collect once more, to find the path for the error
 			c.trace = true
 			continue
 		}
@@ -52,21 +53,21 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 			return err
 		}
 		again = c.show(all)
-		all = nil // at most once more
+		all = nil // collect again at most once
 	}
 	return nil
 }
 
-// hide forgets which host copies of arrays on devices were shown.
+// hide revokes what show has told the arrays.
 func hide(all []mem.HostVisible) {
 	for _, r := range all {
 		r.Show(false)
 	}
 }
 
-// show tells arrays on devices whose host copies the state leads to, by slices
-// that the program was given. Arrays then keep the connection, if the state is
-// collected again. It reports whether there are such.
+// show tells each array on a device whether the state refers to its host copy,
+// by a slice that the program was given. Such arrays keep that connection when
+// the state is collected again. show reports whether there are any.
 func (c *Collector) show(all []mem.HostVisible) bool {
 	any := false
 	for _, r := range all {

@@ -2,8 +2,8 @@ package graph
 
 import "math/bits"
 
-// Memory is divided into pages, so that what lies side by side is found side by
-// side in tables, too.
+// Tables are organized by pages of memory, so that neighbours in memory are
+// neighbours in the tables.
 const (
 	pageShift = 13
 	pageSize  = 1 << pageShift
@@ -12,7 +12,7 @@ const (
 // pageIndex numbers pages.
 type pageIndex struct {
 	slots []pageSlot
-	pages []uintptr // by number
+	pages []uintptr // page by number
 	shift uint
 }
 
@@ -26,7 +26,7 @@ func (x *pageIndex) clear() {
 	x.pages = x.pages[:0]
 }
 
-// add returns the number of a page, which is new if need be.
+// add returns the number of a page, and assigns one if it is new.
 func (x *pageIndex) add(page uintptr) uint32 {
 	if len(x.pages) >= len(x.slots)/2 {
 		n := max(64, 2*len(x.slots))

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	pathHead = 12 // steps shown at the start of a path
-	pathTail = 24 // and at its end
+	pathHead = 12 // steps that are shown at the start of a path
+	pathTail = 24 // steps that are shown at the end of a path
 )
 
-// path names the place at byte at of item i as Go would.
+// path returns a Go expression for the place at byte at of item i.
 func (c *Collector) path(i int32, at uintptr) string {
 	if !c.trace {
 		c.untold = true
@@ -45,7 +45,7 @@ func (c *Collector) path(i int32, at uintptr) string {
 // pathText is an expression under construction.
 type pathText struct {
 	s     string
-	deref int // pending *, which a selector may swallow
+	deref int // pending dereferences, which a selector may make unnecessary
 }
 
 func (b *pathText) settle() {
@@ -66,7 +66,7 @@ func (b *pathText) add(s string) {
 	b.s += s
 }
 
-// item appends what leads from a reference to item i.
+// item appends the steps from a reference to item i.
 func (c *Collector) item(b *pathText, i int32) {
 	it := c.items.S[i]
 	switch it.via() {
@@ -86,8 +86,8 @@ func (c *Collector) item(b *pathText, i int32) {
 	}
 }
 
-// heldBy is the dynamic type of the interface through which item i was reached,
-// if it was.
+// heldBy returns the dynamic type of the interface through which item i was
+// reached, or nil.
 func (c *Collector) heldBy(i int32) *plan {
 	t := c.traces[i]
 	par := c.items.S[t.parent]
@@ -110,7 +110,7 @@ func (c *Collector) heldBy(i int32) *plan {
 	}
 }
 
-// inside appends what leads to byte at of it.
+// inside appends the steps from item it to its byte at.
 func (c *Collector) inside(b *pathText, it item, at uintptr) {
 	p, n := c.plan(it), uintptr(0)
 	if p.size > 0 {
@@ -180,5 +180,5 @@ func keyText(v reflect.Value) string {
 	return s
 }
 
-// shortName is a type's name for people.
+// shortName returns a readable name of a type.
 func shortName(t reflect.Type) string { return t.String() }

@@ -5,25 +5,25 @@ import (
 	"sort"
 )
 
-// placement is where the objects of an image are: their regions, and the places
-// of these in pools. The next image keeps it as far as it can. It knows objects
-// by their addresses, and keeps none of them alive: what is at an address later
-// may be another object. Should that have the same type and size, it takes the
-// other's place; if not, it gets a new one.
+// placement records the regions of an image's objects and the places of these
+// regions in pools. The next image keeps them as far as possible. Objects are
+// identified by address and are not kept alive. Later, another object may have
+// the address: if its type and size are the same, it takes over the place;
+// otherwise it gets a new place.
 type placement struct {
 	regions []Region
 	firsts  []uint32 // the number of the first region of each row
-	total   uint32   // regions
+	total   uint32   // number of regions
 	keys    []poolKey
-	fills   []uint64 // elements of the pools
-	names   []string // of the roots
+	fills   []uint64 // elements of each pool
+	names   []string // names of the roots
 	pieces  sorted
 	boxes   sorted
 	made    table
 	cells   cells
 }
 
-// turn makes the last image's tables those of the image before.
+// turn makes the tables of the last image those of the previous one.
 func (l *placement) turn(c *Collector) {
 	if !c.Remember {
 		l.drop()
@@ -49,7 +49,7 @@ func (l *placement) close() {
 	l.cells.close()
 }
 
-// row returns the row of Regions that a region is in.
+// row returns the index of the row of Regions that contains a region.
 func (l *placement) row(num uint32, guess *int) int {
 	if g := *guess; g < len(l.firsts) && l.firsts[g] <= num && (g+1 == len(l.firsts) || num < l.firsts[g+1]) {
 		return g
@@ -58,7 +58,7 @@ func (l *placement) row(num uint32, guess *int) int {
 	return *guess
 }
 
-// set takes the regions of a new image.
+// set stores the regions of a new image.
 func (l *placement) set(rows []Region) {
 	l.regions = rows
 	l.firsts = slices.Grow(l.firsts[:0], len(rows))
@@ -76,7 +76,7 @@ func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 
 func (b bitset) has(i uint32) bool { return b[i/64]&(1<<(i%64)) != 0 }
 
-// add reports whether i was not in the set yet.
+// add adds i, and reports whether it was not in the set before.
 func (b bitset) add(i uint32) bool {
 	w, bit := &b[i/64], uint64(1)<<(i%64)
 	if *w&bit != 0 {
@@ -86,8 +86,8 @@ func (b bitset) add(i uint32) bool {
 	return true
 }
 
-// recall gives the pieces, boxes and stand-ins the regions that they had in the
-// last image, if any.
+// recall gives pieces, boxes and stand-ins the regions that they had in the
+// last image.
 func (c *Collector) recall() {
 	join := func(now, old *sorted) {
 		j := 0
@@ -114,8 +114,8 @@ func (c *Collector) recall() {
 	}
 }
 
-// recallBoxes is recall for boxes. Several may be at one address, of several
-// types.
+// recallBoxes does this for boxes. Boxes of several types may have the same
+// address.
 func (c *Collector) recallBoxes() {
 	old := &c.place.boxes
 	if old.len() == 0 {
@@ -141,16 +141,16 @@ func (c *Collector) recallBoxes() {
 	}
 }
 
-// A piece of memory is a region in a pool; leader is the first item of it.
+// leader describes a region by the first item of its memory.
 type leader struct {
 	item  int
 	it    item
-	num   *uint32 // its region
-	p     *plan   // element
+	num   *uint32 // the region's number
+	p     *plan   // element type
 	addr  uintptr
 	count uint64
 	root  int
-	piece uint32 // + 1; 0: it is none
+	piece uint32 // index of the piece + 1; 0: it is not a piece
 	box   bool
 }
 
@@ -198,7 +198,7 @@ func (c *Collector) leaders(f func(l *leader) error) error {
 	return nil
 }
 
-// leaderOf is the leader of a piece or box, of which num is the item.
+// leaderOf returns the leader of a piece or box.
 func (c *Collector) leaderOf(s *sorted, k uint32) leader {
 	i := s.num.S[k]
 	it := c.items.S[i]
@@ -215,11 +215,11 @@ func (c *Collector) leaderOf(s *sorted, k uint32) leader {
 	return l
 }
 
-// maxOffset is how many slots a reference can count from the start of a region.
-// Larger ones have several numbers.
+// A reference can address maxOffset slots from the start of a region. A larger
+// region has several numbers.
 var maxOffset uint64 = 1 << 32
 
-// numbers is how many numbers a region takes.
+// numbers returns how many numbers a region takes.
 func numbers(p *plan, count uint64) uint32 {
 	if n := count * p.slots; n > maxOffset {
 		return uint32((n + maxOffset - 1) / maxOffset)
@@ -227,11 +227,11 @@ func numbers(p *plan, count uint64) uint32 {
 	return 1
 }
 
-// spared is the memory in unused places that is always tolerated; beyond that,
-// a quarter of what is used may be so.
+// Up to spared bytes in unused places are always tolerated. Beyond that, unused
+// places may take a quarter of the memory in use.
 const spared = 1 << 16
 
-// number gives all regions their numbers and places.
+// number assigns numbers and places to all regions.
 func (c *Collector) number(img *Image) error {
 	names := make([]string, len(c.roots))
 	for i, r := range c.roots {
@@ -277,16 +277,16 @@ func (c *Collector) number(img *Image) error {
 	return nil
 }
 
-// keepPlaces finds the regions that keep their numbers, and marks these as used.
-// It reports false if too much of the pools would be empty: then all get new
-// places.
+// keepPlaces finds the regions that keep their numbers, and marks these numbers
+// as used. It reports false if too much of the pools would be unused. Then all
+// regions get new places.
 func (c *Collector) keepPlaces(used bitset) bool {
 	l := &c.place
 	old := make(map[poolKey]int, len(l.keys))
 	for i, k := range l.keys {
 		old[k] = i
 	}
-	stays := make([]bool, len(l.keys)) // places in the pool are kept
+	stays := make([]bool, len(l.keys)) // the pools whose places are kept
 	for i := range c.pools.list {
 		s := &c.pools.list[i]
 		s.old, s.kept = -1, 0
@@ -300,7 +300,7 @@ func (c *Collector) keepPlaces(used bitset) bool {
 	c.leaders(func(d *leader) error {
 		num := *d.num
 		*d.num = none
-		if p := c.plan(d.it); num == none && d.it.n() == 1 && (d.piece > 0 || d.box) { // it may have been a cell
+		if p := c.plan(d.it); num == none && d.it.n() == 1 && (d.piece > 0 || d.box) { // it may have been a cell in the last image
 			box := uint32(0)
 			if d.box {
 				box = 1
@@ -331,14 +331,14 @@ func (c *Collector) keepPlaces(used bitset) bool {
 		if s := &c.pools.list[i]; s.placed && s.old >= 0 {
 			size := uint64(s.p.form.Size)
 			live += s.elems * size
-			// New regions may fill what others have left.
+			// New regions may fill unused places.
 			dead += (l.fills[s.old] - min(l.fills[s.old], max(s.kept, s.elems))) * size
 		}
 	}
 	return dead <= live/4+spared
 }
 
-// rowList makes rows of regions.
+// rowList combines regions into rows.
 type rowList struct {
 	rows  []Region
 	total uint32
@@ -356,8 +356,8 @@ func (r *rowList) add(pool int32, start, count uint64, n uint32) {
 	r.total += n
 }
 
-// placeAll gives all regions new places. Those of a pool have numbers one after
-// the other.
+// placeAll gives all regions new places. The regions of a pool get consecutive
+// numbers.
 func (c *Collector) placeAll() ([]Region, error) {
 	base := uint32(0)
 	for i := range c.pools.list {
@@ -365,8 +365,8 @@ func (c *Collector) placeAll() ([]Region, error) {
 		s.fill, s.next, s.rows = 0, base, rowList{}
 		base += uint32(s.regions - s.huge)
 	}
-	// What keeps its place is in order of addresses: objects that were made one
-	// after the other are often changed together, too.
+	// Pools that keep places are filled in address order: objects that were
+	// allocated together often change together.
 	c.leaders(func(d *leader) error {
 		if d.piece > 0 || d.box {
 			*d.num = uint32(d.item)
@@ -429,14 +429,14 @@ func (s *poolState) take(count uint64) (start uint64) {
 	return start
 }
 
-// freeKey is what a region must be like to take the place of another.
+// freeKey says which regions can replace each other.
 type freeKey struct {
 	pool  int
 	count uint64
 }
 
-// placeNew gives regions a place that have none yet, and all in pools that keep
-// the order of discovery.
+// placeNew gives a place to each region that has none yet, and new places to
+// all regions of pools that keep the order of discovery.
 func (c *Collector) placeNew(used bitset) ([]Region, error) {
 	l := &c.place
 	type denseRegion struct {
@@ -446,7 +446,7 @@ func (c *Collector) placeNew(used bitset) ([]Region, error) {
 	}
 	var dense []denseRegion
 	var tail rowList
-	newPool := make([]int32, len(l.keys)) // of places that stay
+	newPool := make([]int32, len(l.keys)) // pool of the last image → pool of this image, if places are kept
 	for i := range newPool {
 		newPool[i] = Unused
 	}
@@ -527,7 +527,8 @@ func (c *Collector) placeNew(used bitset) ([]Region, error) {
 	return out.rows, err
 }
 
-// freePlaces lists the regions that are not used any more, in pools that stay.
+// freePlaces lists the regions of the last image that are not used any more, in
+// pools that keep places.
 func (c *Collector) freePlaces(used bitset, newPool []int32) map[freeKey][]uint32 {
 	l := &c.place
 	free := make(map[freeKey][]uint32)
@@ -536,7 +537,7 @@ func (c *Collector) freePlaces(used bitset, newPool []int32) map[freeKey][]uint3
 			continue
 		}
 		k := freeKey{int(newPool[r.Pool]), r.Count}
-		for num := l.firsts[i] + r.Repeat; num > l.firsts[i]; num-- { // the first is taken first
+		for num := l.firsts[i] + r.Repeat; num > l.firsts[i]; num-- { // descending, because places are taken from the end of the list
 			if !used.has(num - 1) {
 				free[k] = append(free[k], num-1)
 			}

@@ -11,13 +11,13 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// kind says how values of a type are treated.
+// kind says how the package treats values of a type.
 type kind uint8
 
 const (
 	kScalar  kind = iota // bool, integers, floats, complex
-	kStruct              // walked by field
-	kArray               // flattened
+	kStruct              // walked field by field
+	kArray               // treated as its elements
 	kPtr                 // *T, atomic.Pointer[T]
 	kString              //
 	kSlice               //
@@ -37,7 +37,7 @@ const (
 
 const (
 	wordSize = unsafe.Sizeof(uintptr(0))
-	maxDepth = 48 // nesting of structs and arrays by value, below hdf5's limit
+	maxDepth = 48 // bound of the nesting of structs and arrays by value, below hdf5's limit
 )
 
 // plan is what the package knows about one Go type.
@@ -47,13 +47,13 @@ type plan struct {
 	kind  kind
 	built bool
 	size  uintptr
-	enc   bool      // stored encoded; else as it lies in memory
-	form  hdf5.Type // of one element; Size 0: no storage
-	slots uint64    // leaf positions
+	enc   bool      // stored encoded; otherwise as it lies in memory
+	form  hdf5.Type // form of one element; Size 0: not stored
+	slots uint64    // number of leaves
 	depth int       // nesting by value
 	align uint8     // addresses are multiples of 1<<align
 
-	fields []fieldPlan // kStruct: those with a size
+	fields []fieldPlan // kStruct: the fields that have a size
 	elem   *plan       // array element, pointer and slice target, entry struct of a map or stand-in
 	n      uint64      // kArray: length
 
@@ -61,25 +61,25 @@ type plan struct {
 	base *plan
 	mult uint64
 
-	ops      []op   // encoding of one element, in its native form
-	walk     []op   // the part of ops that has to be walked
+	ops      []op   // steps to encode one element in its native form
+	walk     []op   // the ops that have to be walked
 	reason   string // kOpaque: why it cannot be saved
-	direct   bool   // an interface holds it in its data word
+	direct   bool   // an interface holds the value itself in its data word
 	hasCodec bool   // contains kCodec by value
 	hasBool  bool   // contains a bool by value
-	remote   bool   // elements of a mem.Remote: their address must not be touched
-	ordered  bool   // as keys they are put in order
+	remote   bool   // elements of a mem.Remote: their addresses must not be accessed
+	ordered  bool   // map keys of this type are sorted
 
-	kids []*plan // types it contains or refers to, in order
+	kids []*plan // types that it contains or refers to, in order
 
 	once sync.Once
-	all  []*plan       // kids, transitively, itself first
+	all  []*plan       // itself and its kids, transitively
 	nth  map[*plan]int // inverse of all
 	text string        // description
 }
 
 type fieldPlan struct {
-	name string // "_" isn't stored
+	name string // "_" is not stored
 	off  uintptr
 	slot uint64
 	p    *plan
@@ -91,7 +91,7 @@ var plans struct {
 	queue []*plan
 }
 
-// planOf returns the plan of t; all plans it leads to are complete.
+// planOf returns the plan of t. All plans that it leads to are complete.
 func planOf(t reflect.Type) *plan {
 	plans.Lock()
 	defer plans.Unlock()
@@ -104,7 +104,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// shell returns the plan of t, perhaps not yet built.
+// shell returns the plan of t, which may be incomplete.
 func shell(t reflect.Type) *plan {
 	p := plans.m[t]
 	if p == nil {
@@ -119,7 +119,8 @@ func shell(t reflect.Type) *plan {
 	return p
 }
 
-// inline returns the built plan of t, which the caller contains by value.
+// inline returns the complete plan of t, a type that the caller contains by
+// value.
 func inline(t reflect.Type) *plan {
 	p := shell(t)
 	p.build()
@@ -145,7 +146,7 @@ func (p *plan) build() {
 	}
 	p.enc = p.kind != kScalar && p.enc
 	if p.size == 0 {
-		// No memory, hence no leaf: all such values are alike.
+		// The type has no memory and no leaves: all its values are equal.
 		p.enc, p.form, p.fields, p.kids, p.ordered = false, hdf5.Type{}, nil, nil, true
 		if p.kind != kOpaque && p.kind != kIgnore {
 			p.kind = kStruct
@@ -187,7 +188,7 @@ func number(c hdf5.Class, size uintptr) hdf5.Type {
 	return hdf5.Type{Class: c, Size: int(size), Big: hostBig && size > 1}
 }
 
-// packed makes a compound of members without padding.
+// packed returns a compound type of members without padding.
 func packed(f ...hdf5.Field) hdf5.Type {
 	t := hdf5.Type{Class: hdf5.Compound, Fields: f}
 	for i := range f {
@@ -209,7 +210,7 @@ func reference(names ...string) hdf5.Type {
 	return packed(f...)
 }
 
-// plain fills in a plan by the kind of its type.
+// plain fills in a plan according to the kind of its type.
 func (p *plan) plain() {
 	t := p.t
 	switch k := t.Kind(); k {
@@ -274,7 +275,7 @@ func (p *plan) plain() {
 	}
 }
 
-// entryType is the element of the stand-in of a map.
+// entryType returns the element type of a map's stand-in.
 func entryType(key, val reflect.Type) reflect.Type {
 	return reflect.StructOf([]reflect.StructField{{Name: "Key", Type: key}, {Name: "Val", Type: val}})
 }
@@ -309,7 +310,7 @@ func (p *plan) structure() {
 	p.kind, p.ordered, p.slots = kStruct, true, 0
 	for i := range p.t.NumField() {
 		f := p.t.Field(i)
-		if p.t == poolType && f.Name != "New" { // what it has in store is not worth saving
+		if p.t == poolType && f.Name != "New" { // the pooled values need not be saved
 			continue
 		}
 		q := inline(f.Type)
@@ -349,7 +350,7 @@ func (p *plan) structure() {
 	p.form = c
 }
 
-// dims gives the lengths of the arrays that p is made of.
+// dims returns the lengths of the nested arrays that p consists of.
 func (p *plan) dims() (d []uint64) {
 	for ; p.kind == kArray; p = p.elem {
 		d = append(d, p.n)
@@ -357,8 +358,8 @@ func (p *plan) dims() (d []uint64) {
 	return d
 }
 
-// closure lists all types that p leads to, itself first, in an order that
-// depends only on what describe shows.
+// closure lists all types that p leads to, itself first. The order depends only
+// on what describe shows.
 func (p *plan) closure() []*plan {
 	p.finish()
 	return p.all

@@ -13,16 +13,16 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Options for Prepare.
+// Options are options of Prepare.
 type Options struct {
-	Limit int64 // bytes that may be allocated; 0: 1<<40
-	// Added lets the program have variables that the set lacks. They keep
-	// their values.
+	Limit int64 // maximum number of bytes to allocate; 0: 1<<40
+	// Added allows variables that the checkpoint lacks. They keep their values.
 	Added bool
-	// Drop names variables of the set that are not restored. Others must not
-	// share memory with them that was reached through them first.
+	// Drop names variables of the checkpoint that are not restored. No other
+	// variable may refer to memory that was reached first through a dropped
+	// one.
 	Drop []string
-	// Adopt names memory that is taken over.
+	// Adopt names memory to take over.
 	Adopt *Adoption
 }
 
@@ -45,13 +45,13 @@ type Builder struct {
 	funcs   []funcFix
 	limit   int64
 	edges   []edge
-	drops   []func() // for memory elsewhere that was made
+	drops   []func() // free memory on devices that was allocated
 	adopted map[int]bool
-	rooted  map[uint64]bool // regions that variables lie in, when known
+	rooted  map[uint64]bool // regions that contain variables, once known
 	boxes   []placed        // values in interfaces
 	stands  []placed        // functions and values with stand-ins
 	done    bool
-	// finished says that all is restored. See Collector.KeepPlaces.
+	// finished says that everything is restored. See Collector.KeepPlaces.
 	finished bool
 }
 
@@ -60,8 +60,8 @@ type rootVar struct {
 	p   *plan
 }
 
-// staticPlace is where the variable of that index lies in the program; nil: in
-// another one.
+// staticPlace says where a package variable lies in this program; nil: the
+// image comes from another program.
 type staticPlace struct {
 	index int
 	ptr   unsafe.Pointer
@@ -70,24 +70,24 @@ type staticPlace struct {
 // region is memory to be filled.
 type region struct {
 	ptr    unsafe.Pointer
-	start  uint64 // in its pool
+	start  uint64 // first element in its pool
 	n      uint64
 	p      *plan
-	next   uint32         // it is the same as the number so much before: see NextSlots
+	next   uint32         // not 0: it continues the region that is so many numbers before it, see NextSlots
 	known  bool           // it has its value already
-	fresh  bool           // it was allocated
-	m      unsafe.Pointer // the map or channel that the region stands for, when known
+	fresh  bool           // Prepare allocated it
+	m      unsafe.Pointer // the map or channel that the region stands for, once known
 	mt     *plan
-	closed bool           // … channel is closed
-	timer  unsafe.Pointer // … channel is that of a timer
+	closed bool           // the channel is closed
+	timer  unsafe.Pointer // the timer of the channel
 }
 
 type poolTarget struct {
 	p       *plan
 	direct  bool
-	ops     []op     // file form to memory, unless direct
+	ops     []op     // converts the file form to memory, unless direct
 	scratch []byte   // file bytes of an encoded pool
-	regions []uint32 // in order
+	regions []uint32 // in order of their places
 }
 
 func invalid(format string, args ...any) error {
@@ -131,8 +131,8 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 	return b, nil
 }
 
-// Close gives back memory on devices that no value has come to use. It is
-// called when the state is finished, or given up; no target may be filled then.
+// Close frees memory on devices that no value uses. Call it when the state is
+// complete or given up. No target may be filled after that.
 func (b *Builder) Close() {
 	for _, drop := range b.drops {
 		drop()
@@ -140,7 +140,8 @@ func (b *Builder) Close() {
 	b.drops = nil
 }
 
-// match pairs variables and dynamic types of the set and the program.
+// match pairs the variables and dynamic types of the checkpoint with those of
+// the program.
 func (b *Builder) match(roots []Root, opt Options) error {
 	ps, err := rootPlans(roots)
 	if err != nil {
@@ -170,7 +171,7 @@ func (b *Builder) match(roots []Root, opt Options) error {
 			r, ok := stdVar(v.Name)
 			if !ok {
 				errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "this version of Go has no such variable"})
-			} else if r.p == nil { // a package variable: placed when its region is known
+			} else if r.p == nil { // a package variable: it is placed when its region is known
 				b.static = append(b.static, staticPlace{i, r.ptr})
 				continue
 			} else if err := compare(v.Name, v.Type, r.p); err != nil {
@@ -197,7 +198,7 @@ func (b *Builder) match(roots []Root, opt Options) error {
 	for _, d := range b.img.Types {
 		t, err := names.resolve(d.Name)
 		if err != nil && len(opt.Drop) > 0 && !errors.Is(err, ErrInvalid) {
-			b.dyn = append(b.dyn, nil) // perhaps only a dropped variable held it
+			b.dyn = append(b.dyn, nil) // perhaps only a dropped variable had a value of this type
 			continue
 		}
 		if err != nil {
@@ -219,7 +220,7 @@ func (b *Builder) match(roots []Root, opt Options) error {
 	return errors.Join(errs...)
 }
 
-// checkPools finds the type of each pool and how to read its form.
+// checkPools finds the type of each pool and the steps that read its form.
 func (b *Builder) checkPools() error {
 	b.pools = make([]poolTarget, len(b.img.Pools))
 	for i := range b.img.Pools {
@@ -320,8 +321,8 @@ func checkForm(t hdf5.Type, depth int) error {
 	return nil
 }
 
-// checkRegions makes sure that the regions fill the pools, and adds up the
-// memory that they take.
+// checkRegions makes sure that the regions fill the pools, and returns how much
+// memory they take.
 func (b *Builder) checkRegions() (need uint64, err error) {
 	total := uint64(0)
 	for _, r := range b.img.Regions {
@@ -332,7 +333,7 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 	}
 	b.regs = make([]region, 0, total)
 	fill := make([]uint64, len(b.pools))
-	rows := make([][]Region, len(b.pools)) // that fill the pools
+	rows := make([][]Region, len(b.pools)) // the rows of each pool
 	far := uint64(0)
 	for i, r := range b.img.Regions {
 		if r.Pool == NextSlots {
@@ -370,7 +371,7 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if hi != 0 || bytes > 1<<46 {
 			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
 		}
-		if t.p.remote { // those who make it know what fits
+		if t.p.remote { // the device that allocates the memory checks its size
 			far += bytes
 		} else {
 			need += bytes
@@ -424,10 +425,10 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 	return need, nil
 }
 
-// place puts regions where the program has them already: the roots, and the
-// arrays of roots that are slices.
+// place assigns regions to memory that the program has already: the roots, and
+// the arrays of roots that are slices.
 func (b *Builder) place() error {
-	// First the roots that cover their regions, then those inside others.
+	// First place roots that cover their regions, then roots inside others.
 	for i, v := range b.img.Vars {
 		r := b.roots[i]
 		if v.Region >= uint64(len(b.regs)) {
@@ -504,7 +505,7 @@ func (b *Builder) place() error {
 }
 
 // sharedSlices returns the roots that are slices and share memory with another
-// root that is one.
+// such root.
 func (b *Builder) sharedSlices() map[int]bool {
 	type root struct {
 		span
@@ -521,7 +522,7 @@ func (b *Builder) sharedSlices() map[int]bool {
 	}
 	slices.SortFunc(all, func(a, b root) int { return cmp.Compare(a.lo, b.lo) })
 	shared := make(map[int]bool)
-	for i, widest := 1, 0; i < len(all); i++ { // widest: the one before i that ends last
+	for i, widest := 1, 0; i < len(all); i++ { // widest is the slice before i that ends last
 		if all[i].lo < all[widest].hi {
 			shared[all[i].index], shared[all[widest].index] = true, true
 		}
@@ -533,8 +534,8 @@ func (b *Builder) sharedSlices() map[int]bool {
 }
 
 const (
-	slabRegions = 1000    // pools with more regions than this are carved
-	slabBytes   = 1 << 20 // from slabs of at most this size
+	slabRegions = 1000    // Pools with more regions than slabRegions are allocated in slabs.
+	slabBytes   = 1 << 20 // largest slab
 )
 
 // allocate gives memory to all regions that have none.
@@ -588,8 +589,8 @@ func (b *Builder) allocate() error {
 	return nil
 }
 
-// allocate makes n zero elements of p, in memory that the garbage collector
-// knows the type of. Even none have an address of their own.
+// allocate returns memory for n zero elements of p. The garbage collector knows
+// their type. Memory of size 0 also has an address of its own.
 func allocate(p *plan, n uint64) unsafe.Pointer {
 	if n <= 1 || p.size == 0 {
 		return reflect.New(p.t).UnsafePointer()

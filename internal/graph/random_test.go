@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// randomNode is what random graphs are tied together with.
+// randomNode connects the parts of random graphs.
 type randomNode struct {
 	L, R *randomNode
 	v    any
@@ -30,7 +30,7 @@ type randomNode struct {
 type randomGraph struct {
 	*rand.Rand
 	seen map[reflect.Type][]reflect.Value // addressable values that may be pointed to
-	left int                              // values that may still be made
+	left int                              // how many values may still be made
 }
 
 func newRandomGraph(r *rand.Rand, size int) *randomGraph {
@@ -89,7 +89,7 @@ func (g *randomGraph) typ(depth int) reflect.Type {
 	}
 }
 
-// note lets v, and what lies inside it, be pointed to.
+// note records v and its parts as targets for pointers.
 func (g *randomGraph) note(v reflect.Value) {
 	const most = 50
 	t := v.Type()
@@ -112,7 +112,7 @@ func (g *randomGraph) note(v reflect.Value) {
 	}
 }
 
-// pointer returns a pointer to a new value or to one that was seen.
+// pointer returns a pointer to a new value or to a recorded one.
 func (g *randomGraph) pointer(t reflect.Type, depth int) reflect.Value {
 	if seen := g.seen[t]; len(seen) > 0 && g.IntN(2) == 0 {
 		return pick(g.Rand, seen...).Addr()
@@ -164,7 +164,7 @@ func (g *randomGraph) fill(v reflect.Value, depth int) {
 	}
 }
 
-// text returns new bytes, or (a part of) a string that was seen.
+// text returns a new string, or (a part of) one that was seen.
 func (g *randomGraph) text(t reflect.Type) string {
 	if seen := g.seen[t]; len(seen) > 0 && g.IntN(2) == 0 {
 		s := pick(g.Rand, seen...).String()
@@ -180,8 +180,8 @@ func (g *randomGraph) text(t reflect.Type) string {
 	return string(b)
 }
 
-// fillSlice sets v to nil, an empty slice, a part of one that was seen, or a
-// new one.
+// fillSlice sets v to nil, an empty slice, a part of a slice that was seen, or
+// a new slice.
 func (g *randomGraph) fillSlice(v reflect.Value, depth int) {
 	t := v.Type()
 	switch k := g.IntN(6); {
@@ -208,8 +208,8 @@ func (g *randomGraph) fillSlice(v reflect.Value, depth int) {
 	}
 }
 
-// fillMap sets v to nil, a map that was seen, or a new one. Of keys that are
-// not a number it has at most one: two cannot be told apart.
+// fillMap sets v to nil, a map that was seen, or a new one. It contains at most
+// one NaN key: two cannot be distinguished.
 func (g *randomGraph) fillMap(v reflect.Value, depth int) {
 	t := v.Type()
 	if g.IntN(6) == 0 {
@@ -269,9 +269,9 @@ func (g *randomGraph) fillInterface(v reflect.Value, depth int) {
 	}
 }
 
-// tryRandom saves the random state of a seed and restores it, once into
-// variables that were used before and once from a machine of the other byte
-// order. It reports whether the state could be saved.
+// tryRandom saves the random state of a seed and restores it twice: into
+// variables that were used before, and from a machine of the other byte order.
+// It reports whether the state could be saved.
 func tryRandom(t *testing.T, seed uint64) bool {
 	t.Helper()
 	g := newRandomGraph(rand.New(rand.NewPCG(seed, 7)), 3000)
@@ -322,8 +322,8 @@ func tryRandom(t *testing.T, seed uint64) bool {
 	return true
 }
 
-// compareRandom restores an image and compares it with what was saved, as a
-// graph and by the image it gives itself.
+// compareRandom restores an image and compares the result with what was saved:
+// as a graph, and by the image of the result.
 func compareRandom(t *testing.T, name string, img *Image, data [][]byte, text string, roots, into []Root) {
 	t.Helper()
 	if err := restore(img, data, into, nil, Options{Limit: 1 << 30}); err != nil {
@@ -343,7 +343,7 @@ func compareRandom(t *testing.T, name string, img *Image, data [][]byte, text st
 	}
 }
 
-// tryRandoms tries seeds from first on, until some have failed.
+// tryRandoms tries n seeds from first on, until several have failed.
 func tryRandoms(t *testing.T, first, n uint64) {
 	t.Helper()
 	saved, tried := 0, 0
@@ -361,7 +361,7 @@ func tryRandoms(t *testing.T, first, n uint64) {
 	}
 }
 
-// stressed returns few, or many where CAIRN_LONG is set.
+// stressed returns few, or many if CAIRN_LONG is set.
 func stressed(few, many uint64) uint64 {
 	if os.Getenv("CAIRN_LONG") != "" {
 		return many
@@ -375,8 +375,8 @@ func TestRoundTrip_RandomGraphs(t *testing.T) {
 	tryRandoms(t, 0, stressed(1000, 50_000))
 }
 
-// TestRoundTrip_RandomGraphsDuringGC does so while the garbage collector runs
-// all the time: restored memory must be reachable by it, and of the right type.
+// TestRoundTrip_RandomGraphsDuringGC does the same while the garbage collector
+// runs all the time. Restored memory must be reachable and have the right type.
 func TestRoundTrip_RandomGraphsDuringGC(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	stop := make(chan struct{})

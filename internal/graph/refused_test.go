@@ -122,7 +122,7 @@ func TestCollect_Refused(t *testing.T) {
 	if !reflect.DeepEqual(&v, w) {
 		t.Error(*w)
 	}
-	// A root inside something that is not a root.
+	// A root inside something that is not a root is refused.
 	p := &[3]int{}
 	_, err = Collect([]Root{{"q", &p[1]}, {"p", &p}}, nil)
 	want(t, err, "q (int) cannot be saved: the variable is part of a larger piece of memory that is reached as well, through p")
@@ -184,7 +184,7 @@ func TestCompare_Mismatch(t *testing.T) {
 	}
 }
 
-// describeType is the description of a type.
+// describeType returns the description of a type.
 func describeType(t reflect.Type) string {
 	p := planOf(t)
 	p.finish()

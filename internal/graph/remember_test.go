@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// mutate changes some of what a random graph has.
+// mutate changes some values of a random graph.
 func (g *randomGraph) mutate(roots []Root) {
 	g.left = 300
 	for range 1 + g.IntN(20) {
@@ -31,7 +31,7 @@ func (g *randomGraph) mutate(roots []Root) {
 		v.SetZero()
 		g.fill(v, 6)
 	}
-	if g.IntN(2) == 0 { // forget what was seen, so that it is freed
+	if g.IntN(2) == 0 { // forget the values that were seen, so that they are freed
 		g.seen = make(map[reflect.Type][]reflect.Value)
 		for _, r := range roots {
 			g.note(reflect.ValueOf(r.Ptr).Elem())
@@ -40,9 +40,9 @@ func (g *randomGraph) mutate(roots []Root) {
 	}
 }
 
-// TestRemember_RandomGraphs changes random graphs again and again. Each image is
-// restored and compared, and sometimes the program continues with what was
-// restored.
+// TestRemember_RandomGraphs changes random graphs repeatedly. Each image is
+// restored and compared. Sometimes the program continues with the restored
+// values.
 func TestRemember_RandomGraphs(t *testing.T) {
 	defer func(n int) { fewCells = n }(fewCells)
 	saved, refused, restarts, same, still := 0, 0, 0, 0, 0
@@ -127,11 +127,13 @@ func TestRemember_RandomGraphs(t *testing.T) {
 	if saved < 5*refused {
 		t.Errorf("only %d states were saved, %d refused", saved, refused)
 	}
-	// Small numbers in interfaces are shared before a restart, and not after it.
+	// Small numbers in interfaces share memory before a restart, but not after
+	// it.
 	if same < restarts/2 {
 		t.Errorf("after %d of %d restarts the image was another one", restarts-same, restarts)
 	}
-	// What an interface in a map holds may be told by its place in a copy.
+	// A value in an interface in a map may be identified by its place in a
+	// copy.
 	if still < saved*8/10 {
 		t.Errorf("%d of %d images were others when made again", saved-still, saved)
 	}
@@ -155,7 +157,7 @@ func isomorphicRoots(a, b []Root) error {
 	return isomorphic(&want, &got)
 }
 
-// compareText says how two files differ.
+// compareText describes how two files differ.
 func compareText(a, b *file) string {
 	if !bytes.Equal(a.meta, b.meta) {
 		return fmt.Sprintf("other metadata\n%s\n%s\n%x\n%x", a.meta, b.meta, a.regions, b.regions)
@@ -177,7 +179,7 @@ type chained struct {
 	name string
 }
 
-// bytesOf lists the images' pools that have pointers, by type.
+// bytesOf returns the bytes of the image's pools with pointers, by type.
 func bytesOf(t *testing.T, img *Image) map[string][]byte {
 	f := store(t, img)
 	all := make(map[string][]byte)
@@ -187,7 +189,7 @@ func bytesOf(t *testing.T, img *Image) map[string][]byte {
 	return all
 }
 
-// changed counts the bytes of b that are not the same in a.
+// changed counts the bytes of b that differ from a.
 func changed(a, b []byte) (n int) {
 	for i := range b {
 		if i >= len(a) || a[i] != b[i] {
@@ -227,7 +229,7 @@ func TestRemember_NodeInFront(t *testing.T) {
 	if size := len(before) / 5000; len(after) != len(before)+size || changed(before, after) > size {
 		t.Errorf("of %d bytes %d changed into %d", len(before), changed(before, after), len(after))
 	}
-	// Others take the places of those that are freed.
+	// New objects take the places of freed ones.
 	for n := list.next; n != nil && n.next != nil; n = n.next {
 		n.next = n.next.next
 		for range 9 {
@@ -244,7 +246,7 @@ func TestRemember_NodeInFront(t *testing.T) {
 	if len(last) != len(after) {
 		t.Errorf("%d bytes for fewer nodes than in %d", len(last), len(after))
 	}
-	// When few are left, the rest moves together.
+	// When few are left, the others get new places next to each other.
 	for n, i := list, 0; n != nil; n, i = n.next, i+1 {
 		if i == 1000 {
 			n.next = nil
@@ -256,8 +258,8 @@ func TestRemember_NodeInFront(t *testing.T) {
 	}
 }
 
-// TestBoxes_OneAddress saves zero values in interfaces, which Go may have at one
-// address whatever their types.
+// TestBoxes_OneAddress saves zero values in interfaces. Go may store them at
+// one address whatever their types are.
 func TestBoxes_OneAddress(t *testing.T) {
 	type twin struct{ a, b int64 }
 	for _, remember := range []bool{false, true} {
@@ -281,7 +283,7 @@ func TestBoxes_OneAddress(t *testing.T) {
 	}
 }
 
-// TestNextSlots has regions of more slots than an offset counts.
+// TestNextSlots has regions with more slots than an offset can count.
 func TestNextSlots(t *testing.T) {
 	defer func(n uint64) { maxOffset = n }(maxOffset)
 	maxOffset = 8

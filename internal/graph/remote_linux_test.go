@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Arrays on a device that does not exist.
+// These are arrays on a simulated device.
 
 type farCell[T any] struct{ V T }
 
@@ -23,7 +23,7 @@ type farMemory struct {
 	taken bool
 }
 
-// farMemories counts those that are there.
+// farMemories counts the allocated memories.
 var farMemories int
 
 func newFarMemory(n int64) (*farMemory, error) {
@@ -107,7 +107,7 @@ func (a *farArray[T]) CairnState(c *Coder) error {
 		return nil
 	}
 	sum := 0
-	for _, d := range dims { // memory that is not there would show
+	for _, d := range dims { // reading memory that does not exist would be noticed
 		sum += d
 	}
 	for _, b := range []byte(name) {
@@ -135,7 +135,8 @@ type farState struct {
 	Bs   []byte
 }
 
-// farFile is what a set with arrays holds, and the memory it came from.
+// farFile returns the contents of a checkpoint with arrays, and the memory that
+// they came from.
 func farFile(t testing.TB) (*file, *farState) {
 	v := &farState{A: newFarArray[uint8](t, 100), B: *newFarArray[int](t, 9), S: "text", Ints: []int{1, 2}, P: new(int), Any: [1]any{"x"}, Keys: map[any]int{"k": 1, 2: 3}, Bs: []byte("bytes")}
 	v.View = farArray[uint8]{v.A.m, 10, 20}
@@ -180,8 +181,9 @@ func loadFar(img *Image, data [][]byte, v *farState) error {
 	return nil
 }
 
-// TestRemote_Damaged damages sets with arrays. Whatever comes of it, memory of
-// devices is not touched through its address, and what nobody has is given back.
+// TestRemote_Damaged damages checkpoints with arrays. In no case may memory of
+// devices be accessed through its address, and memory that no value uses must
+// be freed.
 func TestRemote_Damaged(t *testing.T) {
 	mem.MakeRemotes(makeFar)
 	seed, from := farFile(t)

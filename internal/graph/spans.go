@@ -5,20 +5,20 @@ import (
 	"sort"
 )
 
-// span is memory from address lo up to hi.
+// span is the memory from address lo up to hi.
 type span struct{ lo, hi uintptr }
 
-// spanSet is a set of spans that do not overlap. Adding one takes time that
-// hardly grows with their number.
+// spanSet is a set of spans that do not overlap. The time to add a span hardly
+// grows with their number.
 type spanSet struct {
 	runs [][]span // in order of addresses; none is empty
 }
 
-// runLength is how many spans a run of a spanSet has at most.
+// runLength is the maximum number of spans in a run of a spanSet.
 const runLength = 512
 
-// add takes a span in. It reports false, and does nothing, if the span overlaps
-// one that is there.
+// add adds a span. If the span overlaps another one, add does nothing and
+// reports false.
 func (s *spanSet) add(sp span) bool {
 	i := sort.Search(len(s.runs), func(i int) bool { return s.runs[i][0].lo > sp.lo }) - 1
 	if i < 0 {

@@ -37,8 +37,8 @@ func TestSpanSet_AgainstPlainList(t *testing.T) {
 	}
 }
 
-// processorTime is what the process has used so far, which does not depend on
-// who else uses the machine.
+// processorTime returns the processor time that this process has used so far.
+// It does not depend on the load of the machine.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

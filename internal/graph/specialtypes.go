@@ -27,15 +27,14 @@ var (
 	cellType     = reflect.TypeFor[cell]()
 )
 
-// cell is an element of memory that lies on a device: a struct of one field,
-// stored as that field is. The slices of such elements have addresses of a
-// mem.Remote.
+// cell is an element of memory on a device: a struct with one field, stored
+// like that field. Slices of such elements have addresses of a mem.Remote.
 type cell interface{ CairnCell() }
 
 // pair is an entry in the stand-in of a sync.Map.
 type pair struct{ Key, Val any }
 
-// Types that are savable only when zero, and why not otherwise.
+// opaqueTypes are types that can be saved only when zero, with the reason.
 var opaqueTypes = map[string]string{
 	"sync.Mutex":               "the mutex is locked",
 	"sync.RWMutex":             "the mutex is locked",
@@ -83,8 +82,8 @@ var opaqueTypes = map[string]string{
 	"context.stopCtx":          "it is a context",
 }
 
-// Types of which a program that is saved as a whole has all there is: a lock
-// that is held then is held by the only goroutine, and nobody waits for it.
+// wholeTypes can be saved in programs that are saved as a whole. A lock that is
+// locked there belongs to the only goroutine, and no goroutine waits for it.
 var wholeTypes = map[string]bool{
 	"sync.Pool":                true,
 	"sync.Mutex":               true,
@@ -96,7 +95,7 @@ var wholeTypes = map[string]bool{
 	"context.withoutCancelCtx": true,
 }
 
-// Packages none of whose types with memory can be saved.
+// opaquePackages are packages whose types cannot be saved if they have memory.
 var opaquePackages = map[string]string{
 	"unique":                   "a unique.Handle is bound to its process",
 	"weak":                     "it is a weak pointer",
@@ -112,7 +111,8 @@ var opaquePackages = map[string]string{
 	"runtime/trace":            "it belongs to the Go runtime",
 }
 
-// special fills in the plan of a type that isn't treated by its kind.
+// special fills in the plan of a type that is not treated according to its
+// kind, and reports whether t is such a type.
 func (p *plan) special() bool {
 	t := p.t
 	switch t {
@@ -187,7 +187,8 @@ func (p *plan) special() bool {
 	}
 	switch full {
 	case "sync.Pool", "sync.copyChecker", "sync.notifyList":
-		// A Pool comes back empty; a Cond, with nobody waiting, as new.
+		// A restored Pool is empty, and a restored Cond is new: no goroutine
+		// waits for it.
 		p.kind, p.enc = kIgnore, true
 		return true
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Func values that capture nothing are constants of the program. Those that
-// nobody has registered, such as the states of a parser in the standard
-// library, are found again by their place in the program, and checked by name;
-// in another build of it, by name alone.
+// Func values that capture nothing are constants of the program. Some are not
+// registered, such as the states of a parser in the standard library. They are
+// found by their place in the program, and the name is checked. In another
+// build of the program, they are found by name alone.
 
-// staticPrefix begins the names of such functions. What follows is the name, @,
-// and the version of Go.
+// staticPrefix begins the names of such functions. It is followed by the
+// function's name, @, and the version of Go.
 const staticPrefix = "="
 
-// staticOf returns the stand-in of a func value that captures nothing, nil if
-// it may capture something.
+// staticOf returns the stand-in of a func value that captures nothing, or nil
+// if it may capture something.
 func staticOf(o *object) *function {
 	name := func() string { return staticPrefix + functionAt(o.code) + "@" + runtime.Version() }
 	if made, ok := byName.Load(o.code); ok && made == o {
@@ -41,7 +41,8 @@ func staticOf(o *object) *function {
 	return &function{name(), place{uint64(o.code - lo), uint64(at - lo)}}
 }
 
-// holds reports whether an object that may not be one holds that code.
+// holds reports whether an object holds that code. o may point to something
+// else.
 func (o *object) holds(code uintptr) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -52,17 +53,18 @@ func (o *object) holds(code uintptr) (ok bool) {
 	return o.code == code
 }
 
-// address is a pointer to memory of the program, which never moves.
+// address converts an address in the program's image to a pointer. Such memory
+// never moves.
 func address(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
 
 // InProgram reports whether memory is part of the program: package variables
-// and constants. It reports false where that cannot be told.
+// and constants. It reports false if that is unknown.
 func InProgram(p unsafe.Pointer) bool { return uintptr(p) >= imageStart() && uintptr(p) < imageEnd() }
 
-// place is where a function and its func value lie in the program.
+// place says where a function and its func value lie in the program.
 type place struct{ Code, Value uint64 }
 
-// static makes the func value of a stand-in that staticOf made.
+// static returns the func value of a stand-in that staticOf made.
 func (f *function) static() (unsafe.Pointer, error) {
 	name, version, _ := strings.Cut(f.Name[len(staticPrefix):], "@")
 	at, ok := f.Env.(place)
@@ -80,8 +82,8 @@ func (f *function) static() (unsafe.Pointer, error) {
 	mismatch := func(why string) error {
 		return &MismatchError{Name: name, Path: name, Detail: "the program was built anew, and this function " + why}
 	}
-	// Functions without a name of their own are counted where they are
-	// declared.
+	// The compiler numbers functions without a name in the function that
+	// declares them.
 	if version != runtime.Version() && isLiteral(name) {
 		return nil, mismatch("has no name that another version of Go (" + version + ", this is " + runtime.Version() + ") would keep")
 	}
@@ -96,11 +98,10 @@ func (f *function) static() (unsafe.Pointer, error) {
 	return unsafe.Pointer(made.(*object)), nil
 }
 
-// byName holds the func values that were made because their place was not
-// known.
+// byName holds the func values that were made because their place was unknown.
 var byName sync.Map // uintptr of the code to *object
 
-// isLiteral reports whether the name is one that the compiler gave.
+// isLiteral reports whether the compiler made up the name.
 func isLiteral(name string) bool {
 	for {
 		_, rest, ok := strings.Cut(name, ".func")
@@ -114,9 +115,9 @@ func isLiteral(name string) bool {
 	}
 }
 
-// functionAt returns the name of the function whose code begins there.
+// functionAt returns the name of the function whose code begins at an address.
 func functionAt(code uintptr) (name string) {
-	frames := runtime.CallersFrames([]uintptr{code + 1}) // of what is inlined there, first
+	frames := runtime.CallersFrames([]uintptr{code + 1}) // frames of inlined functions come first
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
@@ -125,10 +126,10 @@ func functionAt(code uintptr) (name string) {
 	return name
 }
 
-// functionNamed returns where the code of the function of that name begins, 0
-// if there is none, or whether there are several.
+// functionNamed returns the start of the code of the named function: 0 if there
+// is none, or if there are several.
 func functionNamed(name string) (code uintptr, several bool) {
-	if strings.Contains(name, "[...]") { // of all types
+	if strings.Contains(name, "[...]") { // an instance for several types
 		return 0, true
 	}
 	for _, at := range functions().all(name) {
@@ -140,10 +141,10 @@ func functionNamed(name string) (code uintptr, several bool) {
 	return code, several
 }
 
-// functions holds where the code of each function of the program begins.
+// functions holds the start of each function's code in the program.
 var functions = sync.OnceValue(func() named {
-	// Code is in one piece: from its end, each function leads to the one
-	// before.
+	// Code is contiguous: starting from its end, each function leads to the one
+	// before it.
 	at := reflect.ValueOf(functionAt).Pointer()
 	for step := ^uintptr(0)>>1 + 1; step > 0; step >>= 1 {
 		if next := at + step; next > at && runtime.FuncForPC(next) != nil {
@@ -159,15 +160,16 @@ var functions = sync.OnceValue(func() named {
 	return index
 })
 
-// A state leads to package variables that are not part of it: errors that are
-// compared by identity, tables, defaults of packages. Where the program is the
-// same, they are restored where they are, so that they stay themselves.
+// A state may refer to package variables that are not part of it: errors that
+// are compared by identity, tables, defaults of packages. If the program is the
+// same, they are restored in place, so that they keep their identity.
 
-// staticName begins the names of such variables. What follows is the digest of
-// the program's code, and where the variable lies, counted from the start.
+// staticName begins the names of such variables. It is followed by the digest
+// of the program's code and the variable's distance from the start of the
+// image.
 const staticName = stdPrefix + "="
 
-// codeDigest tells builds of a program apart.
+// codeDigest identifies a build of a program.
 var codeDigest = sync.OnceValue(func() string {
 	lo, hi := imageStart(), codeEnd()
 	if lo >= hi {
@@ -177,13 +179,13 @@ var codeDigest = sync.OnceValue(func() string {
 	return fmt.Sprintf("%016x%016x", sum.Hi, sum.Lo)
 })
 
-// variables are the parts of memory that package variables lie in.
+// variables returns the sections of memory that contain package variables.
 var variables = sync.OnceValue(func() [4]span {
 	a, b, c, d, e, f, g, h := sections()
 	return [4]span{{a, b}, {c, d}, {e, f}, {g, h}}
 })
 
-// staticVars names the pieces that are package variables and no roots.
+// staticVars names the pieces that are package variables but not roots.
 func (c *Collector) staticVars(img *Image) {
 	for _, s := range variables() {
 		guess := 0
@@ -206,8 +208,8 @@ func (c *Collector) staticVars(img *Image) {
 	}
 }
 
-// staticVar returns where the variable lies that staticVars gave that name; nil
-// if this is another program. ok says that it is such a name.
+// staticVar returns the address of a variable that staticVars has named, or nil
+// if this is another program. ok says that the name is such a name.
 func staticVar(name string) (ptr unsafe.Pointer, ok bool) {
 	rest, ok := strings.CutPrefix(name, staticName)
 	if !ok {
@@ -221,7 +223,7 @@ func staticVar(name string) (ptr unsafe.Pointer, ok bool) {
 	return address(imageStart() + uintptr(n)), true
 }
 
-// placeStatic puts a region where the program has it.
+// placeStatic assigns a region to a package variable's memory.
 func (b *Builder) placeStatic(v *Var, ptr unsafe.Pointer) {
 	g := &b.regs[v.Region]
 	if g.p == nil || g.ptr != nil || g.p.remote || g.p.size == 0 || g.n == 0 || uintptr(ptr)%uintptr(g.p.t.Align()) != 0 {

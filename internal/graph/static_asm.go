@@ -2,11 +2,12 @@
 
 package graph
 
-// The program itself in memory: its code, from imageStart to codeEnd, constants
-// and package variables, to imageEnd. The heap and stacks lie elsewhere.
+// The program's image in memory consists of its code, from imageStart to
+// codeEnd, and of constants and package variables, up to imageEnd. The heap and
+// the stacks lie elsewhere.
 func imageStart() uintptr
 func codeEnd() uintptr
 func imageEnd() uintptr
 
-// sections tells where the package variables lie.
+// sections returns the bounds of the sections with package variables.
 func sections() (data, edata, noptrdata, enoptrdata, bss, ebss, noptrbss, enoptrbss uintptr)

@@ -368,7 +368,7 @@ func TestStd_SharedParts(t *testing.T) {
 		t.Errorf("the joined error %v has other parts", w.err)
 	}
 
-	v.locker = v.mu.RLocker() // the same memory as a type that cannot be named
+	v.locker = v.mu.RLocker() // same memory, seen as a type that cannot be named
 	var refused *UnsupportedError
 	if _, err := Collect([]Root{{"v", &v}}, nil); !errors.As(err, &refused) {
 		t.Errorf("Collect of an RLocker: %v, want it refused", err)

@@ -14,8 +14,8 @@ import (
 )
 
 // Programs compare some errors of the standard library by identity: a restored
-// bufio.Reader must hold io.EOF itself. If a state refers to one of these, the
-// image has it as a variable with a name, which every program has.
+// bufio.Reader must hold io.EOF itself. If a state refers to such an error, the
+// image has a variable for it, with a name that is the same in every program.
 
 // stdPrefix marks the names of such variables.
 const stdPrefix = "std:"
@@ -51,11 +51,11 @@ var stdErrors = []struct {
 	{"strconv.ErrSyntax", strconv.ErrSyntax},
 }
 
-// IsStdVar reports whether a variable of an image is one that every program
-// has.
+// IsStdVar reports whether a variable of an image is an error that every
+// program has.
 func IsStdVar(name string) bool { return strings.HasPrefix(name, stdPrefix) }
 
-// stdVar returns the variable of that name.
+// stdVar returns the variable with that name.
 func stdVar(name string) (rootVar, bool) {
 	if ptr, ok := staticVar(name); ok {
 		return rootVar{ptr: ptr}, true
@@ -76,7 +76,7 @@ func stdVarAt(i int) (rootVar, bool) {
 	return rootVar{v.UnsafePointer(), planOf(v.Type().Elem())}, true
 }
 
-// stdVars names the variables of that sort that were reached.
+// stdVars names the pieces that are such variables.
 func (c *Collector) stdVars(img *Image) {
 	guess := 0
 	for i := range stdErrors {

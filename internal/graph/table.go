@@ -1,7 +1,8 @@
 package graph
 
 // table is a hash table from (address, type) to a number. It keeps its memory
-// when cleared, and doesn't make the garbage collector look at it.
+// when it is cleared. It holds no pointers that the garbage collector would
+// have to scan.
 type table struct {
 	slots []tableSlot
 	n     int
@@ -22,11 +23,11 @@ func (t *table) clear() {
 	t.n = 0
 }
 
-// at returns the place of the value of a key, and whether the key was new. The
-// place is valid until the next call.
+// at returns a pointer to the value of a key, and whether the key is new. The
+// pointer is valid until the next call.
 func (t *table) at(addr uintptr, p *plan) (val *uint64, fresh bool) { return t.atID(addr, p.id+1) }
 
-// atID is at for the id of a plan, plus 1.
+// atID does the work of at. id is the plan's id plus 1.
 func (t *table) atID(addr uintptr, id uint32) (val *uint64, fresh bool) {
 	if t.n >= len(t.slots)-len(t.slots)/4 {
 		t.grow()
@@ -45,11 +46,10 @@ func (t *table) has(addr uintptr, p *plan) bool {
 	return t.n > 0 && t.find(addr, p.id+1).id != 0
 }
 
-// drop gives the memory back.
+// drop frees the memory.
 func (t *table) drop() { *t = table{} }
 
-// lookup returns the slot of a key, nil if it is not there. id is that of the
-// plan, plus 1.
+// lookup returns the slot of a key, or nil. id is the plan's id plus 1.
 func (t *table) lookup(addr uintptr, id uint32) *tableSlot {
 	if t.n == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (t *table) lookup(addr uintptr, id uint32) *tableSlot {
 	return nil
 }
 
-// get returns the value of a key that is known to be there.
+// get returns the value of a key that must be there.
 func (t *table) get(addr uintptr, p *plan) uint64 { return t.find(addr, p.id+1).val }
 
 func (t *table) find(addr uintptr, id uint32) *tableSlot {

@@ -13,8 +13,8 @@ import (
 type Target struct {
 	Pool   int
 	Direct bool // Pieces are the final memory
-	Remote bool // … which stands for bytes elsewhere: see mem.Remote
-	// Pieces take the raw bytes of the pool. There are none for pointer-free
+	Remote bool // the addresses stand for bytes elsewhere: see mem.Remote
+	// Pieces receive the raw bytes of the pool. There are none for pointer-free
 	// pools in a foreign form: use Fill.
 	Pieces [][]byte
 	b      *Builder
@@ -48,9 +48,9 @@ func (b *Builder) Targets() []Target {
 	return ts
 }
 
-// Fill stores a part of the pool: the bytes of the file from off on. Both off
-// and the length of src are multiples of the element size in the file. Parts
-// may come in any order, and at the same time.
+// Fill stores a part of the pool: the bytes of the file from off on. off and
+// the length of src are multiples of the element size in the file. Parts may
+// come in any order and concurrently.
 func (t *Target) Fill(off int64, src []byte) error {
 	p, pool := &t.b.pools[t.Pool], &t.b.img.Pools[t.Pool]
 	size := pool.Form.Size
@@ -97,7 +97,7 @@ func (t *Target) Fill(off int64, src []byte) error {
 	return nil
 }
 
-// convert does the steps without references for all elements in src.
+// convert executes the steps without references for all elements in src.
 func convert(ops []op, msize uintptr, dst unsafe.Pointer, src []byte, fsize int) error {
 	for {
 		if err := convertOne(ops, dst, src); err != nil {
@@ -130,7 +130,7 @@ func convertOne(ops []op, mem unsafe.Pointer, file []byte) error {
 	return nil
 }
 
-// scalar does a step that involves no reference.
+// scalar executes one step without a reference.
 func (o *op) scalar(dst unsafe.Pointer, src []byte) error {
 	switch o.kind {
 	case opCopy:

@@ -8,27 +8,28 @@ import (
 	"unsafe"
 )
 
-// Timers of a program that is saved as a whole. A time.Timer or time.Ticker and
-// its channel have one region: the stand-in of the channel. Two elements of it,
-// times counted from 1970, come first. One is what was left until the timer
-// goes off (before 1970: it should have; zero: it is stopped, or has gone off),
-// the other its period. What is in the channel comes after them. A new timer is
-// made of that, and what was left counts from then on.
+// In a program that is saved as a whole, a time.Timer or time.Ticker and its
+// channel have one region: the stand-in of the channel. It begins with two
+// elements, which are durations counted from 1970. The first is the time that
+// remained until the timer fires (before 1970: it should have fired; zero: it
+// is stopped or has fired). The second is the period. The values in the channel
+// follow. A restart makes a new timer, and the remaining time counts from that
+// moment.
 
 var timerTypes = [2]reflect.Type{reflect.TypeFor[*time.Timer](), reflect.TypeFor[*time.Ticker]()}
 
 const (
-	timerMark = 2  // what closed says of the channel of a timer
-	afterMark = 3  // … of a timer that calls a function
-	timerHead = 2  // elements that tell of the timer
-	timerLook = 12 // words of a timer that are looked at, most of them the runtime's own
+	timerMark = 2  // value of closed for the channel of a timer
+	afterMark = 3  // value of closed for a timer that calls a function
+	timerHead = 2  // elements that describe the timer
+	timerLook = 12 // how many words of a timer are examined; most are private to the runtime
 )
 
-// timerWords is where the runtime has what it knows of a timer, in words from
-// its beginning.
+// timerWords says where the runtime keeps the fields of a timer, in words from
+// its start.
 type timerWords struct {
 	ok           bool
-	part         int // what a channel points to
+	part         int // part of a timer that its channel points to
 	when, period int
 	channel      int
 	async        bool // as before Go 1.23: channels do not know their timers
@@ -36,7 +37,7 @@ type timerWords struct {
 
 func timerWord(t unsafe.Pointer, n int) *int64 { return (*int64)(unsafe.Add(t, n*8)) }
 
-// timersKnown finds that out, and tries it.
+// timersKnown finds the positions and tests them.
 var timersKnown = sync.OnceValue(func() (k timerWords) {
 	if !channelsKnown() || wordSize != 8 {
 		return k
@@ -60,7 +61,8 @@ var timersKnown = sync.OnceValue(func() (k timerWords) {
 	if k.period == 0 || k.part < 0 || k.part >= k.when || h.size != 1 || !k.is(p, h) || !k.is(q, g) || k.is(p, g) {
 		return timerWords{}
 	}
-	// Both kinds go by the same clock; one that is stopped; and set again.
+	// Check that both kinds use the same clock, and check a timer that is
+	// stopped and then set again.
 	since := *timerWord(q, k.when) - int64(farther) - (*timerWord(p, k.when) - int64(far))
 	b.Stop()
 	stopped := *timerWord(q, k.when) == 0
@@ -70,11 +72,11 @@ var timersKnown = sync.OnceValue(func() (k timerWords) {
 	return k
 })
 
-// timerChan is the channel of a timer; C comes first in both kinds.
+// timerChan returns the channel of a timer. C is the first field in both types.
 func timerChan(t unsafe.Pointer) *hchan { return *(**hchan)(t) }
 
-// is reports whether h is the channel that the runtime knows of timer t, and the
-// other way round. Not so for a copy of a timer.
+// is reports whether the runtime knows h as the channel of timer t, and t as
+// the timer of h. This is not so for a copy of a timer.
 //
 //go:nocheckptr
 func (k *timerWords) is(t unsafe.Pointer, h *hchan) bool {
@@ -84,7 +86,7 @@ func (k *timerWords) is(t unsafe.Pointer, h *hchan) bool {
 	return uintptr(*timerWord(t, k.channel)) == uintptr(unsafe.Pointer(h))
 }
 
-// of is the timer of a channel, nil if it has none.
+// of returns the timer of a channel, or nil.
 //
 //go:nocheckptr
 func (k *timerWords) of(h *hchan) unsafe.Pointer {
@@ -94,14 +96,14 @@ func (k *timerWords) of(h *hchan) unsafe.Pointer {
 	return unsafe.Add(h.timer, -k.part*8)
 }
 
-// clock is the time that timers go by.
+// clock returns the current time of the timers' clock.
 func (k *timerWords) clock() int64 {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
 	return *timerWord(unsafe.Pointer(t), k.when) - int64(time.Hour)
 }
 
-// state is what the first elements of a stand-in say of a timer.
+// state returns the elements of a stand-in that describe a timer.
 func (k *timerWords) state(t unsafe.Pointer) [timerHead]time.Time {
 	var left time.Time
 	every := atomic.LoadInt64(timerWord(t, k.period))
@@ -111,21 +113,23 @@ func (k *timerWords) state(t unsafe.Pointer) [timerHead]time.Time {
 	return [timerHead]time.Time{left, time.Unix(0, max(every, 0)).UTC()}
 }
 
-// calling are timers that call a function: others keep account of them.
+// calling handles timers that call a function. Another package keeps track of
+// them.
 var calling struct {
 	known func(*time.Timer) bool
 	make  func() *time.Timer
 }
 
-// RegisterTimers says who keeps account of timers that call a function (they
-// have no channel): which are known, and how one is made, to be set later. It
-// is called from an init function.
+// RegisterTimers registers the functions of the package that keeps track of
+// timers which call a function (such timers have no channel): known reports
+// whether a timer is tracked, make returns a new timer, which is set later.
+// Call RegisterTimers from an init function.
 func RegisterTimers(known func(*time.Timer) bool, make func() *time.Timer) {
 	calling.known, calling.make = known, make
 }
 
-// TimerRemaining says how long it is until a timer goes off, and whether it
-// will.
+// TimerRemaining returns the time until a timer fires, and whether it will
+// fire.
 func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	k := timersKnown()
 	if !k.ok {
@@ -149,7 +153,7 @@ func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) 
 	switch h := timerChan(t); {
 	case !k.ok:
 		return c.refuse(p, i, at, "it is a timer, and this version of Go lays them out in a way that is not known")
-	case h == nil && *(*bool)(unsafe.Add(t, wordSize)): // package time has made it
+	case h == nil && *(*bool)(unsafe.Add(t, wordSize)): // package time has initialized it
 		if calling.known == nil || !calling.known((*time.Timer)(t)) {
 			return c.refuse(p, i, at, "it is a timer that calls a function, and does not run")
 		}
@@ -165,8 +169,8 @@ func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) 
 	}
 }
 
-// pushFed records the stand-in of a channel that a timer feeds, or that none
-// does: t is nil.
+// pushFed records the stand-in of a channel. t is the timer that sends to the
+// channel, or nil.
 func (c *Collector) pushFed(p *plan, h *hchan, t unsafe.Pointer, i int32, at uintptr) error {
 	if c.made.has(uintptr(unsafe.Pointer(h)), p.elem) {
 		return nil
@@ -186,7 +190,7 @@ func (c *Collector) pushFed(p *plan, h *hchan, t unsafe.Pointer, i int32, at uin
 	}
 	head, n := len(state), int(h.count)
 	if head > 0 && n > 0 && state[1].UnixNano() == 0 {
-		state[0] = time.Time{} // it has gone off, perhaps since it was looked at
+		state[0] = time.Time{} // it has fired, perhaps only just now
 	}
 	s := reflect.MakeSlice(reflect.SliceOf(p.elem.t), head+n, head+n)
 	for j := range state {
@@ -218,7 +222,7 @@ func (d *decoder) timer(p *plan, obj, size uint64) (*region, error) {
 	return g, nil
 }
 
-// calling returns the timer that a region stands for, of those that call a
+// calling returns the timer that a region stands for, if the timer calls a
 // function.
 func (d *decoder) calling(p *plan, obj uint64) (unsafe.Pointer, error) {
 	g := &d.regs[obj-1]
@@ -241,8 +245,9 @@ func (g *region) setTimer() {
 		d := time.Duration(max(left.UnixNano(), 1))
 		if every > 0 {
 			(*time.Ticker)(g.timer).Reset(d)
-			// The first time is another than the others. Should it have come by
-			// now, the next one follows at once, and finds the channel full.
+			// The first interval differs from the period. If it is over
+			// already, the next tick follows at once and finds the channel
+			// full.
 			atomic.StoreInt64(timerWord(g.timer, k.period), every)
 		} else {
 			t.Reset(d)

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// Values of a stored zone's offset that are not offsets.
+// Special values of a stored zone's offset.
 const (
-	zoneNamed = math.MinInt32     // the name is that of the time zone database, or UTC, or Local
+	zoneNamed = math.MinInt32     // the name is UTC, Local, or a name of the time zone database
 	zoneNil   = math.MinInt32 + 1 // a nil *time.Location
 )
 
@@ -29,7 +29,7 @@ type zoneCache struct {
 
 var zoneUTC, zoneLocal, zoneNone = &zone{"UTC", zoneNamed}, &zone{"Local", zoneNamed}, &zone{"", zoneNil}
 
-// of gives the zone of the time.Time or *time.Location at ptr.
+// of returns the zone of the time.Time or *time.Location at ptr.
 func (c *zoneCache) of(p *plan, ptr unsafe.Pointer) (*zone, error) {
 	var l *time.Location
 	if p.kind == kTime {
@@ -94,7 +94,8 @@ func (e *encoder) time(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	return nil
 }
 
-// locations finds locations again; equal ones are one.
+// locations maps stored zones to locations, so that equal zones share a
+// location.
 type locations map[zone]*time.Location
 
 func (m locations) get(z zone) (*time.Location, error) {

@@ -10,10 +10,10 @@ import (
 )
 
 // The two functions of package reflect below list the types in the binary. They
-// are not part of its API, but widely used through linkname and therefore kept
+// are not part of its API. Many programs use them by linkname, so they are kept
 // (go.dev/issue/67401). The list holds unnamed types: pointers, slices, maps…
-// Named types are found behind them, since the compiler emits *T for every
-// named T that can end up in an interface.
+// Named types are found through them, because the compiler emits *T for every
+// named T that can be stored in an interface.
 
 //go:linkname typelinks reflect.typelinks
 func typelinks() (sections []unsafe.Pointer, offsets [][]int32)
@@ -21,9 +21,9 @@ func typelinks() (sections []unsafe.Pointer, offsets [][]int32)
 //go:linkname rtypeOff reflect.rtypeOff
 func rtypeOff(section unsafe.Pointer, off int32) unsafe.Pointer
 
-// named holds addresses in the binary by a hash of what is there. It stays for
-// the whole run, so it is kept small, and has no pointers: the program's
-// collector would go over it each time.
+// named holds addresses in the binary, ordered by a hash of the name of what is
+// there. It exists for the whole run, so it is small and has no pointers, which
+// the garbage collector would have to scan.
 type named []hashed
 
 type hashed struct {
@@ -42,7 +42,7 @@ func (n *named) sort() {
 	*n = slices.Clip(*n)
 }
 
-// all returns what may have a name: the hash is that of the name.
+// all returns the addresses whose name may equal name: the hashes are equal.
 func (n named) all(name string) (out []uintptr) {
 	hash := maphash.String(nameSeed, name)
 	at, _ := slices.BinarySearchFunc(n, hash, func(e hashed, h uint64) int { return cmp.Compare(e.hash, h) })
@@ -52,8 +52,8 @@ func (n named) all(name string) (out []uintptr) {
 	return out
 }
 
-// binaryIndex holds the types in the binary, as what interfaces with values of
-// them point to.
+// binaryIndex holds the types in the binary: the addresses that interfaces with
+// values of these types point to.
 var binaryIndex = sync.OnceValue(func() named {
 	var index named
 	seen := make(map[reflect.Type]bool)
@@ -88,7 +88,7 @@ func typeAt(t unsafe.Pointer) reflect.Type {
 	return reflect.TypeOf(v)
 }
 
-// binaryTypes returns the types in the binary that have a name.
+// binaryTypes returns the types in the binary with that name.
 func binaryTypes(name string) []reflect.Type {
 	var out []reflect.Type
 	for _, at := range binaryIndex().all(name) {

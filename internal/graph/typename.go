@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// typeName is the full name of a type: main.T, example.com/x/y.T, []*main.T…
+// typeName returns the full name of a type: main.T, example.com/x/y.T,
+// []*main.T…
 func typeName(t reflect.Type) string {
 	if t == nil {
 		return "nil"
@@ -106,8 +107,8 @@ type resolver struct {
 	checked    map[reflect.Type]error
 }
 
-// newResolver knows the registered types, those that the roots' types lead to,
-// and those of the binary, in this order.
+// newResolver returns a resolver for the registered types, the types that the
+// roots' types lead to, and those of the binary, in this order of preference.
 func newResolver(roots []*plan, registered []reflect.Type) *resolver {
 	r := &resolver{make(map[string][]reflect.Type), make(map[string][]reflect.Type), make(map[reflect.Type]error)}
 	add := func(m map[string][]reflect.Type, t reflect.Type) {
@@ -133,7 +134,7 @@ func newResolver(roots []*plan, registered []reflect.Type) *resolver {
 	return r
 }
 
-// check makes sure that t is found again by its name.
+// check makes sure that t is found by its name.
 func (r *resolver) check(t reflect.Type) error {
 	err, ok := r.checked[t]
 	if !ok {
@@ -147,7 +148,7 @@ func (r *resolver) check(t reflect.Type) error {
 	return err
 }
 
-// Bounds of what resolve looks at and makes.
+// Bounds of what resolve examines and creates.
 const (
 	maxName     = 1 << 16
 	maxTypeSize = 1 << (16 + 3*wordSize) // 1 TiB, or 256 MiB where addresses are short

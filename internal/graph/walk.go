@@ -57,7 +57,7 @@ func (c *Collector) walkOps(ops []op, base unsafe.Pointer, i int32, off uintptr)
 				return err
 			}
 		case opRef:
-			if o.p.kind == kPtr { // most are
+			if o.p.kind == kPtr { // the most frequent case
 				if q := *(*uintptr)(ptr); q != 0 {
 					if err := c.pushOne(q, o.p.elem, viaPtr, i, at); err != nil {
 						return err
@@ -129,8 +129,8 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 	return nil
 }
 
-// pushOne records that something at byte at of item parent refers to a value of
-// p.
+// pushOne records that the reference at byte at of item parent leads to a value
+// of p.
 func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintptr) error {
 	if p.size == 0 || addr&(1<<p.align-1) != 0 {
 		return c.push(addr, p, 1, v, parent, at)
@@ -145,14 +145,14 @@ func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintp
 	return c.add(addr, p, 1, v, false, parent, at)
 }
 
-// push records that something at byte at of item parent refers to n elements
+// push records that the reference at byte at of item parent leads to n elements
 // of p.
 func (c *Collector) push(addr uintptr, p *plan, n uint64, v via, parent int32, at uintptr) error {
 	switch {
 	case n > maxElements:
 		return c.refuse(p, parent, at, "it has too many elements")
 	case p.size == 0:
-		if p.kind == kOpaque { // as a runtime.Func: its address says all
+		if p.kind == kOpaque { // such as a runtime.Func, which is identified by its address alone
 			return c.refuse(p, parent, at, p.reason)
 		}
 		if k, fresh := c.made.at(addr, p); !fresh {
@@ -214,7 +214,7 @@ func (c *Collector) add(addr uintptr, p *plan, n uint64, v via, alone bool, pare
 	return nil
 }
 
-// know makes sure that plan finds p.
+// know registers p in byID.
 func (c *Collector) know(p *plan) error {
 	id := int(p.id)
 	if id >= maxPlans {
@@ -227,7 +227,7 @@ func (c *Collector) know(p *plan) error {
 	return nil
 }
 
-// stand records the stand-in of what is at id, n elements of p at ptr.
+// stand records the stand-in of the object at id: n elements of p at ptr.
 func (c *Collector) stand(id unsafe.Pointer, ptr unsafe.Pointer, p *plan, n uint64, v via, parent int32, at uintptr) error {
 	k, fresh := c.made.at(uintptr(id), p)
 	if !fresh {
@@ -240,7 +240,7 @@ func (c *Collector) stand(id unsafe.Pointer, ptr unsafe.Pointer, p *plan, n uint
 	return c.add(uintptr(ptr), p, n, v, true, parent, at)
 }
 
-// box records the value of p in an interface.
+// box records a value of p in an interface.
 func (c *Collector) box(addr unsafe.Pointer, p *plan, parent int32, at uintptr) error {
 	if uintptr(addr)&(1<<p.align-1) != 0 {
 		return c.refuse(p, parent, at, "its address is not aligned")
@@ -316,7 +316,7 @@ func (c *Collector) fileID(ptr unsafe.Pointer) (uint64, bool) {
 	return uint64(id) + 1, ok && id >= 0
 }
 
-// check looks at a value that has no storage.
+// check examines a value that is not stored.
 func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
 	if p.kind == kIgnore {
 		switch p.t.Name() {
@@ -340,7 +340,7 @@ func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) erro
 	return nil
 }
 
-// inRoot reports whether an address lies in a variable.
+// inRoot reports whether an address lies in a root.
 func (c *Collector) inRoot(ptr unsafe.Pointer) bool {
 	if len(c.inRoots) == 0 {
 		for k := range c.roots {
@@ -349,7 +349,7 @@ func (c *Collector) inRoot(ptr unsafe.Pointer) bool {
 			}
 		}
 		slices.SortFunc(c.inRoots, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
-		for i := 1; i < len(c.inRoots); i++ { // hi: where the last of them ends so far
+		for i := 1; i < len(c.inRoots); i++ { // hi is the end of the last span so far
 			c.inRoots[i].hi = max(c.inRoots[i].hi, c.inRoots[i-1].hi)
 		}
 	}
