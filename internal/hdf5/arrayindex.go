@@ -91,11 +91,11 @@ type extensible struct {
 	elem     int
 	filtered bool
 	client   int
-	offSize  int    // bytes of a block's offset
+	offSize  int    // bytes that a block's offset takes
 	page     uint64 // elements of a page
 	limit    uint64 // elements that the dataset can have now
 	grid     []uint64
-	swapped  int // dimension that is the slowest here
+	swapped  int // dimension that varies slowest here
 	place    []uint64
 	turned   []uint64
 	blocks   map[uint64]bool
@@ -116,7 +116,7 @@ func (x *chunkLoader) extensibleArray() error {
 	for range 4 {
 		c.length()
 	}
-	e.limit = c.length() // no element past this one was ever set
+	e.limit = c.length() // no element after this one was ever set
 	c.length()
 	index := c.addr()
 	if e.filtered, err = x.checkElement(e.elem, e.client, at); err != nil {
@@ -144,7 +144,7 @@ func (x *chunkLoader) extensibleArray() error {
 	if e.swapped < 0 {
 		return corrupt(at, "extensible array for fixed dimensions")
 	}
-	// The unlimited dimension comes first, the others as they are.
+	// The unlimited dimension comes first; the others keep their order.
 	e.grid = append(e.grid, undef)
 	for i, n := range x.full {
 		if i != e.swapped {
@@ -178,7 +178,7 @@ func (x *chunkLoader) extensibleArray() error {
 		count, elems := uint64(1)<<(i/2), minElems<<((i+1)/2)
 		span, ok := mul(count, elems)
 		if !ok || elems>>((i+1)/2) != minElems || span > maxBytes {
-			break // no file is that large
+			break // more than any file can have
 		}
 		if i < inline {
 			for j := range count {
@@ -202,7 +202,7 @@ func (x *chunkLoader) extensibleArray() error {
 	return nil
 }
 
-// take takes n elements, the first being number from.
+// take reads n elements. The first one has number from.
 func (e *extensible) take(c *cursor, from, n uint64) error {
 	for i := from; i < from+n; i++ {
 		inside := e.x.unflattenTurned(e, i)
@@ -243,7 +243,7 @@ func (e *extensible) superBlock(at, from, count, elems uint64) error {
 	}
 	e.blocks[at] = true
 	head := uint64(6 + f.osz + e.offSize)
-	bitmap := uint64(0) // bytes for each data block, though the bits follow each other
+	bitmap := uint64(0) // each data block has whole bytes, though the bits are consecutive
 	if elems > e.page {
 		bitmap = (elems/e.page + 7) / 8
 	}
@@ -268,8 +268,8 @@ func (e *extensible) superBlock(at, from, count, elems uint64) error {
 	return nil
 }
 
-// dataBlock takes the elements of a data block. If it has pages, their bits
-// start at number bit in present.
+// dataBlock reads the elements of a data block. If it has pages, their bits
+// start at index bit of present.
 func (e *extensible) dataBlock(at, from, elems uint64, present []byte, bit uint64) error {
 	if at == undef || from >= e.limit {
 		return nil

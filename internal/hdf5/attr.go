@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// rawAttr is an attribute message taken apart so far as all of them can be.
+// rawAttr is an attribute message, parsed as far as all versions allow.
 type rawAttr struct {
 	name        string
 	typ, space  []byte
-	typF, spF   int // message flags: shared
+	typF, spF   int // message flags: whether the part is shared
 	data        []byte
 	typAt, spAt uint64
 	dataAt      uint64
@@ -116,8 +116,8 @@ func (f *File) attributes(path string, visit func(rawAttr) error) error {
 	return nil
 }
 
-// Attrs returns the names of an object's attributes, sorted; those too whose
-// values Attr cannot give.
+// Attrs returns the names of an object's attributes, sorted. It includes
+// attributes whose values Attr cannot return.
 func (f *File) Attrs(path string) ([]string, error) {
 	var names []string
 	err := f.attributes(path, func(a rawAttr) error {
@@ -223,7 +223,7 @@ func (f *File) vlenStrings(a rawAttr, size, n int, scalar bool) (any, error) {
 	c := f.over(a.data, a.dataAt)
 	out := make([]string, n)
 	heaps := map[uint64]*collection{}
-	budget, scan := f.size, f.size // heaps and strings may overlap in a hostile file
+	budget, scan := f.size, f.size // in a hostile file, heaps and strings may overlap
 	for i := range out {
 		length := c.u32()
 		id := heapID{c.addr(), c.u32()}
@@ -266,7 +266,7 @@ func collect[T any](n int, scalar bool, at func(int) T) any {
 	return out
 }
 
-// number is an unsigned number of up to 8 bytes.
+// number decodes an unsigned number of up to 8 bytes.
 func number(b []byte, big bool) uint64 {
 	var v uint64
 	for i := range b {

@@ -61,7 +61,7 @@ func newAttribute(name string, value any) (attribute, error) {
 	default:
 		return a, fmt.Errorf("%w: a value of type %T", ErrUnsupported, value)
 	}
-	if len(items) > maxMessage/a.typ.Size { // the emitter checks the exact size
+	if len(items) > maxMessage/a.typ.Size { // the emitter checks the exact size later
 		return a, tooLarge(uint64(len(items)) * uint64(a.typ.Size))
 	}
 	for _, v := range items {
@@ -97,7 +97,7 @@ func tooLarge(n uint64) error {
 	return fmt.Errorf("%w: %d bytes, an attribute or a type has at most 64 KiB", ErrUnsupported, n)
 }
 
-// message is a's attribute message.
+// message encodes the attribute message.
 func (a *attribute) message() []byte {
 	typ, space := appendType(nil, a.typ), appendSpace(nil, a.dims)
 	b := []byte{3, 0}
@@ -111,7 +111,7 @@ func (a *attribute) message() []byte {
 	return append(b, a.data...)
 }
 
-// appendSpace appends a dataspace message; nil dims is a scalar.
+// appendSpace appends a dataspace message. nil dims stands for a scalar.
 func appendSpace(b []byte, dims []uint64) []byte {
 	kind := byte(1)
 	if len(dims) == 0 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// metaFile is a file of a number of datasets with a number of chunks each.
+// metaFile returns a file with a number of datasets, which have a number of
+// chunks each.
 func metaFile(b *testing.B, datasets, chunks uint64) (file []byte) {
 	w := NewWriter()
 	for i := range datasets {

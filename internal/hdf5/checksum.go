@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// lookup3 is Bob Jenkins' hash of that name, seeded with 0: the checksum of
-// all version 2 metadata.
+// lookup3 is Bob Jenkins's hash with seed 0: the checksum of all version 2
+// metadata.
 func lookup3(p []byte) uint32 {
 	a := 0xdeadbeef + uint32(len(p))
 	b, c := a, a
@@ -46,12 +46,12 @@ func lookup3(p []byte) uint32 {
 	return c
 }
 
-// fletcher32 is the checksum of the filter of that name: over big-endian 16-bit
-// words, an odd last byte being the high half of its word.
+// fletcher32 is the checksum of the filter with that name. It sums big-endian
+// 16-bit words; an odd last byte is the high half of its word.
 func fletcher32(p []byte) uint32 {
 	var s1, s2 uint32
 	for len(p) > 1 {
-		n := min(len(p)/2, 360) // so many words cannot overflow the sums
+		n := min(len(p)/2, 360) // the sums cannot overflow for so many words
 		for ; n > 0; n-- {
 			s1 += uint32(p[0])<<8 | uint32(p[1])
 			s2 += s1

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kinds of chunk index in a version 4 layout message.
+// Kinds of chunk indexes in a version 4 layout message.
 const (
 	indexSingle     = 1
 	indexImplicit   = 2
@@ -18,7 +18,7 @@ const (
 type chunkLoader struct {
 	d    *Dataset
 	grid []uint64
-	full []uint64 // the grid at maximal dimensions; undef where unlimited
+	full []uint64 // the grid for the maximum dimensions; undef where unlimited
 	out  []Chunk
 }
 
@@ -64,7 +64,8 @@ func (d *Dataset) loadChunks() ([]Chunk, error) {
 	return x.out, nil
 }
 
-// add notes the chunk at a place in the grid, as said at offset at.
+// add records the chunk at a place in the grid. at is the file offset of the
+// entry, for errors.
 func (x *chunkLoader) add(place []uint64, addr, size uint64, mask uint32, at uint64) error {
 	d := x.d
 	index, partial := uint64(0), false
@@ -105,7 +106,7 @@ func (x *chunkLoader) treeV1() error {
 	})
 }
 
-// implicit lists chunks that are all there, one after the other.
+// implicit lists the chunks of a dataset that stores all of them consecutively.
 func (x *chunkLoader) implicit() error {
 	d := x.d
 	n, ok := elements(x.full)
@@ -125,8 +126,8 @@ func (x *chunkLoader) implicit() error {
 	return nil
 }
 
-// unflatten sets place to that of linear index i in a grid; it reports whether
-// that is inside the dataset as it is now.
+// unflatten sets place to the place of linear index i in a grid, and reports
+// whether it lies inside the current dimensions.
 func (x *chunkLoader) unflatten(place []uint64, i uint64, grid []uint64) bool {
 	for j := len(grid) - 1; j > 0; j-- {
 		place[j] = i % grid[j]
@@ -141,8 +142,8 @@ func (x *chunkLoader) unflatten(place []uint64, i uint64, grid []uint64) bool {
 	return true
 }
 
-// element takes one element of an array index. A filtered chunk has its size
-// and mask there; so says the array's client.
+// element reads one element of an array index. For a filtered chunk, the
+// element also has its size and mask.
 func (x *chunkLoader) element(c *cursor, elem int, filtered bool, place []uint64, inside bool) error {
 	at := c.here()
 	addr, size, mask := c.addr(), x.d.layout.size, uint32(0)
@@ -159,7 +160,8 @@ func (x *chunkLoader) element(c *cursor, elem int, filtered bool, place []uint64
 	return x.add(place, addr, size, mask, at)
 }
 
-// checkElement says whether elements of this size can be.
+// checkElement checks the size of the elements, and returns whether the array
+// is one of filtered chunks.
 func (x *chunkLoader) checkElement(elem, client int, at uint64) (filtered bool, err error) {
 	osz := x.d.f.osz
 	if client == 0 && elem == osz || client == 1 && elem > osz+4 && elem <= osz+12 {

@@ -13,17 +13,17 @@ type Dataset struct {
 	Dims    []uint64  // nil: scalar
 	Chunk   []uint64  // chunk dimensions; nil: not chunked
 	Filters []Filter  // in order of application on write
-	Virtual []Mapping // of a virtual dataset
+	Virtual []Mapping // mappings of a virtual dataset
 
 	f      *File
 	path   string
-	bytes  uint64 // all elements
+	bytes  uint64 // total size
 	layout layout
-	fill   []byte // an element; nil: zeros
-	shape  shape  // what ReadAt goes by
+	fill   []byte // one element; nil: zeros
+	shape  shape  // geometry, for ReadAt
 
 	mu      sync.Mutex
-	loaded  bool // chunks or virtual
+	loaded  bool // chunks, or mappings of a virtual dataset, have been read
 	chunks  []Chunk
 	virtual []*part
 	cache   chunkCache
@@ -36,18 +36,18 @@ const (
 	layoutVirtual    = 3
 )
 
-// layout says where the bytes are.
+// layout says where the bytes are stored.
 type layout struct {
 	class   int
-	data    []byte // compact
-	addr    uint64 // contiguous: of the bytes; chunked: of the index
+	data    []byte // compact: the bytes
+	addr    uint64 // contiguous: address of the bytes; chunked: of the index
 	max     []uint64
-	size    uint64 // bytes of a chunk
+	size    uint64 // size of a chunk
 	index   int    // kind of the chunk index
 	version int
 	edges   bool   // partial edge chunks are not filtered
-	stored  uint64 // single chunk with filters: its size
-	mask    uint32 // and mask
+	stored  uint64 // single chunk with filters: its stored size
+	mask    uint32 // single chunk with filters: its mask
 }
 
 // Dataset opens the dataset at a path.
@@ -285,11 +285,11 @@ func (d *Dataset) parseChunked(c *cursor) error {
 	return nil
 }
 
-// Size is the number of bytes that ReadAt can read.
+// Size returns the number of bytes that ReadAt can read.
 func (d *Dataset) Size() int64 { return int64(d.bytes) }
 
-// Contiguous returns the file offset of the bytes if they are all there in one
-// piece, as they are not in a dataset that is empty or was never written.
+// Contiguous returns the file offset of the bytes if the file holds all of them
+// in one piece. It does not for a dataset that is empty or was never written.
 func (d *Dataset) Contiguous() (addr uint64, ok bool) {
 	if d.layout.class != layoutContiguous || d.layout.addr == undef {
 		return 0, false
@@ -297,8 +297,8 @@ func (d *Dataset) Contiguous() (addr uint64, ok bool) {
 	return d.layout.addr, true
 }
 
-// Chunks returns the chunks that are present, by increasing Index. The slice
-// must not be changed. It is empty for a dataset that is not chunked.
+// Chunks returns the chunks that are present, ordered by Index. The caller must
+// not change the slice. It is empty for a dataset that is not chunked.
 func (d *Dataset) Chunks() ([]Chunk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 
 const (
 	maxMessage   = 1<<16 - 1
-	compactLimit = 1024 // Data of up to so many bytes is kept in the object header
+	compactLimit = 1024 // up to so many bytes of data are kept in the object header
 	signature    = "\x89HDF\r\n\x1a\n"
 )
 
@@ -33,13 +33,13 @@ const (
 type emitter struct {
 	at    uint64
 	meta  []byte
-	treeK int              // the chunk B-tree nodes hold 2*treeK entries
-	heaps map[*node]heapID // where virtual datasets keep their mappings
+	treeK int              // a node of a chunk B-tree holds 2*treeK entries
+	heaps map[*node]heapID // the mappings of virtual datasets
 }
 
 // Finish returns the superblock, which belongs at offset 0, and all other
-// metadata, which belongs at offset at; the file ends where that ends. All
-// chunks must lie below at.
+// metadata, which belongs at offset at. The file ends where the metadata ends.
+// All chunks must lie below at.
 func (w *Writer) Finish(at uint64) (super, meta []byte, err error) {
 	if at < 48 || at%8 != 0 {
 		return nil, nil, fmt.Errorf("hdf5: metadata cannot lie at offset %d", at)
@@ -109,11 +109,11 @@ func (e *emitter) header(h *header) uint64 {
 	return at
 }
 
-// noTable is a link info or attribute info message that says: they are all in
-// the header.
+// noTable is a link info or attribute info message. It says that all links or
+// attributes are in the header.
 var noTable = []byte("\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
 
-// object emits n after all that it refers to.
+// object emits n, after everything that n refers to.
 func (e *emitter) object(n *node, path string) (uint64, error) {
 	var h header
 	if n.data != nil {
@@ -134,7 +134,7 @@ func (e *emitter) object(n *node, path string) (uint64, error) {
 	return e.header(&h), nil
 }
 
-// group emits what n contains and adds the messages that list it.
+// group emits the members of n, and adds the messages that list them.
 func (e *emitter) group(h *header, n *node, path string) error {
 	at := make([]uint64, len(n.kids))
 	for i, kid := range n.kids {
@@ -158,7 +158,7 @@ func (e *emitter) group(h *header, n *node, path string) error {
 	return nil
 }
 
-// appendLink appends a link message for a hard link, its name in UTF-8.
+// appendLink appends the message of a hard link. The name is in UTF-8.
 func appendLink(b []byte, name string, at uint64) []byte {
 	width := 0 // log2 of the bytes for the length
 	if len(name) > 0xff {
@@ -179,8 +179,8 @@ func (e *emitter) dataset(h *header, n *node) error {
 	h.add(msgDataspace, 0, appendSpace(nil, d.Dims))
 	h.add(msgDatatype, 1, typ)
 
-	// When space is allocated: 1 early, 2 late, 3 incrementally. All of them
-	// fill with the default value, zero, if there is something to fill.
+	// alloc says when space is allocated: 1 early, 2 late, 3 incrementally. In
+	// each case unwritten elements have the default value, zero.
 	alloc, layout := byte(2), []byte{3}
 	switch {
 	case d.Virtual != nil:
@@ -229,7 +229,7 @@ func (e *emitter) dataset(h *header, n *node) error {
 	return nil
 }
 
-// appendPipeline appends a filter pipeline message; all filters are mandatory.
+// appendPipeline appends a filter pipeline message. All filters are mandatory.
 func appendPipeline(b []byte, filters []Filter) []byte {
 	b = append(b, 2, byte(len(filters)))
 	for _, f := range filters {

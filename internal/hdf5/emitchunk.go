@@ -1,17 +1,18 @@
 package hdf5
 
-// defaultTreeK is the library's: a chunk B-tree node holds twice as many
-// entries.
+// defaultTreeK is the library's default. A chunk B-tree node holds twice as
+// many entries.
 const defaultTreeK = 32
 
-// treeNodeSize is the size of every version 1 B-tree node, full or not.
+// treeNodeSize returns the size of a version 1 B-tree node, which does not
+// depend on how full it is.
 func treeNodeSize(keySize, k int) int { return 24 + 2*k*8 + (2*k+1)*keySize }
 
 func treeKeySize(rank int) int { return 8 + 8*(rank+1) }
 
-// chooseK picks the B-tree width that makes the file's metadata smallest. Nodes
-// have one size throughout a file and are never cut short, so the default would
-// waste 2 KiB on each of many small datasets.
+// chooseK returns the B-tree width that makes the file's metadata smallest. All
+// nodes of a file have the same size, whether full or not, so the default would
+// waste 2 KiB on each small dataset.
 func chooseK(root *node) int {
 	widths := [...]int{2, 4, 8, 16, defaultTreeK}
 	var cost [len(widths)]uint64
@@ -53,7 +54,7 @@ func (e *emitter) chunkTree(d *DatasetSpec) uint64 {
 	g := grid(d.Dims, d.Chunk)
 	coord := make([]uint64, rank)
 
-	// key appends the key of chunk i, or that past the last one.
+	// key appends the key of chunk i, or the key after the last chunk.
 	key := func(b []byte, i uint64) []byte {
 		past := i >= uint64(len(d.Chunks))
 		if past {

@@ -6,14 +6,14 @@ import (
 )
 
 // tree emits a version 1 B-tree over n > 0 entries, level by level from the
-// leaves, and returns the root's address. key appends the key before entry i
-// (for i == n, the one after the last); child is the address that entry i leads
-// to.
+// leaves, and returns the address of the root. key appends the key before entry
+// i (for i == n, the key after the last entry). child returns the address that
+// entry i refers to.
 func (e *emitter) tree(typ byte, k, keySize int, n uint64, key func(b []byte, i uint64) []byte, child func(i uint64) uint64) uint64 {
 	size := treeNodeSize(keySize, k)
 	width := uint64(2 * k)
-	span := uint64(1) // entries of the lowest level under one of this level
-	entries := n      // on this level
+	span := uint64(1) // leaf entries below one entry of this level
+	entries := n      // entries of this level
 	for level := byte(0); ; level++ {
 		e.align()
 		first := e.here()
@@ -55,9 +55,10 @@ const (
 	compactMax = 64 // groups with more links than this have a symbol table
 )
 
-// symbols emits what a large group needs, so that finding a link need not look
-// at all: a heap of names, symbol table nodes, and a B-tree over these. It
-// returns the symbol table message. at are the addresses of kids.
+// symbols emits the structures of a large group: a heap of names, symbol table
+// nodes, and a B-tree over them. With them, a reader finds a link without a
+// search through all. It returns the symbol table message. at holds the
+// addresses of kids.
 func (e *emitter) symbols(kids []*node, at []uint64) []byte {
 	order := make([]int, len(kids))
 	for i := range order {
@@ -66,7 +67,7 @@ func (e *emitter) symbols(kids []*node, at []uint64) []byte {
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(kids[a].name, kids[b].name) })
 
 	names := make([]byte, 8, 8+24*len(kids)) // offset 0 is the empty name
-	offset := make([]uint64, len(kids))      // by order
+	offset := make([]uint64, len(kids))      // offsets of the names, in the order of kids
 	for i, k := range order {
 		offset[i] = uint64(len(names))
 		names = append(append(names, kids[k].name...), 0)
@@ -78,7 +79,7 @@ func (e *emitter) symbols(kids []*node, at []uint64) []byte {
 	heap := e.here()
 	e.meta = append(e.meta, "HEAP\x00\x00\x00\x00"...)
 	e.meta = le.AppendUint64(e.meta, uint64(len(names)))
-	e.meta = le.AppendUint64(e.meta, 1) // nothing is free
+	e.meta = le.AppendUint64(e.meta, 1) // no free space
 	e.meta = le.AppendUint64(e.meta, heap+32)
 	e.meta = append(e.meta, names...)
 
@@ -95,11 +96,11 @@ func (e *emitter) symbols(kids []*node, at []uint64) []byte {
 		for i := from; i < to; i++ {
 			e.meta = le.AppendUint64(e.meta, offset[i])
 			e.meta = le.AppendUint64(e.meta, at[order[i]])
-			e.meta = append(e.meta, make([]byte, 24)...) // nothing cached
+			e.meta = append(e.meta, make([]byte, 24)...) // no cached information
 		}
 		e.meta = append(e.meta, make([]byte, start+leafSize-len(e.meta))...)
 	}
-	// A key is the greatest name so far.
+	// A key is the greatest name up to that point.
 	root := e.tree(0, groupK, 8, count, func(b []byte, i uint64) []byte {
 		last := uint64(0)
 		if i > 0 {

@@ -1,18 +1,18 @@
 package hdf5
 
-// heapID names an object in a global heap collection.
+// heapID identifies an object in a global heap collection.
 type heapID struct {
 	addr  uint64
 	index uint32
 }
 
 const (
-	minCollection = 4096    // the library's smallest
-	maxCollection = 1 << 16 // where a new one is begun
+	minCollection = 4096    // the library's minimum
+	maxCollection = 1 << 16 // a new collection is begun at this size
 )
 
 // virtualHeaps emits the mappings of all virtual datasets under root, as
-// objects of global heap collections, and notes where each went.
+// objects of global heap collections, and records the place of each.
 func (e *emitter) virtualHeaps(root *node) {
 	var nodes []*node
 	var objects []byte
@@ -76,8 +76,9 @@ func appendMappings(b []byte, ms []Mapping) []byte {
 	return le.AppendUint32(b, lookup3(b[start:]))
 }
 
-// appendBox appends a selection of one block: in version 1 if its coordinates
-// have 32 bits, else in version 2, which libraries before 1.10 do not know.
+// appendBox appends a selection of one block. It uses version 1 if the
+// coordinates fit in 32 bits, otherwise version 2, which libraries before 1.10
+// cannot read.
 func appendBox(b []byte, m Mapping) []byte {
 	rank := len(m.Start)
 	wide := false
@@ -87,7 +88,7 @@ func appendBox(b []byte, m Mapping) []byte {
 	b = le.AppendUint32(b, 2) // hyperslab
 	if wide {
 		b = le.AppendUint32(b, 2)
-		b = append(b, 1) // regular
+		b = append(b, 1) // regular selection
 		b = le.AppendUint32(b, uint32(4+rank*32))
 		b = le.AppendUint32(b, uint32(rank))
 		for i := range rank {

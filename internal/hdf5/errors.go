@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// Every error of the reader wraps one of these, or is the io.ReaderAt's own.
+// Every error of the reader wraps one of these, unless it comes from the
+// io.ReaderAt.
 var (
 	ErrCorrupt     = errors.New("hdf5: corrupt file")
 	ErrNotFound    = errors.New("hdf5: not found")
 	ErrUnsupported = errors.New("hdf5: unsupported")
 )
 
-// ErrType reports a datatype this package cannot represent. It is an
+// ErrType reports a datatype that this package cannot represent. It is an
 // ErrUnsupported.
 var ErrType = fmt.Errorf("%w datatype", ErrUnsupported)
 

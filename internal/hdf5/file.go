@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// File is an HDF5 file open for reading. It is safe for concurrent use as far
-// as the io.ReaderAt is.
+// File is an HDF5 file that is open for reading. It is safe for concurrent use
+// if the io.ReaderAt is.
 type File struct {
-	// OpenSource opens the other files that virtual datasets have their bytes
-	// in, by their name as it stands in this one. It may be nil; set it before
-	// any such dataset is read.
+	// OpenSource opens the other files that hold bytes of virtual datasets.
+	// name is the file's name as this file states it. OpenSource may be nil.
+	// Set it before reading such a dataset.
 	OpenSource func(name string) (*File, error)
 
 	r    io.ReaderAt
@@ -24,13 +24,13 @@ type File struct {
 	root uint64
 
 	mu      sync.Mutex
-	windows [maxWindows]window // parts of the file lately read
+	windows [maxWindows]window // parts of the file that were read recently
 	reads   uint64
-	groups  map[uint64]*links // by address
+	groups  map[uint64]*links // groups by address
 }
 
-// Open reads the superblock of the file of this size. No byte past size is
-// read.
+// Open reads the superblock of a file of the given size. The File never reads
+// beyond size.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	if size < 0 {
 		return nil, corrupt(0, "file of %d bytes", size)
@@ -72,13 +72,13 @@ func (f *File) superblock(at uint64) error {
 	}
 	c.osz, c.lsz = f.osz, f.lsz
 	if version < 2 {
-		c.skip(8) // B-tree widths, flags
+		c.skip(8) // B-tree widths and flags
 		if version == 1 {
 			c.skip(4)
 		}
 	}
 	base := c.uint(f.osz)
-	c.addr() // free space, or superblock extension
+	c.addr() // address of the free space or of the superblock extension
 	end := c.uint(f.osz)
 	if version < 2 {
 		c.addr()      // driver information
@@ -97,28 +97,28 @@ func (f *File) superblock(at uint64) error {
 		return corrupt(at, "superblock cut short")
 	case base > at:
 		return corrupt(at, "base address %#x lies past the superblock", base)
-	case end > f.size: // this one address is absolute
+	case end > f.size: // this address alone is absolute
 		return corrupt(at, "file has %d bytes and should have %d", f.size, end)
 	}
 	f.base = base
 	return nil
 }
 
-// A file with many datasets has their headers in several places, which readers
-// go through side by side.
+// A file with many datasets has their headers in several places. Readers
+// alternate between these places.
 const (
 	windowSize = 1 << 16
 	maxWindows = 16
 )
 
-// window is a part of the file, which is never overwritten.
+// window is a part of the file. Its bytes are never overwritten.
 type window struct {
 	b    []byte
 	at   uint64
-	used uint64 // the count of reads when it was used last
+	used uint64 // value of the read counter at the last use
 }
 
-// read returns n bytes at an absolute address. They must not be changed.
+// read returns n bytes at an absolute address. The caller must not change them.
 func (f *File) read(at, n uint64) ([]byte, error) {
 	if n > f.size || at > f.size-n {
 		return nil, corrupt(at, "%d bytes lie outside the file's %d", n, f.size)
@@ -153,7 +153,7 @@ func (f *File) readRaw(p []byte, at uint64) error {
 	if n == len(p) {
 		return nil
 	}
-	if err == nil || err == io.EOF { // the file is shorter than it was said to be
+	if err == nil || err == io.EOF { // the file is shorter than its stated size
 		err = fmt.Errorf("%w: %w", ErrCorrupt, io.ErrUnexpectedEOF)
 	}
 	return fmt.Errorf("hdf5: reading %d bytes at offset %#x: %w", len(p), at, err)
@@ -168,7 +168,7 @@ func (f *File) cursor(at, n uint64) (*cursor, error) {
 	return f.over(b, at), nil
 }
 
-// upTo is cursor for at most n bytes, fewer where the file ends before.
+// upTo is like cursor, but returns fewer than n bytes if the file ends earlier.
 func (f *File) upTo(at, n uint64) (*cursor, error) {
 	if at < f.size {
 		n = min(n, f.size-at)
@@ -176,13 +176,13 @@ func (f *File) upTo(at, n uint64) (*cursor, error) {
 	return f.cursor(at, n)
 }
 
-// over is a cursor over bytes that came from address at.
+// over returns a cursor over bytes that were read at address at.
 func (f *File) over(b []byte, at uint64) *cursor {
 	return &cursor{b: b, at: at, base: f.base, osz: f.osz, lsz: f.lsz}
 }
 
-// checked verifies the checksum that ends the block of n bytes at at, and
-// returns a cursor over what comes before it.
+// checked verifies the checksum at the end of the block of n bytes at address
+// at. It returns a cursor over the bytes before the checksum.
 func (f *File) checked(at, n uint64, what string) (*cursor, error) {
 	c, err := f.cursor(at, n)
 	if err != nil {
@@ -199,9 +199,9 @@ func (f *File) checked(at, n uint64, what string) (*cursor, error) {
 	return c, nil
 }
 
-const maxSoftLinks = 16 // followed in one path
+const maxSoftLinks = 16 // maximum number of soft links in one path
 
-// lookup finds the object header of a path.
+// lookup returns the address of the object header for a path.
 func (f *File) lookup(path string) (uint64, error) {
 	at := f.root
 	todo := strings.Split(path, "/")
@@ -235,8 +235,8 @@ func (f *File) lookup(path string) (uint64, error) {
 	return at, nil
 }
 
-// List returns the names in a group, sorted. A soft or external link counts,
-// wherever it may lead.
+// List returns the names in a group, sorted. It includes soft and external
+// links, wherever they lead.
 func (f *File) List(path string) ([]string, error) {
 	at, err := f.lookup(path)
 	var g *links

@@ -12,7 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Filter is one step of a chunk's pipeline, in order of application on write.
+// Filter is one step of a chunk's pipeline. Filters are listed in the order in
+// which the writer applies them.
 type Filter struct {
 	ID     uint16
 	Params []uint32
@@ -26,17 +27,17 @@ const (
 	FilterZstd       = 32015
 )
 
-// Shuffle groups the first bytes of all elements, then the second ones, and so
-// on.
+// Shuffle puts the first bytes of all elements first, then the second bytes,
+// and so on.
 func Shuffle(elemSize int) Filter { return Filter{FilterShuffle, []uint32{uint32(elemSize)}} }
 
 // Deflate compresses with zlib at level 0 to 9.
 func Deflate(level int) Filter { return Filter{FilterDeflate, []uint32{uint32(level)}} }
 
-// Fletcher32 appends a checksum, which reading verifies.
+// Fletcher32 appends a checksum, which the reader verifies.
 func Fletcher32() Filter { return Filter{ID: FilterFletcher32} }
 
-// Zstd compresses with Zstandard, level as the zstd tool counts it. Stock HDF5
+// Zstd compresses with Zstandard, at a level of the zstd tool. The HDF5 library
 // needs a plugin to read it.
 func Zstd(level int) Filter { return Filter{FilterZstd, []uint32{uint32(level)}} }
 
@@ -61,20 +62,20 @@ func (f Filter) param() int {
 	return int(int32(f.Params[0]))
 }
 
-// growth bounds how many bytes one stored byte can stand for, whatever the
-// content.
+// growth returns an upper bound of how many bytes one stored byte can decode
+// to.
 func (f Filter) growth() uint64 {
 	switch f.ID {
 	case FilterDeflate:
 		return 1032
 	case FilterZstd:
-		return 1 << 15 // blocks of 128 KiB in 4 bytes
+		return 1 << 15 // a block of 128 KiB may take 4 bytes
 	}
 	return 1
 }
 
-// decodable reports whether a chunk of want bytes can come out of stored ones,
-// so that nothing is allocated for one that cannot.
+// decodable reports whether stored bytes can decode to a chunk of want bytes.
+// If not, nothing is allocated for the chunk.
 func decodable(filters []Filter, mask uint32, stored, want uint64) bool {
 	limit := stored
 	for i, f := range filters {
@@ -91,12 +92,11 @@ func decodable(filters []Filter, mask uint32, stored, want uint64) bool {
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// DecodeChunk undoes the filters of a stored chunk; bit i of mask set means
-// that filter i was not applied. len(dst) is the size of the chunk as it was
-// before the filters, and the result has exactly that length: it is dst, or
-// stored itself if there was nothing to undo. Anything else is ErrCorrupt.
-// However hostile, stored cannot make this allocate more than a small multiple
-// of len(dst).
+// DecodeChunk undoes the filters of a stored chunk. If bit i of mask is set,
+// filter i was not applied. len(dst) is the size of the chunk before filtering,
+// and the result has exactly that length: it is dst, or stored itself if there
+// was nothing to undo. Anything else is ErrCorrupt. A hostile chunk cannot make
+// DecodeChunk allocate more than a small multiple of len(dst).
 func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, error) {
 	if len(filters) > 32 {
 		return nil, fmt.Errorf("%w: %d filters on a chunk", ErrUnsupported, len(filters))
@@ -109,9 +109,9 @@ func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, err
 			continue
 		}
 		f := filters[i]
-		// The last step should write to dst, so the one before it to tmp, and
-		// so on. A step before the last may give more than the chunk has: the
-		// overhead of the filters that come after it in decoding.
+		// The last step writes to dst, the step before it to tmp, and so on. A
+		// step before the last one may produce more bytes than the chunk has,
+		// because of the overhead of the filters that are undone after it.
 		room := dst
 		if moves, kept := movesBefore(filters[:i], mask); moves%2 == 1 || !kept || overlap(dst, cur) {
 			limit := len(dst) + len(dst)/64 + 4096
@@ -127,7 +127,7 @@ func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, err
 				return nil, fmt.Errorf("%w: chunk too short for its checksum", ErrCorrupt)
 			}
 			sum, want := fletcher32(cur[:len(cur)-4]), le.Uint32(cur[len(cur)-4:])
-			// Early libraries swapped the bytes of each half.
+			// Early versions of the library swapped the bytes of each half.
 			if sum != want && bits.ReverseBytes32(bits.RotateLeft32(sum, 16)) != want {
 				return nil, fmt.Errorf("%w: chunk has checksum %#x and not %#x", ErrCorrupt, sum, want)
 			}
@@ -156,15 +156,15 @@ func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, err
 	if len(cur) != len(dst) {
 		return nil, fmt.Errorf("%w: chunk of %d bytes should have %d", ErrCorrupt, len(cur), len(dst))
 	}
-	if overlap(*tmp, cur) { // must not outlive this call
+	if overlap(*tmp, cur) { // the pool must not keep a buffer that is still in use
 		copy(dst, cur)
 		cur = dst
 	}
 	return cur, nil
 }
 
-// movesBefore says of the filters still to undo how many copy the chunk, and
-// whether all of them leave its size alone.
+// movesBefore returns how many of the filters that are still to be undone copy
+// the chunk, and whether all of them keep its size.
 func movesBefore(filters []Filter, mask uint32) (moves int, kept bool) {
 	kept = true
 	for i, f := range filters {
@@ -181,15 +181,15 @@ func movesBefore(filters []Filter, mask uint32) (moves int, kept bool) {
 	return moves, kept
 }
 
-// overlap reports whether p starts where buf does, as all slices in use here do
-// that share memory.
+// overlap reports whether p starts where buf starts. Slices that share memory
+// here always start at the same address.
 func overlap(buf, p []byte) bool {
 	return cap(buf) > 0 && cap(p) > 0 && &buf[:1][0] == &p[:1][0]
 }
 
 var zlibReaders sync.Pool
 
-// inflate decompresses all of src into room and returns the part used.
+// inflate decompresses all of src into room and returns the used part of room.
 func inflate(src, room []byte) ([]byte, error) {
 	in := bytes.NewReader(src)
 	z, _ := zlibReaders.Get().(io.ReadCloser)
@@ -205,8 +205,8 @@ func inflate(src, room []byte) ([]byte, error) {
 	n, err := io.ReadFull(z, room)
 	switch err {
 	case io.EOF, io.ErrUnexpectedEOF:
-		// ReadFull hides whether the stream ended well; its end is sticky, so
-		// ask again.
+		// ReadFull does not report whether the stream ended correctly. The end
+		// of the stream is sticky, so read once more.
 		if _, err = z.Read(make([]byte, 1)); err != io.EOF {
 			return nil, io.ErrUnexpectedEOF
 		}
@@ -236,9 +236,9 @@ func unzstd(src, room []byte) ([]byte, error) {
 	return d.DecodeAll(src, room[:0:len(room)])
 }
 
-// EncodeChunk applies filters to src, using dst's capacity for the result where
-// it can. If the result is not smaller than src it returns src itself and a
-// mask that skips every filter.
+// EncodeChunk applies filters to src. It uses the capacity of dst for the
+// result if possible. If the result is not smaller than src, EncodeChunk
+// returns src itself and a mask that skips every filter.
 func EncodeChunk(filters []Filter, src, dst []byte) (out []byte, mask uint32, err error) {
 	if len(filters) > 32 {
 		return nil, 0, fmt.Errorf("%w: %d filters on a chunk", ErrUnsupported, len(filters))
@@ -283,7 +283,7 @@ func EncodeChunk(filters []Filter, src, dst []byte) (out []byte, mask uint32, er
 		}
 		return src, uint32(1<<len(filters) - 1), nil
 	}
-	if overlap(*tmp, cur) { // must not outlive this call
+	if overlap(*tmp, cur) { // the pool must not keep a buffer that is still in use
 		free = append(free[:0], cur...)
 		cur, free = free, cur
 	}
@@ -291,8 +291,8 @@ func EncodeChunk(filters []Filter, src, dst []byte) (out []byte, mask uint32, er
 	return cur, 0, nil
 }
 
-// keepScratch lets the pool have the largest of a and b that is not the
-// caller's.
+// keepScratch gives the larger of a and b to the pool, unless it belongs to the
+// caller.
 func keepScratch(tmp *[]byte, a, b, dst []byte) {
 	for _, p := range [][]byte{a, b} {
 		if cap(p) > cap(*tmp) && !overlap(dst, p) {

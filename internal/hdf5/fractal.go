@@ -9,21 +9,21 @@ type fractalHeap struct {
 	idLen     int
 	maxObject uint32
 	hugeTree  uint64
-	width     uint64 // blocks per row
-	first     uint64 // bytes of a block in the first row
+	width     uint64 // blocks in a row
+	first     uint64 // size of a block in the first row
 	maxDirect uint64
-	bits      int // of the heap's address space
+	bits      int // bits of an offset in the heap
 	root      uint64
-	rows      int    // of the root block; 0: it is a direct one
-	budget    uint64 // bytes of objects still allowed: no more than the file has
+	rows      int    // rows of the root block; 0: the root is a direct block
+	budget    uint64 // bytes of objects that may still be read: no more than the file has
 	indirect  map[uint64]*cursor
-	huge      map[uint64]extent // by ID; nil until needed
+	huge      map[uint64]extent // huge objects by ID; nil until needed
 }
 
 func (f *File) fractalHeap(at uint64) (*fractalHeap, error) {
 	c, err := f.checked(at, uint64(26+12*f.lsz+3*f.osz), "fractal heap")
 	if err != nil {
-		// A heap with filters has a longer header: tell that apart.
+		// A heap with filters has a longer header. Detect it.
 		if d, err := f.upTo(at, 9); err == nil && d.sig("FRHP") && d.left() == 5 {
 			if d.skip(3); d.u16() != 0 {
 				return nil, unsupported(at, "fractal heap with filters")
@@ -61,7 +61,7 @@ func (f *File) fractalHeap(at uint64) (*fractalHeap, error) {
 	return h, nil
 }
 
-// get returns the object of an ID, and where it is.
+// get returns the object with an ID, and its address.
 func (h *fractalHeap) get(id []byte) ([]byte, uint64, error) {
 	c := h.f.over(id, h.at)
 	switch flags := c.u8(); flags & 0xf0 {
@@ -94,20 +94,20 @@ func (h *fractalHeap) get(id []byte) ([]byte, uint64, error) {
 	return nil, 0, corrupt(h.at, "bad ID of an object in a fractal heap")
 }
 
-// managed is the address of n bytes at a heap offset.
+// managed returns the address of n bytes at a heap offset.
 func (h *fractalHeap) managed(off, n uint64) (uint64, error) {
 	bad := func() (uint64, error) {
 		return 0, corrupt(h.at, "no object of %d bytes at %d in a fractal heap", n, off)
 	}
 	head := uint64(5 + h.f.osz + (h.bits+7)/8)
 	block, rows, rest := h.root, h.rows, off
-	size := h.first // of a direct root block
+	size := h.first // size of a direct root block
 	for depth := 0; rows > 0; depth++ {
 		if depth > 64 || block == undef {
 			return bad()
 		}
-		// Rows 0 and 1 have blocks of the first size; then it doubles each
-		// time.
+		// Rows 0 and 1 have blocks of the first size. Then the size doubles
+		// from row to row.
 		row, col := 0, uint64(0)
 		size = h.first
 		if q := rest / (h.width * h.first); q > 0 {
@@ -119,7 +119,7 @@ func (h *fractalHeap) managed(off, n uint64) (uint64, error) {
 		if row >= rows || col >= h.width {
 			return bad()
 		}
-		direct := bits.Len64(h.maxDirect/h.first) + 1 // rows of direct blocks
+		direct := bits.Len64(h.maxDirect/h.first) + 1 // number of rows with direct blocks
 		c, err := h.indirectBlock(block, rows)
 		if err != nil {
 			return 0, err
@@ -127,7 +127,7 @@ func (h *fractalHeap) managed(off, n uint64) (uint64, error) {
 		c.pos = int(head) + (row*int(h.width)+int(col))*h.f.osz
 		block, rows = c.addr(), 0
 		if row >= direct {
-			// An indirect block of this size has as many rows as make it up.
+			// Compute the number of rows from the size of the indirect block.
 			rows = bits.Len64(size / (h.first * h.width))
 			if rows == 0 {
 				return bad()
@@ -146,7 +146,7 @@ func (h *fractalHeap) managed(off, n uint64) (uint64, error) {
 	return block + rest, nil
 }
 
-// indirectBlock reads an indirect block, or remembers it.
+// indirectBlock reads an indirect block, or returns it from the cache.
 func (h *fractalHeap) indirectBlock(at uint64, rows int) (*cursor, error) {
 	if c := h.indirect[at]; c != nil {
 		return c, nil
@@ -167,10 +167,10 @@ func (h *fractalHeap) indirectBlock(at uint64, rows int) (*cursor, error) {
 	return c, nil
 }
 
-// getHuge returns an object that is stored on its own.
+// getHuge returns an object that is stored separately.
 func (h *fractalHeap) getHuge(id *cursor) ([]byte, uint64, error) {
 	var e extent
-	if h.idLen > h.f.osz+h.f.lsz { // it says where
+	if h.idLen > h.f.osz+h.f.lsz { // the ID contains the address
 		e = extent{id.addr(), id.length()}
 	} else {
 		if h.huge == nil {

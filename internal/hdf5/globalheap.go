@@ -1,6 +1,6 @@
 package hdf5
 
-// collection is a global heap collection: where its objects are.
+// collection is a global heap collection, with the places of its objects.
 type collection struct {
 	bytes   uint64
 	objects map[uint32]extent
@@ -95,14 +95,14 @@ func (d *Dataset) parseVirtual(id heapID) error {
 	return nil
 }
 
-// box takes a selection, which must be one block.
+// box reads a selection, which must consist of one block.
 func (d *Dataset) box(c *cursor) (start, count []uint64, err error) {
 	at := c.here()
 	kind, version := c.u32(), c.u32()
 	rank := len(d.Dims)
 	start, count = make([]uint64, rank), make([]uint64, rank)
 	switch {
-	case kind == 3: // all
+	case kind == 3: // everything is selected
 		c.skip(8)
 		copy(count, d.Dims)
 	case kind == 2 && version == 1:

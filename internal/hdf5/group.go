@@ -10,14 +10,14 @@ const (
 
 type link struct {
 	kind   int
-	addr   uint64 // hard
-	target string // soft
+	addr   uint64 // of a hard link
+	target string // of a soft link
 }
 
-// links is what a group contains.
+// links is the content of a group.
 type links struct {
 	find   map[string]link
-	budget uint64 // bytes of names still allowed: no more than the file has
+	budget uint64 // bytes of names that may still be read: no more than the file has
 }
 
 func (g *links) add(name string, l link, at uint64) error {
@@ -29,7 +29,7 @@ func (g *links) add(name string, l link, at uint64) error {
 	return nil
 }
 
-// links reads the group at an address, or remembers it.
+// links reads the group at an address, or returns it from the cache.
 func (f *File) links(at uint64) (*links, error) {
 	f.mu.Lock()
 	g := f.groups[at]
@@ -73,7 +73,7 @@ func (f *File) links(at uint64) (*links, error) {
 	return g, nil
 }
 
-// link takes a link message.
+// link reads a link message.
 func (f *File) link(g *links, c *cursor) error {
 	at := c.here()
 	if version := c.u8(); version != 1 {
@@ -103,7 +103,7 @@ func (f *File) link(g *links, c *cursor) error {
 	return g.add(name, l, at)
 }
 
-// denseLinks takes a link info message and the links it leads to, if any.
+// denseLinks reads a link info message and the links that it refers to, if any.
 func (f *File) denseLinks(g *links, c *cursor) error {
 	at := c.here()
 	version, flags := c.u8(), c.u8()
@@ -149,7 +149,7 @@ func (f *File) symbolTable(g *links, tree, heap uint64) error {
 	if err != nil {
 		return err
 	}
-	text := string(names) // names are substrings of it: a hostile file may share them
+	text := string(names) // names are substrings of it, because names may overlap in a hostile file
 	str := func(off uint64) (string, bool) {
 		if off >= uint64(len(text)) {
 			return "", false

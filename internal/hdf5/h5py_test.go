@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// writeScript makes a file with everything that h5py's library can be brought
-// to write, and a manifest of it.
+// writeScript writes a file with every structure that h5py's library can be
+// made to write, and a manifest of it.
 const writeScript = `
 import sys, json, h5py, numpy as np
 out, mode, manifest = sys.argv[1:4]
@@ -205,8 +205,8 @@ func checkPython(t *testing.T, f *File, wants map[string]want, mode string) {
 	}
 }
 
-// checkKinds makes sure that the library chose the chunk indexes as expected,
-// or the test would test less than it says.
+// checkKinds makes sure that the library chose the expected chunk indexes.
+// Otherwise the test would cover less than it claims.
 func checkKinds(t *testing.T, f *File, file []byte) {
 	for name, kind := range map[string]int{"single": indexSingle, "singlez": indexSingle, "implicit": indexImplicit, "fixed": indexFixed,
 		"pagedz": indexFixed, "extlong": indexExtensible, "treelong": indexTreeV2} {

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// builder makes files as Cairn does: raw chunks first, then the metadata.
+// builder makes files in the way Cairn does: raw chunks first, then the
+// metadata.
 type builder struct {
 	t    testing.TB
 	w    *Writer
@@ -23,7 +24,7 @@ type builder struct {
 	want map[string]want
 }
 
-// want is what reading a dataset must give.
+// want is the expected content of a dataset.
 type want struct {
 	typ  string
 	dims []uint64
@@ -57,8 +58,8 @@ func (b *builder) plain(path, typ string, dims []uint64, data []byte) {
 	b.want[path] = want{typ, dims, data}
 }
 
-// chunked adds a chunked dataset without those chunks that skip says; these are
-// zeroed in data.
+// chunked adds a chunked dataset. It omits the chunks for which skip reports
+// true, and sets their bytes in data to zero.
 func (b *builder) chunked(path, typ string, dims, chunk []uint64, filters []Filter, data []byte, skip func(i uint64) bool) {
 	b.t.Helper()
 	t := mustType(b.t, typ)
@@ -83,8 +84,8 @@ func (b *builder) chunked(path, typ string, dims, chunk []uint64, filters []Filt
 	b.want[path] = want{typ, dims, data}
 }
 
-// eachElement calls visit with the offsets, in elements, of all elements of
-// chunk i that exist, in the chunk and in the dataset. It is slow and obvious.
+// eachElement calls visit with the offsets of all existing elements of chunk i:
+// in the chunk and in the dataset, counted in elements. It is slow and simple.
 func eachElement(dims, chunk, g []uint64, i uint64, visit func(in, out uint64)) {
 	place := make([]uint64, len(g))
 	for j := len(g) - 1; j >= 0; j-- {
@@ -164,7 +165,7 @@ func openPath(t testing.TB, path string) *File {
 	return openBytes(t, file)
 }
 
-// verify reads all datasets that want names, whole and in pieces.
+// verify reads all datasets named in wants, as a whole and in pieces.
 func verify(t testing.TB, f *File, wants map[string]want) {
 	t.Helper()
 	for path, w := range wants {
@@ -211,7 +212,7 @@ func firstDiff(a, b []byte) int {
 	return -1
 }
 
-// pattern is n bytes that compress, but not to nothing.
+// pattern returns n bytes that compress, but not to nothing.
 func pattern(n int) []byte {
 	p := make([]byte, n)
 	r := rand.New(rand.NewPCG(3, uint64(n)))
@@ -221,7 +222,7 @@ func pattern(n int) []byte {
 	return p
 }
 
-// random is n bytes that do not compress.
+// random returns n bytes that do not compress.
 func random(n int) []byte {
 	p := make([]byte, n)
 	r := rand.New(rand.NewPCG(5, uint64(n)))
@@ -231,7 +232,7 @@ func random(n int) []byte {
 	return p
 }
 
-// tool runs an HDF5 tool that must succeed without a word on stderr.
+// tool runs an HDF5 tool, which must succeed without output on stderr.
 func tool(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	exe, err := exec.LookPath(name)
@@ -250,7 +251,7 @@ func tool(t testing.TB, name string, args ...string) string {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
 
-// interpreter is a Python that has h5py.
+// interpreter returns a Python interpreter that has h5py.
 var interpreter = sync.OnceValue(func() string {
 	for _, p := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(p, "-c", "import h5py, numpy").Run() == nil {
@@ -260,7 +261,7 @@ var interpreter = sync.OnceValue(func() string {
 	return ""
 })
 
-// python runs a script with h5py and returns what it prints.
+// python runs a script with h5py and returns its output.
 func python(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	exe := interpreter()
@@ -275,7 +276,7 @@ func python(t testing.TB, script string, args ...string) string {
 	return string(out)
 }
 
-// wrapped reports whether an error is of the documented kinds.
+// wrapped reports whether an error is of a documented kind.
 func wrapped(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)
 }
@@ -288,8 +289,8 @@ var allTypes = []string{
 	`[4]{"ü":1|u1,"deep":8{"deeper":0{"v":0[2]|b1}300}300}400`,
 }
 
-// everything is a file with all that the Writer can do, but for filters that
-// stock HDF5 lacks.
+// everything returns a file with everything that the Writer can write, except
+// filters that the HDF5 library lacks.
 func everything(t testing.TB) *builder {
 	b := filterable(t)
 	b.plain("/plain/empty", "<f8", []uint64{3, 0, 2}, nil)
@@ -306,9 +307,9 @@ func everything(t testing.TB) *builder {
 	return b
 }
 
-// filterable is everything but what h5repack 1.10 fails to repack with another
-// layout or filter, whoever wrote it: contiguous datasets without elements (an
-// error) and virtual ones (it crashes).
+// filterable returns the same without the datasets that h5repack 1.10 cannot
+// repack with another layout or filter, whatever program wrote them: contiguous
+// datasets without elements (an error) and virtual ones (it crashes).
 func filterable(t testing.TB) *builder {
 	b := newBuilder(t)
 	for i, typ := range allTypes {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// walk reads all that can be read of a file, bounded, and returns every error.
+// walk reads everything in a file, within bounds, and returns all errors.
 func walk(r *bytes.Reader) (errs []error) {
 	f, err := Open(r, r.Size())
 	if err != nil {
@@ -62,7 +62,7 @@ func walk(r *bytes.Reader) (errs []error) {
 	return errs
 }
 
-// small is a file of few bytes with a bit of everything.
+// small returns a small file with one of each structure.
 func small(t testing.TB) []byte {
 	b := newBuilder(t)
 	b.raw = b.raw[:64]
@@ -126,7 +126,7 @@ func TestTruncated(t *testing.T) {
 			t.Errorf("%d of %d bytes: %v", n, len(file), err)
 		}
 	}
-	// Even if the end of the file is not what was promised.
+	// The file may also be shorter than its stated size.
 	f, err := Open(bytes.NewReader(file[:len(file)/2]), int64(len(file)))
 	if err == nil {
 		_, err = f.List("/")
@@ -136,8 +136,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// reseal puts right all checksums that lookup3 makes over objects of ours, so
-// that changes get past them.
+// reseal corrects all lookup3 checksums, so that the reader does not stop at
+// them.
 func reseal(file []byte) {
 	if len(file) >= 48 {
 		le.PutUint32(file[44:], lookup3(file[:44]))
@@ -209,7 +209,7 @@ func TestCrafted(t *testing.T) {
 	if err != nil || len(cs) != 100 {
 		t.Fatal(len(cs), err)
 	}
-	// A chunk of 2 GiB cannot come out of one byte: nothing may be allocated
+	// A chunk of 2 GiB cannot decode from one byte: nothing may be allocated
 	// for it.
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -218,7 +218,7 @@ func TestCrafted(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) || after.TotalAlloc-before.TotalAlloc > 1<<20 {
 		t.Errorf("%v, %d bytes allocated", err, after.TotalAlloc-before.TotalAlloc)
 	}
-	// Far away nothing is stored: zeros, at once.
+	// Far beyond the stored chunks, the dataset reads as zeros, at once.
 	p := bytes.Repeat([]byte{1}, 1000)
 	if n, err := d.ReadAt(p, 1<<61); n != 1000 || err != nil || !bytes.Equal(p, make([]byte, 1000)) {
 		t.Errorf("%d, %v", n, err)

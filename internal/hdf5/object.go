@@ -5,12 +5,12 @@ type message struct {
 	typ   int
 	flags int
 	data  []byte
-	at    uint64 // of data
+	at    uint64 // file address of data
 }
 
 const flagShared = 2
 
-// object is an object header, continuation blocks included.
+// object is an object header with its continuation blocks.
 type object struct {
 	at   uint64
 	msgs []message
@@ -118,10 +118,10 @@ func (f *File) objectV2(o *object, c *cursor) error {
 	})
 }
 
-// add notes a message, or the block it points to.
+// add records a message, or the block that it points to.
 func (o *object) add(f *File, m message, more []extent) ([]extent, error) {
 	switch m.typ {
-	case 0: // nothing
+	case 0: // nil message
 	case msgContinue:
 		c := f.over(m.data, m.at)
 		e := extent{c.addr(), c.length()}
@@ -135,7 +135,7 @@ func (o *object) add(f *File, m message, more []extent) ([]extent, error) {
 	return more, nil
 }
 
-// blocks parses a block and those it leads to, each of them once.
+// blocks parses a block and the blocks that it leads to, each of them once.
 func (f *File) blocks(first extent, parse func(extent) ([]extent, error)) error {
 	todo := []extent{first}
 	seen := map[uint64]bool{}
@@ -157,7 +157,7 @@ func (f *File) blocks(first extent, parse func(extent) ([]extent, error)) error 
 	return nil
 }
 
-// resolve returns m, or what m refers to if it is stored elsewhere.
+// resolve returns m, or the message that m refers to if it is stored elsewhere.
 func (f *File) resolve(m message) (message, error) {
 	if m.flags&flagShared == 0 {
 		return m, nil
@@ -185,9 +185,9 @@ func (f *File) resolve(m message) (message, error) {
 	return s, nil
 }
 
-// space is a dataspace: scalar if it has no dimensions, unless none is set.
+// space is a dataspace. Without dimensions it is scalar, unless none is set.
 type space struct {
-	dims, max []uint64 // max is nil if it is the same
+	dims, max []uint64 // max is nil if it equals dims
 	none      bool
 }
 

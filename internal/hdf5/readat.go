@@ -7,14 +7,14 @@ import (
 	"sort"
 )
 
-// shape is the geometry of a chunked dataset in bytes: elements are a last,
-// fastest dimension of bytes, and dimensions that a chunk spans as a whole are
-// merged with the one before.
+// shape is the geometry of a chunked dataset in bytes. The bytes of an element
+// form the last, fastest dimension. A dimension that a chunk spans completely
+// is merged with the dimension before it.
 type shape struct {
 	dims   []uint64
 	chunk  []uint64
 	stride []uint64 // bytes of the dataset from one index to the next
-	inner  []uint64 // likewise within a chunk
+	inner  []uint64 // the same within a chunk
 	grid   []uint64 // chunks along each dimension
 }
 
@@ -37,9 +37,10 @@ func newShape(dims, chunk []uint64, elem uint64) shape {
 	return s
 }
 
-// ReadAt reads the bytes of the dataset, its elements in row-major order, as
-// io.ReaderAt does. What was never written reads as the fill value, zero by
-// default. Bytes that are in the file as they are go straight into p.
+// ReadAt reads the bytes of the dataset, with its elements in row-major order,
+// like io.ReaderAt. Elements that were never written have the fill value, zero
+// by default. Bytes that the file stores without filters are read directly into
+// p.
 func (d *Dataset) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("dataset %q: %w: reading at offset %d", d.path, ErrUnsupported, off)
@@ -74,7 +75,7 @@ func (d *Dataset) ReadAt(p []byte, off int64) (int, error) {
 	return n, short
 }
 
-// blank writes the fill value to p, which is at off in the dataset.
+// blank writes the fill value to p, which begins at off in the dataset.
 func (d *Dataset) blank(p []byte, off uint64) {
 	clear(p)
 	if d.fill == nil {
@@ -86,9 +87,9 @@ func (d *Dataset) blank(p []byte, off uint64) {
 	}
 }
 
-// readChunked cuts the range into boxes: one index or a run of them in one
-// dimension, a single one in those before, all of them in those after. A few
-// suffice.
+// readChunked divides the range into boxes. In one dimension a box has a range
+// of indexes, in the dimensions before it a single index, in those after it all
+// indexes. A few boxes suffice.
 func (d *Dataset) readChunked(p []byte, off uint64) (int, error) {
 	chunks, err := d.Chunks()
 	if err != nil {
@@ -126,7 +127,7 @@ func (d *Dataset) readChunked(p []byte, off uint64) (int, error) {
 func (d *Dataset) readBox(p []byte, off uint64, from, to []uint64, chunks []Chunk) error {
 	s := &d.shape
 	rank := len(s.dims)
-	place := make([]uint64, rank) // of a chunk in the grid
+	place := make([]uint64, rank) // place of a chunk in the grid
 	for i := range place {
 		place[i] = from[i] / s.chunk[i]
 	}
@@ -146,7 +147,7 @@ func (d *Dataset) readBox(p []byte, off uint64, from, to []uint64, chunks []Chun
 		if err != nil {
 			return err
 		}
-		// One run of bytes after the other, odometer fashion.
+		// Copy one run of contiguous bytes after the other, like an odometer.
 		copy(at, lo)
 		for {
 			var outer, inner uint64
@@ -189,8 +190,7 @@ func (d *Dataset) readBox(p []byte, off uint64, from, to []uint64, chunks []Chun
 	}
 }
 
-// source is where a chunk's bytes can be had: nowhere, in memory, or in the
-// file.
+// source says where a chunk's bytes are: nowhere, in memory, or in the file.
 type source struct {
 	missing bool
 	data    []byte
@@ -198,12 +198,12 @@ type source struct {
 }
 
 const (
-	directRun  = 4096 // contiguous bytes that are worth a read of their own
-	directRuns = 8    // so few reads are better than one of the chunk
+	directRun  = 4096 // contiguous bytes that justify a read of their own
+	directRuns = 8    // up to so many reads are better than reading the whole chunk
 )
 
-// source finds or decodes a chunk, of which runs pieces of run bytes are
-// wanted.
+// source finds or decodes a chunk. The caller needs runs pieces of run bytes of
+// it.
 func (d *Dataset) source(index uint64, chunks []Chunk, runs, run uint64) (source, error) {
 	i := sort.Search(len(chunks), func(i int) bool { return chunks[i].Index >= index })
 	if i == len(chunks) || chunks[i].Index != index {
@@ -242,7 +242,7 @@ func (d *Dataset) source(index uint64, chunks []Chunk, runs, run uint64) (source
 	return source{data: data}, nil
 }
 
-// chunkCache holds the decoded chunks lately used, the latest last.
+// chunkCache holds recently used decoded chunks, the latest last.
 type chunkCache struct {
 	index []uint64
 	data  [][]byte

@@ -7,19 +7,20 @@ import (
 	"sort"
 )
 
-// part is a mapping of a virtual dataset and its source: rows of bytes that are
-// contiguous on both sides.
+// part is a mapping of a virtual dataset and its source, divided into rows of
+// bytes that are contiguous in both.
 type part struct {
 	m    Mapping
 	src  *Dataset
 	rows uint64
-	row  uint64 // bytes of a row
-	k    int    // the dimension along which a row goes; those after it are whole
+	row  uint64 // size of a row in bytes
+	k    int    // a row extends along dimension k and contains all of the dimensions after it
 	here []uint64
 	far  []uint64 // bytes from one index to the next, in the virtual dataset and the source
 }
 
-// strides are the bytes from one index of each dimension to the next.
+// strides returns, for each dimension, the number of bytes from one index to
+// the next.
 func strides(dims []uint64, elem int) []uint64 {
 	s := make([]uint64, len(dims))
 	n := uint64(elem)
@@ -30,7 +31,8 @@ func strides(dims []uint64, elem int) []uint64 {
 	return s
 }
 
-// offset is where row r begins, given the strides of either side.
+// offset returns where row r begins, for the strides of the dataset or of its
+// source.
 func (p *part) offset(r uint64, strides []uint64) uint64 {
 	off := p.m.Start[p.k] * strides[p.k]
 	for i := p.k - 1; i >= 0; i-- {
@@ -40,7 +42,7 @@ func (p *part) offset(r uint64, strides []uint64) uint64 {
 	return off
 }
 
-// parts opens the sources of a virtual dataset, once.
+// parts opens the sources of a virtual dataset. It does so once.
 func (d *Dataset) parts() ([]*part, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +88,7 @@ func (d *Dataset) parts() ([]*part, error) {
 		for p.k > 0 && m.Count[p.k] == d.Dims[p.k] && m.Count[p.k] == src.Dims[p.k] {
 			p.k--
 		}
-		p.rows, _ = elements(m.Count[:p.k]) // no more than d has
+		p.rows, _ = elements(m.Count[:p.k]) // at most the elements of d
 		p.row = m.Count[p.k] * p.here[p.k]
 		if slices.Contains(m.Count, 0) {
 			continue

@@ -304,7 +304,8 @@ func TestFilters(t *testing.T) {
 }
 
 func TestChecksums(t *testing.T) {
-	// Values published with the algorithm, and by hand.
+	// The expected values were published with the algorithm, or computed by
+	// hand.
 	if got := lookup3([]byte("Four score and seven years ago")); got != 0x17770551 {
 		t.Errorf("lookup3 = %#x", got)
 	}

@@ -1,7 +1,7 @@
 package hdf5
 
-// shuffle writes to dst all first bytes of src's elements, then all second
-// ones, and so on; what is left over at the end of src stays at the end.
+// shuffle writes the first bytes of all elements of src to dst, then the second
+// bytes, and so on. A rest at the end of src stays at the end.
 func shuffle(dst, src []byte, size int) {
 	n := len(src) / size
 	switch size {

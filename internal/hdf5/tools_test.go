@@ -48,7 +48,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// littleShorts is how h5dump shows 3 by 2 numbers of 16 bits.
+// littleShorts formats 3 by 2 numbers of 16 bits like h5dump.
 func littleShorts(p []byte) string {
 	v := make([]any, 6)
 	for i := range v {
@@ -102,7 +102,7 @@ func TestLargeForTools(t *testing.T) {
 	tool(t, "h5diff", path, out)
 }
 
-// manifest saves what is wanted for a script.
+// manifest saves the expected datasets for a script.
 func manifest(t *testing.T, wants map[string]want) string {
 	m := map[string]map[string]any{}
 	for path, w := range wants {
@@ -187,7 +187,7 @@ func TestVirtualAcrossFiles(t *testing.T) {
 	b.must(b.w.Dataset("/g/x", DatasetSpec{Type: mustType(t, "<f8"), Dims: dims, Virtual: maps}))
 	wide := []Mapping{{"part0.h5", "/g/x", []uint64{5}, []uint64{1 << 32}}}
 	b.must(b.w.Dataset("/g/wide", DatasetSpec{Type: mustType(t, "<f8"), Dims: []uint64{1 << 33}, Virtual: wide}))
-	for i := range 1000 { // several collections
+	for i := range 1000 { // enough for several collections
 		b.must(b.w.Dataset(fmt.Sprintf("/v/%d", i), DatasetSpec{Type: mustType(t, "<f8"), Dims: dims, Virtual: maps}))
 	}
 	path := save(b, "all.h5")

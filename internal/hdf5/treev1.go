@@ -1,8 +1,7 @@
 package hdf5
 
-// treeV1 visits all entries of a version 1 B-tree in order. typ is 0 for
-// groups, 1 for chunks; keySize that of a key. leaf gets an entry's key and
-// child address.
+// treeV1 visits all entries of a version 1 B-tree in order. typ is 0 for groups
+// and 1 for chunks. leaf is called with an entry's key and child address.
 func (f *File) treeV1(root uint64, typ, keySize int, leaf func(key []byte, child uint64) error) error {
 	seen := map[uint64]bool{}
 	var visit func(at uint64, level int) error

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// enough is how many bytes the library has for numbers up to limit.
+// enough returns how many bytes the library uses for numbers up to limit.
 func enough(limit uint64) int { return max(bits.Len64(limit)-1, 0)/8 + 1 }
 
 // treeV2 visits all records of a version 2 B-tree in order. Its type must be
-// one of types; record gets a cursor over one record, and the type.
+// one of types. record is called with a cursor over one record, and the type.
 func (f *File) treeV2(root uint64, types []int, record func(c *cursor, typ int) error) error {
 	c, err := f.checked(root, uint64(22+f.osz+f.lsz), "B-tree header")
 	if err != nil {
@@ -30,12 +30,13 @@ func (f *File) treeV2(root uint64, types []int, record func(c *cursor, typ int) 
 	case first == undef || count == 0:
 		return nil
 	}
-	// How child pointers are coded depends on how many records can be below.
+	// The encoding of child pointers depends on how many records can be below
+	// them.
 	most := (uint64(nodeSize) - 10) / uint64(recSize)
 	countSize := enough(most)
 	total, totalSize := most, 0
 	ptr := make([]int, depth+1)    // size of a child pointer, by level
-	totals := make([]int, depth+1) // of which the total
+	totals := make([]int, depth+1) // bytes of a child pointer's total count, by level
 	for l := 1; l <= depth; l++ {
 		totals[l] = totalSize
 		ptr[l] = f.osz + countSize + totalSize

@@ -38,7 +38,7 @@ type Field struct {
 	Type   Type
 }
 
-// String gives the canonical text of t, which ParseType reads back:
+// String returns the canonical text of t, which ParseType parses:
 //
 //	<i8 >u4 <f8 |i1 |u1      integers and floats, little or big endian
 //	|b1                      Bool
@@ -97,16 +97,16 @@ func (t Type) text(b *strings.Builder) {
 	}
 }
 
-// Equal reports whether t and u lay out the same bytes under the same names.
+// Equal reports whether t and u have the same layout and the same names.
 func (t Type) Equal(u Type) bool { return t.String() == u.String() }
 
 const (
 	maxTypeDepth = 64        // bounds nesting, so that hostile text or files cannot exhaust the stack
-	maxTypeSize  = 1<<31 - 1 // the file format has 32 bits for it
+	maxTypeSize  = 1<<31 - 1 // the file format stores it in 32 bits
 	maxRank      = 32        // the library's limit, for datasets and arrays
 )
 
-// check says what makes t one that no HDF5 file can hold, if anything does.
+// check reports why no HDF5 file can hold t, or nil.
 func (t Type) check() error { return t.checkDepth(0) }
 
 func (t Type) checkDepth(depth int) error {
@@ -180,8 +180,8 @@ func (t Type) checkDepth(depth int) error {
 	return nil
 }
 
-// ParseType is the inverse of Type.String: it takes canonical text only, and
-// only of types that a file can hold.
+// ParseType is the inverse of Type.String. It accepts only canonical text, and
+// only types that a file can hold.
 func ParseType(s string) (Type, error) {
 	p := typeParser{s: s}
 	t, err := p.parse(0)

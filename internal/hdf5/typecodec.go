@@ -19,12 +19,12 @@ const (
 var dtNames = [...]string{"integer", "float", "time", "string", "bitfield", "opaque",
 	"compound", "reference", "enumeration", "variable-length", "array", "complex"}
 
-// offsetBytes is how many bytes a version 3 compound of this size has for a
-// member's offset.
+// offsetBytes returns how many bytes a version 3 compound of this size uses for
+// a member's offset.
 func offsetBytes(size uint64) int { return max(1, (bits.Len64(size)+7)/8) }
 
-// appendType appends t as a datatype message. Plain numbers and strings are
-// version 1; whatever nests is version 3, all the way down.
+// appendType appends t as a datatype message. Plain numbers and strings have
+// version 1. Nested types have version 3 at all levels.
 func appendType(b []byte, t Type) []byte {
 	switch t.Class {
 	case Array, Compound, Bool:
@@ -77,7 +77,8 @@ func appendTypeV(b []byte, t Type, version byte) []byte {
 	return b
 }
 
-// floatLayout is the properties part of the message for an IEEE 754 number.
+// floatLayout returns the properties part of the message for an IEEE 754
+// number.
 func floatLayout(size int) []byte {
 	if size == 4 {
 		return []byte{0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0}
@@ -85,15 +86,15 @@ func floatLayout(size int) []byte {
 	return []byte{0, 0, 64, 0, 52, 11, 0, 52, 0xff, 3, 0, 0}
 }
 
-// textual says what a Type does not about a string: its padding, or that it is
-// of variable length.
+// textual holds the properties of a string that Type lacks: its padding, and
+// whether its length is variable.
 type textual struct {
-	pad  int // 0 ends at a NUL, 1 padded with NULs, 2 with spaces
+	pad  int // 0: ends at a NUL, 1: padded with NULs, 2: padded with spaces
 	vlen bool
 }
 
-// decodeType takes one datatype message from c. A variable-length string comes
-// back as Class 0 with textual.vlen set, at the top level only.
+// decodeType reads one datatype message from c. A variable-length string is
+// returned as Class 0 with textual.vlen set, at the top level only.
 func decodeType(c *cursor, depth int) (Type, textual, error) {
 	var t Type
 	var x textual
@@ -190,7 +191,7 @@ func decodeType(c *cursor, depth int) (Type, textual, error) {
 	if c.bad {
 		return t, x, corrupt(at, "datatype message cut short")
 	}
-	if depth == 0 { // checks the whole tree
+	if depth == 0 { // checks all nested types
 		if err := t.check(); err != nil {
 			return t, x, corrupt(at, "datatype: %v", err)
 		}
@@ -213,7 +214,7 @@ func decodeCompound(c *cursor, t *Type, n, version, depth int) error {
 			f.Offset = int(min(c.uint(offsetBytes(uint64(t.Size))), maxTypeSize))
 		}
 		var dims []int
-		if version == 1 { // a member that is an array says so itself
+		if version == 1 { // the message of a member that is an array says so itself
 			rank := c.u8()
 			c.skip(3 + 4 + 4)
 			if rank > 4 {
@@ -248,7 +249,7 @@ func decodeCompound(c *cursor, t *Type, n, version, depth int) error {
 	return nil
 }
 
-// decodeBool takes an enumeration, which must be the one that stands for Bool.
+// decodeBool reads an enumeration, which must be the one that stands for Bool.
 func decodeBool(c *cursor, t *Type, n, version, depth int, refuse func(string, ...any) (Type, textual, error)) error {
 	base, _, err := decodeType(c, depth+1)
 	if err != nil {

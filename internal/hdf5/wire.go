@@ -16,16 +16,16 @@ func appendUint(b []byte, v uint64, n int) []byte {
 	return b
 }
 
-// cursor takes bytes apart. Reading past the end gives zeros and sets bad,
-// so a parser checks once, at its end and before it trusts a count.
+// cursor parses bytes. Reading past the end returns zeros and sets bad. A
+// parser checks bad at its end, and before it trusts a count.
 type cursor struct {
 	b    []byte
 	pos  int
 	bad  bool
-	at   uint64 // file address of b[0], for messages
+	at   uint64 // file address of b[0], for errors
 	base uint64 // added to addresses
-	osz  int    // bytes of an address
-	lsz  int    // bytes of a length
+	osz  int    // size of an address in bytes
+	lsz  int    // size of a length in bytes
 }
 
 func (c *cursor) bytes(n uint64) []byte {
@@ -70,14 +70,14 @@ func (c *cursor) length() uint64 { return c.uint(c.lsz) }
 func (c *cursor) left() int      { return len(c.b) - c.pos }
 func (c *cursor) here() uint64   { return c.at + uint64(c.pos) }
 
-// align skips to a multiple of n from the start, or to the end.
+// align skips to a multiple of n bytes from the start, or to the end.
 func (c *cursor) align(n int) {
 	if r := c.pos % n; r != 0 {
 		c.skip(min(n-r, c.left()))
 	}
 }
 
-// addr takes an address and makes it absolute; undef stays undef.
+// addr reads an address and makes it absolute. undef stays undef.
 func (c *cursor) addr() uint64 {
 	v := c.uint(c.osz)
 	if v == undef>>(64-8*c.osz) {
@@ -90,10 +90,11 @@ func (c *cursor) addr() uint64 {
 	return v + c.base
 }
 
-// sig takes a signature and says whether it is s.
+// sig reads a signature and reports whether it is s.
 func (c *cursor) sig(s string) bool { return string(c.bytes(uint64(len(s)))) == s }
 
-// cstring takes the bytes up to a NUL, and that too.
+// cstring reads the bytes up to and including a NUL, and returns them without
+// it.
 func (c *cursor) cstring() string {
 	for i := c.pos; i < len(c.b); i++ {
 		if c.b[i] == 0 {
@@ -106,7 +107,7 @@ func (c *cursor) cstring() string {
 	return ""
 }
 
-// mul is a*b, and whether that fits.
+// mul returns a*b, and whether the product fits.
 func mul(a, b uint64) (uint64, bool) {
 	if a != 0 && b > undef/a {
 		return 0, false

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer builds the metadata of one file: everything but the chunks' bytes,
-// which the caller places himself. It does no I/O. The same calls give the same
+// Writer builds the metadata of one file: everything except the bytes of the
+// chunks, which the caller writes. It does no I/O. The same calls give the same
 // bytes. A Writer is not safe for concurrent use.
 type Writer struct {
 	root *node
@@ -22,17 +22,17 @@ type node struct {
 	attrs []attribute
 }
 
-// DatasetSpec describes a dataset to write. Exactly one of three kinds: Chunk
-// set, Virtual set, or neither (then Data holds all its bytes). The Writer
-// keeps the slices; they must stay unchanged until Finish.
+// DatasetSpec describes a dataset to write. It is chunked (Chunk is set),
+// virtual (Virtual is set), or neither (Data holds all its bytes). The Writer
+// keeps the slices; they must not change until Finish.
 type DatasetSpec struct {
 	Type    Type
 	Dims    []uint64  // nil: scalar; a dimension may be 0
-	Chunk   []uint64  // chunk dimensions, none above the dataset's (unless that is 0)
-	Filters []Filter  // of a chunked dataset, in order of application on write
-	Chunks  []Chunk   // those present, by increasing Index; the others read as zeros
-	Data    []byte    // not chunked: the bytes, which go into the metadata
-	Virtual []Mapping // a virtual dataset: where its parts are
+	Chunk   []uint64  // chunk dimensions, none larger than the dataset's (unless that is 0)
+	Filters []Filter  // filters of a chunked dataset, in order of application on write
+	Chunks  []Chunk   // the chunks that are present, ordered by Index; others read as zeros
+	Data    []byte    // bytes of a dataset that is not chunked; they become part of the metadata
+	Virtual []Mapping // where the parts of a virtual dataset are
 }
 
 // Chunk says where one chunk is stored.
@@ -43,26 +43,26 @@ type Chunk struct {
 	Mask  uint32 // bit i set: filter i was not applied
 }
 
-// Mapping is one part of a virtual dataset: a box that lies at the same place,
-// with the same extent, in the virtual dataset and in the source.
+// Mapping is one part of a virtual dataset: a box with the same place and
+// extent in the virtual dataset and in the source.
 type Mapping struct {
-	File  string // "." is the file itself; else relative to its directory
-	Path  string // of the dataset in File
+	File  string // "." is the file itself; otherwise relative to its directory
+	Path  string // path of the dataset in File
 	Start []uint64
 	Count []uint64
 }
 
-// NewWriter returns a Writer for a file with nothing but a root group.
+// NewWriter returns a Writer for a file that has only a root group.
 func NewWriter() *Writer { return &Writer{root: &node{}} }
 
-// Group adds a group and its parents, as far as they do not exist yet.
+// Group adds a group, and its parents if they do not exist yet.
 func (w *Writer) Group(path string) error {
 	_, err := w.group(path)
 	return err
 }
 
-// Attr adds an attribute to a group or dataset already added. The value may be
-// a string, a bool, an integer, a float, or a slice of any of these.
+// Attr adds an attribute to an existing group or dataset. The value may be a
+// string, a bool, an integer, a float, or a slice of any of these.
 func (w *Writer) Attr(path, name string, value any) error {
 	n := w.root
 	for part := range parts(path) {
@@ -83,7 +83,7 @@ func (w *Writer) Attr(path, name string, value any) error {
 	return nil
 }
 
-// Dataset adds a dataset, and its parents as far as they do not exist yet.
+// Dataset adds a dataset, and its parents if they do not exist yet.
 func (w *Writer) Dataset(path string, d DatasetSpec) error {
 	err := d.check()
 	if err == nil {
@@ -164,7 +164,7 @@ func checkName(s string) error {
 	return nil
 }
 
-// elements is the product of the dimensions, 1 for a scalar.
+// elements returns the product of the dimensions, 1 for a scalar.
 func elements(dims []uint64) (uint64, bool) {
 	n := uint64(1)
 	for _, d := range dims {
@@ -268,7 +268,7 @@ func (d *DatasetSpec) checkChunks() error {
 	return nil
 }
 
-// grid is the number of chunks along each dimension.
+// grid returns the number of chunks along each dimension.
 func grid(dims, chunk []uint64) []uint64 {
 	g := make([]uint64, len(dims))
 	for i, d := range dims {
