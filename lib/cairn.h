@@ -180,6 +180,31 @@ int cairn_stored(cairn_run *run, const char *name, cairn_type *type, int max, si
 cairn_status cairn_restore(cairn_run *run);
 
 /*
+ * cairn_resume is cairn_restore for programs that load their variables
+ * themselves, with cairn_read: only some of them, one after the other, or those
+ * of an older checkpoint. It verifies the newest checkpoint, and loads nothing.
+ */
+cairn_status cairn_resume(cairn_run *run);
+
+/*
+ * cairn_checkpoints puts the indices of the kept checkpoints, newest first, into
+ * indices, at most max of them, and returns how many there are, or a negative
+ * status. Another rank may have removed the oldest ones already, or keep them
+ * still.
+ */
+int cairn_checkpoints(cairn_run *run, int max, uint64_t *indices);
+
+/*
+ * cairn_read loads one variable of a checkpoint, and verifies it. index 0 is the
+ * newest. Type and dimensions must be those that were saved; the variable need
+ * not be protected. cairn_stored_in is cairn_stored for any checkpoint. Both
+ * are called after cairn_restore or cairn_resume, at any time, and by any rank
+ * alone.
+ */
+cairn_status cairn_read(cairn_run *run, uint64_t index, const char *name, void *data, cairn_type type, int ndim, const size_t *dims);
+int cairn_stored_in(cairn_run *run, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims);
+
+/*
  * cairn_point is called where the state is consistent. It saves when a
  * checkpoint is due; it costs some nanoseconds when none is. CAIRN_STOPPED: end
  * the program now. CAIRN_NOTSAVED: see cairn_error; the program may continue.
@@ -197,6 +222,16 @@ void cairn_before_save(cairn_run *run, int (*f)(void *context), void *context);
 
 /* cairn_checkpoint saves now, and returns when the checkpoint is durable. */
 cairn_status cairn_checkpoint(cairn_run *run);
+
+/*
+ * cairn_save begins a checkpoint, and returns when the program may change its
+ * variables. cairn_wait waits until the checkpoint is durable; CAIRN_NOTSAVED:
+ * it was not saved. With several ranks, all call them. cairn_saving reports
+ * whether a checkpoint is being written.
+ */
+cairn_status cairn_save(cairn_run *run);
+cairn_status cairn_wait(cairn_run *run);
+int cairn_saving(cairn_run *run);
 
 /* cairn_request makes the next point save; cairn_request_stop: and stop. */
 void cairn_request(cairn_run *run);

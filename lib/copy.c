@@ -305,6 +305,17 @@ void copy_in(cairn_run *r)
 	free(w.pieces);
 }
 
+void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
+{
+	struct work w = {0};
+	add(&w, to, from, n);
+	if (w.bad)
+		memcpy(to, from, n);
+	else
+		run(&w);
+	free(w.pieces);
+}
+
 void copy_end(cairn_run *r)
 {
 	for (size_t i = 0; i < r->nvars; i++)

@@ -35,6 +35,7 @@
 #define vars_free cairn__vars_free
 #define copy_out cairn__copy_out
 #define copy_in cairn__copy_in
+#define copy_bytes cairn__copy_bytes
 #define copy_unwatch cairn__copy_unwatch
 #define copy_end cairn__copy_end
 #define files_flush cairn__files_flush
@@ -43,11 +44,12 @@
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 1, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 2, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
 	MSG_HELLO = 1, MSG_EXTENT, MSG_VARS, MSG_FILE, MSG_STORED, MSG_RESTORE, MSG_SAVE, MSG_FINISH, MSG_BYE, MSG_GATHERED,
+	MSG_LIST, MSG_READ,
 	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS
 };
 
@@ -199,6 +201,7 @@ void vars_free(cairn_run *r);
 /* copy.c: copying, and finding what changed */
 cairn_status copy_out(cairn_run *r, struct ranges *changed); /* to the mirror */
 void copy_in(cairn_run *r);                                  /* … from it */
+void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);
 void copy_end(cairn_run *r);
 

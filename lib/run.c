@@ -127,13 +127,12 @@ static cairn_status usable(cairn_run *r, int restored)
 	return CAIRN_OK;
 }
 
-int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
+static int stored(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
 {
-	cairn_status rc = usable(r, 0);
+	cairn_status rc;
 	int n;
-	if (rc < 0)
-		return rc;
 	r->out.len = 0;
+	put_u64(&r->out, index);
 	put_str(&r->out, name);
 	if ((rc = helper_ask(r, MSG_STORED)) < 0)
 		return rc;
@@ -147,6 +146,33 @@ int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size
 		if (i < max && dims)
 			dims[i] = (size_t)d;
 	}
+	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : n;
+}
+
+int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
+{
+	cairn_status rc = usable(r, 0);
+	return rc < 0 ? (int)rc : stored(r, 0, name, type, max, dims);
+}
+
+int cairn_stored_in(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
+{
+	cairn_status rc = usable(r, 1);
+	return rc < 0 ? (int)rc : stored(r, index, name, type, max, dims);
+}
+
+int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
+{
+	cairn_status rc = usable(r, 1);
+	int n;
+	if (rc < 0)
+		return rc;
+	r->out.len = 0;
+	if ((rc = helper_ask(r, MSG_LIST)) < 0)
+		return rc;
+	n = (int)get_u32(&r->in);
+	for (int i = 0; i < n && i < max; i++)
+		indices[i] = get_u64(&r->in);
 	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : n;
 }
 
@@ -174,7 +200,7 @@ static void leave_signals(cairn_run *r)
 	}
 }
 
-cairn_status cairn_restore(cairn_run *r)
+static cairn_status restore(cairn_run *r, int load)
 {
 	cairn_status rc = usable(r, 0);
 	uint32_t yes, n;
@@ -184,6 +210,7 @@ cairn_status cairn_restore(cairn_run *r)
 	if (rc < 0)
 		return rc;
 	r->out.len = 0;
+	put_u32(&r->out, !load);
 	if ((rc = helper_ask(r, MSG_RESTORE)) < 0)
 		return rc;
 	yes = get_u32(&r->in);
@@ -191,7 +218,7 @@ cairn_status cairn_restore(cairn_run *r)
 	r->points = get_u64(&r->in);
 	n = get_u32(&r->in); /* variables that the checkpoint does not hold */
 	for (size_t i = 0; i < r->nvars; i++)
-		r->vars[i]->fresh = !yes;
+		r->vars[i]->fresh = !yes || !load;
 	while (n-- > 0) {
 		char *name = get_str(&r->in);
 		for (size_t i = 0; name && i < r->nvars; i++)
@@ -201,15 +228,18 @@ cairn_status cairn_restore(cairn_run *r)
 	}
 	if (r->in.bad)
 		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
-	if (yes) {
+	if (yes && load)
 		copy_in(r);
+	if (yes)
 		files_sync(r);
-	}
 	r->restored = 1;
 	r->left = r->step = 1;
 	take_signals(r);
 	return yes ? CAIRN_RESTORED : CAIRN_OK;
 }
+
+cairn_status cairn_restore(cairn_run *r) { return restore(r, 1); }
+cairn_status cairn_resume(cairn_run *r) { return restore(r, 0); }
 
 /* adapt chooses how many points are between two looks: about fifty a second. */
 static void adapt(cairn_run *r, uint64_t passed)
@@ -297,8 +327,10 @@ static cairn_status revive(cairn_run *r)
 	__atomic_store_n(&r->page->wake, 0, __ATOMIC_RELAXED);
 	vars_forget(r);
 	rc = r->comm.size > 1 ? fail(r, CAIRN_NOHELPER, "%s; the ranks have to be started again", was ? was : "the helper is gone") : helper_start(r);
-	if (rc >= 0 && (rc = files_tell(r)) >= 0 && (rc = vars_tell(r)) >= 0)
+	if (rc >= 0 && (rc = files_tell(r)) >= 0 && (rc = vars_tell(r)) >= 0) {
+		put_u32(&r->out, 0);
 		rc = helper_ask(r, MSG_RESTORE);
+	}
 	if (rc >= 0)
 		rc = fail(r, CAIRN_NOTSAVED, "%s; another one has been started", was ? was : "the helper was lost");
 	free(was);
@@ -394,7 +426,7 @@ cairn_status cairn_point(cairn_run *r)
 	return look(r);
 }
 
-cairn_status cairn_checkpoint(cairn_run *r)
+static cairn_status checkpoint(cairn_run *r, int wait)
 {
 	cairn_status rc = usable(r, 1);
 	if (rc >= 0)
@@ -409,9 +441,27 @@ cairn_status cairn_checkpoint(cairn_run *r)
 	r->points += r->step - r->left;
 	r->step = r->left;
 	r->stopped = 0;
-	rc = save(r, WHY_CALL, 1);
+	rc = save(r, WHY_CALL, wait);
 	arm(r);
 	return agree(r, rc, "checkpoint not saved: another rank could not save it");
+}
+
+cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1); }
+cairn_status cairn_save(cairn_run *r) { return checkpoint(r, 0); }
+
+cairn_status cairn_wait(cairn_run *r)
+{
+	cairn_status rc = usable(r, 1);
+	if (rc >= 0 && r->saving)
+		rc = helper_news(r, 1);
+	return agree(r, rc, "checkpoint not saved: another rank could not save it");
+}
+
+int cairn_saving(cairn_run *r)
+{
+	if (r->sock >= 0 && r->saving)
+		helper_news(r, 0);
+	return r->saving != 0;
 }
 
 void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)

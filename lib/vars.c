@@ -329,6 +329,44 @@ cairn_status vars_tell(cairn_run *r)
 	return CAIRN_OK;
 }
 
+cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
+{
+	struct variable own = {0}, *v = &own, **at;
+	cairn_status rc;
+	int bad;
+	if (!r || !name || !*name || !data)
+		return fail(r, CAIRN_ARGUMENT, "a variable without a name or an address");
+	own.bytes = shape(r, name, type, ndim, dims, &bad);
+	if (bad)
+		return CAIRN_ARGUMENT;
+	if (r->saving && (rc = helper_news(r, 1)) < 0 && rc != CAIRN_NOTSAVED)
+		return rc;
+	if ((at = find(r, name)) && (*at)->copy && (*at)->room >= own.bytes) {
+		v = *at; /* its copy will do: the next save copies the variable again */
+		v->fresh = 1;
+	} else if (place(r, v, 0) < 0) {
+		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for %llu bytes: %s", name, (unsigned long long)own.bytes, strerror(errno));
+	}
+	if ((rc = vars_tell(r)) >= 0) {
+		r->out.len = 0, r->out.bad = 0;
+		put_u64(&r->out, index);
+		put_str(&r->out, name);
+		put_u64(&r->out, v->offset);
+		put_u32(&r->out, (uint32_t)ndim);
+		for (int k = 0; k < ndim; k++)
+			put_u64(&r->out, dims[k]);
+		put_type(r, type);
+		rc = helper_ask(r, MSG_READ);
+	}
+	if (rc >= 0)
+		copy_bytes(data, v->copy, (size_t)own.bytes);
+	if (v == &own && own.own) {
+		munmap(own.copy, (size_t)own.room);
+		fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)own.offset, (off_t)own.room);
+	}
+	return rc;
+}
+
 void vars_forget(cairn_run *r)
 {
 	struct range *e = realloc(r->extents, sizeof *e);

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/store"
@@ -169,71 +168,6 @@ func (p *Run) Unprotect(name string) {
 			return
 		}
 	}
-}
-
-// Stored tells what the newest checkpoint holds under a name: the type of the
-// elements, and the dimensions.
-func (p *Run) Stored(name string) (elem string, dims []uint64, err error) {
-	index, err := p.toRestore()
-	if err != nil {
-		return "", nil, fmt.Errorf("cairn: %w", err)
-	}
-	if index == 0 {
-		return "", nil, fmt.Errorf("%w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
-	}
-	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
-	if err != nil {
-		return "", nil, fmt.Errorf("cairn: %w", err)
-	}
-	defer s.Close()
-	img, err := s.Image()
-	if err != nil {
-		return "", nil, fmt.Errorf("cairn: %w", err)
-	}
-	for i, v := range img.Vars {
-		if v.Name != name {
-			continue
-		}
-		elem = v.Type
-		for strings.HasPrefix(elem, "[") {
-			dim, rest, _ := strings.Cut(elem[1:], "]")
-			n, err := strconv.ParseUint(dim, 10, 64)
-			if err != nil { // a slice: as long as its pool
-				for k := range img.Pools {
-					if q := &img.Pools[k]; q.Var == i && !q.Pointers {
-						n = q.Count
-					}
-				}
-			}
-			dims, elem = append(dims, n), rest
-		}
-		return elem, dims, nil
-	}
-	return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, index, name)
-}
-
-// toRestore returns the checkpoint that a restart takes, if nothing is damaged;
-// 0: none. With several ranks, all call it together the first time.
-func (p *Run) toRestore() (uint64, error) {
-	if p.willRestore != nil {
-		return *p.willRestore, nil
-	}
-	list, err := p.dir.Committed()
-	if err != nil {
-		return 0, err
-	}
-	index := uint64(0)
-	if p.identity.Size > 1 {
-		all, err := p.peers.gatherIndices(list)
-		if err != nil {
-			return 0, err
-		}
-		index, _ = coord.Line(all)
-	} else if len(list) > 0 {
-		index = list[0]
-	}
-	p.willRestore = &index
-	return index, nil
 }
 
 // Resuming reports whether there are checkpoints to restore.

@@ -161,6 +161,7 @@ type Run struct {
 	stopping    uint64             // the program stops with this checkpoint
 	ending      atomic.Bool        // Close was called
 	willRestore *uint64            // see toRestore
+	loadsItself bool               // see Resume
 }
 
 // Open opens the run in a directory, or the one of a context made by WithRun.

@@ -250,7 +250,7 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 	p := t.run
 	var bad []error
 	any := []int{0}
-	if p.hasOptional() {
+	if p.hasOptional() || p.loadsItself {
 		any[0] = 1
 	}
 	if err := mpi.Allreduce(t.world, any, any, mpi.Max); err != nil {

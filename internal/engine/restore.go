@@ -242,7 +242,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	}
 	defer s.Close()
 	img, roots, err := p.checkFits(s)
-	if err == nil && p.identity.Size == 1 && p.hasOptional() {
+	if err == nil && p.identity.Size == 1 && (p.hasOptional() || p.loadsItself) {
 		err = p.verify(ctx, s)
 	}
 	if err != nil {
@@ -258,7 +258,10 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	step.At("restore.begin")
-	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) }); err != nil {
+	if !p.loadsItself {
+		err = s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) })
+	}
+	if err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
@@ -295,6 +298,9 @@ func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
 	img, err := s.Image()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if p.loadsItself {
+		return img, nil, nil
 	}
 	roots, err := p.matchVariables(img)
 	if err != nil {

@@ -35,12 +35,14 @@
 //	Extent    (from to)…           parts of the mirror         none
 //	Vars      dropped names; (name offset dims type)…          Done
 //	File      id path flags mode; descriptor                   Done
-//	Stored    name                                             Done type dims
-//	Restore                                                    Done yes index points, names without a value
+//	Stored    index name           index 0: the newest         Done type dims
+//	Restore   how                  1: load nothing             Done yes index points, names without a value
 //	Save      points why closed-files pause (from to)…         Done index
 //	Finish    status                                           Done
 //	Bye                                                        the helper ends
 //	Gathered  a text per rank                                  none
+//	List                           checkpoints, newest first   Done indices
+//	Read      index name offset dims type    into the mirror   Done
 //
 //	helper → program
 //	Welcome   version release rank ranks points index

@@ -349,7 +349,11 @@ func (s *session) handle(ctx context.Context, m *message) error {
 	case msgStored:
 		answer, err = s.stored(&m.body)
 	case msgRestore:
-		answer, err = s.restore(ctx)
+		answer, err = s.restore(ctx, &m.body)
+	case msgList:
+		answer, err = s.list()
+	case msgRead:
+		err = s.read(ctx, &m.body)
 	case msgSave:
 		return s.save(ctx, &m.body)
 	case msgFinish:
@@ -463,11 +467,11 @@ func (s *session) addFile(m *message) error {
 }
 
 func (s *session) stored(c *cursor) ([]byte, error) {
-	name := c.text()
+	index, name := c.u64(), c.text()
 	if err := c.end(); err != nil {
 		return nil, err
 	}
-	text, dims, err := s.run.Stored(name)
+	text, dims, err := s.run.Stored(index, name)
 	if err != nil {
 		return nil, err
 	}
@@ -485,8 +489,49 @@ func (s *session) stored(c *cursor) ([]byte, error) {
 	return b, nil
 }
 
-func (s *session) restore(ctx context.Context) ([]byte, error) {
-	yes, err := s.run.Restore(ctx)
+// list returns the checkpoints that read may take.
+func (s *session) list() ([]byte, error) {
+	list, err := s.run.Checkpoints()
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(list)))
+	for _, n := range list {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b, err
+}
+
+// read loads one variable of a checkpoint into memory of the mirror.
+func (s *session) read(ctx context.Context, c *cursor) error {
+	index, name, at := c.u64(), c.text(), c.u64()
+	dims, err := readDims(c)
+	if err != nil {
+		return err
+	}
+	t, err := readType(c, 0)
+	if err == nil {
+		err = c.end()
+	}
+	if err == nil {
+		t, err = arrayOf(t, dims)
+	}
+	var p unsafe.Pointer
+	if err == nil {
+		p, err = s.memory(at, max(uint64(t.Size()), 1))
+	}
+	if err != nil {
+		return fmt.Errorf("variable %q: %w", name, err)
+	}
+	return s.run.Read(ctx, index, name, reflect.NewAt(t, p).Interface())
+}
+
+func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
+	restore := s.run.Restore
+	if c.u32() != 0 {
+		restore = s.run.Resume
+	}
+	if err := c.end(); err != nil {
+		return nil, err
+	}
+	yes, err := restore(ctx)
 	if err != nil {
 		return nil, err
 	}

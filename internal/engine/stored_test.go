@@ -1,0 +1,94 @@
+//go:build unix
+
+package engine
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// TestRead_VariablesOfKeptCheckpoints resumes without loading anything, and
+// reads variables of the kept checkpoints one by one. Checkpoints with other
+// variables follow.
+func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
+	disk := newDisk(t)
+	var a [3]int64
+	big := make([]float64, 40_000)
+	p := openFS(t, disk)
+	Protect(p, "a", &a)
+	Protect(p, "big", &big)
+	restore(t, p, false)
+	for i := range 2 {
+		a[0], big[39_999] = int64(i+1), float64(i+1)
+		checkpoint(t, p)
+	}
+	closeRun(t, p)
+
+	other := 7
+	p = openFS(t, disk)
+	Protect(p, "other", &other)
+	if yes, err := p.Resume(t.Context()); !yes || err != nil {
+		t.Fatal(yes, err)
+	}
+	for index, want := range map[uint64]int64{0: 2, 1: 1, 2: 2} {
+		var got [3]int64
+		if err := p.Read(t.Context(), index, "a", &got); err != nil || got[0] != want {
+			t.Errorf("checkpoint %d: a = %v, %v; want %d", index, got, err, want)
+		}
+	}
+	var got []float64
+	if err := p.Read(t.Context(), 1, "big", &got); err != nil || len(got) != 40_000 || got[39_999] != 1 {
+		t.Errorf("big has %d elements, %v", len(got), err)
+	}
+	if err := p.Read(t.Context(), 1, "other", &other); !errors.Is(err, ErrMismatch) {
+		t.Errorf("a variable that is not there: %v", err)
+	}
+	if err := p.Read(t.Context(), 1, "a", new([4]int64)); !errors.Is(err, ErrMismatch) {
+		t.Errorf("another shape: %v", err)
+	}
+	checkpoint(t, p)
+	other = 0
+	if err := p.Read(t.Context(), 0, "other", &other); err != nil || other != 7 {
+		t.Errorf("other = %d, %v", other, err)
+	}
+	if list, err := p.Checkpoints(); err != nil || !slices.Equal(list, []uint64{3, 2}) {
+		t.Errorf("checkpoints %v, %v", list, err)
+	}
+	closeRun(t, p)
+}
+
+// TestResume_DamagedCheckpoint takes the older of two checkpoints if the newer
+// one is damaged.
+func TestResume_DamagedCheckpoint(t *testing.T) {
+	disk := newDisk(t)
+	grid := make([]float64, 50_000)
+	start := func() *Run {
+		p := openFS(t, disk)
+		Protect(p, "grid", &grid)
+		return p
+	}
+	p := start()
+	restore(t, p, false)
+	for i := range 2 {
+		for k := range grid {
+			grid[k] = float64(i*len(grid) + k)
+		}
+		checkpoint(t, p)
+	}
+	closeRun(t, p)
+	if err := disk.Corrupt("/run/ckpt/ckpt-00000002/rank-0000.h5", 4096+70_000, 1); err != nil {
+		t.Fatal(err)
+	}
+	p = start()
+	if yes, err := p.Resume(t.Context()); !yes || err != nil {
+		t.Fatal(yes, err)
+	}
+	if list, err := p.Checkpoints(); err != nil || !slices.Equal(list, []uint64{1}) {
+		t.Errorf("checkpoints %v, %v", list, err)
+	}
+	if err := p.Read(t.Context(), 0, "grid", &grid); err != nil || grid[5] != 5 {
+		t.Errorf("grid[5] = %v, %v", grid[5], err)
+	}
+	closeRun(t, p)
+}
