@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell is an eventfd. Its methods are called with the fabric's lock held,
-// except wait and fd.
+// bell wakes a link that sleeps. It is an eventfd. The fabric's lock is held
+// during its methods, except wait and fd.
 type bell struct {
 	efd  int
-	none bool // no descriptor, or closed
+	none bool // there is no descriptor, or it is closed
 }
 
 func (b *bell) open(none bool) (err error) {
@@ -47,7 +47,7 @@ func (b *bell) clear() {
 	}
 }
 
-// wait waits for the bell a while, or until ctx ends.
+// wait waits until the bell rings, a while has passed, or ctx ends.
 func (b *bell) wait(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

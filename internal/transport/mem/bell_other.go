@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bell is nothing here: who sleeps polls again after a while.
+// bell does nothing on this system: a link without a descriptor is polled.
 type bell struct{}
 
 func (*bell) open(bool) error { return nil }

@@ -19,22 +19,22 @@ type Link struct {
 	peers []int     // the ranks that it serves
 	with  []*Driver // per rank
 
-	// All of this is guarded by f.mu.
+	// f.mu guards the following fields.
 	peer    []*Link   // per rank: the link at the other end
 	lost    []bool    // per rank: Lost was called
-	dropped []bool    // per rank: the other end has dropped this one
-	queue   [][]frame // per rank: what Send kept
+	dropped []bool    // per rank: the other end has dropped this link
+	queue   [][]frame // per rank: frames that Send kept
 	in, out []*pipe   // per rank
-	back    []any     // tokens of frames that entered their pipe
+	back    []any     // tokens of kept frames that have entered their pipe since
 	bell    bell
 	armed   bool
 	closed  bool
 }
 
-// EagerLimit returns that of the options.
+// EagerLimit returns Options.EagerLimit.
 func (l *Link) EagerLimit() int { return l.o.EagerLimit }
 
-// MustClose returns that of the options.
+// MustClose returns Options.MustClose.
 func (l *Link) MustClose() bool { return l.o.MustClose }
 
 // FD returns a descriptor to sleep on.
@@ -117,7 +117,8 @@ func (l *Link) gone(peer int) error {
 	return nil
 }
 
-// Poll delivers what arrived, up to a number of frames per peer.
+// Poll delivers the frames that have arrived, up to a number of frames per
+// peer.
 func (l *Link) Poll() (moved bool) {
 	f := l.f
 	f.mu.Lock()
@@ -152,14 +153,16 @@ func (l *Link) Poll() (moved bool) {
 	return moved
 }
 
-// tellLost calls Lost. f.mu is held, but not meanwhile.
+// tellLost calls Lost. The caller holds f.mu, which is released during the
+// call.
 func (l *Link) tellLost(r int, err error) {
 	l.f.mu.Unlock()
 	defer l.f.mu.Lock()
 	l.h.Lost(r, err)
 }
 
-// take hands one frame to the handler. f.mu is held, but not meanwhile.
+// take hands one frame to the handler. The caller holds f.mu, which is released
+// during the calls.
 func (l *Link) take(r int) {
 	f, in := l.f, l.in[r]
 	fr := in.frames[0]
@@ -182,8 +185,8 @@ func (l *Link) take(r int) {
 	l.h.Arrived(r, &fr.head, buf)
 }
 
-// giveBack calls Sent for all frames that entered their pipes. f.mu is held,
-// but not meanwhile.
+// giveBack calls Sent for all kept frames that have entered their pipes. The
+// caller holds f.mu, which is released during the calls.
 func (l *Link) giveBack() bool {
 	back := l.back
 	l.back = nil
@@ -198,7 +201,7 @@ func (l *Link) giveBack() bool {
 	return true
 }
 
-// Arm is as the interface says.
+// Arm implements transport.Link.
 func (l *Link) Arm() bool {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
@@ -211,7 +214,7 @@ func (l *Link) Arm() bool {
 	return true
 }
 
-// Disarm is as the interface says.
+// Disarm implements transport.Link.
 func (l *Link) Disarm() {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
@@ -219,7 +222,7 @@ func (l *Link) Disarm() {
 	l.bell.clear()
 }
 
-// Drop is as the interface says. The peer sees that the link is closed.
+// Drop implements transport.Link. The peer sees that the link is closed.
 func (l *Link) Drop(peer int) {
 	f := l.f
 	f.mu.Lock()
@@ -228,7 +231,7 @@ func (l *Link) Drop(peer int) {
 	if i < 0 || l.closed {
 		return
 	}
-	l.peers = slices.Delete(slices.Clone(l.peers), i, i+1) // Poll may be amid the list
+	l.peers = slices.Delete(slices.Clone(l.peers), i, i+1) // a copy, because Poll may be iterating over the list
 	for _, fr := range l.queue[peer] {
 		l.back = append(l.back, fr.token)
 	}
@@ -243,7 +246,7 @@ func (l *Link) Drop(peer int) {
 	l.giveBack()
 }
 
-// CanPull reports whether the options allow it and the peer is there.
+// CanPull reports whether the options allow it and the peer is connected.
 func (l *Link) CanPull(peer int) bool {
 	return l.o.Pull && l.out[peer] != nil
 }
@@ -264,8 +267,8 @@ func (l *Link) Pull(peer int, buf []byte, addr uint64) error {
 	return nil
 }
 
-// Close waits until everything is in its pipe. From its beginning on, what
-// comes for this rank is dropped.
+// Close waits until all frames are in their pipes. While it waits, frames for
+// this rank are dropped.
 func (l *Link) Close(ctx context.Context) error {
 	f := l.f
 	f.mu.Lock()

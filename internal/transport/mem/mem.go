@@ -51,24 +51,24 @@ type Options struct {
 // Fabric connects the ranks of one process. Its methods may be called by any
 // goroutine at any time.
 type Fabric struct {
-	id      uint64 // tells addresses of different fabrics apart
+	id      uint64 // distinguishes addresses of different fabrics
 	size    int
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a link comes or goes
 	drivers []*Driver
-	links   map[*Link]bool       // those that are not closed
-	offers  map[[2]*Driver]*Link // by whose and for whom: links that wait for their peer
+	links   map[*Link]bool       // links that are open
+	offers  map[[2]*Driver]*Link // links that wait for their peer, by own driver and the peer's driver
 	gates   map[[2]int]*gate
 }
 
-// gate is what Hold, Pass and Release work on. A pair without one is open.
+// gate is the state of Hold, Pass and Release. A pair without a gate is open.
 type gate struct{ pass int }
 
-// pipe holds what is in flight from one link to another.
+// pipe holds the frames in flight from one link to another.
 type pipe struct {
 	frames   []frame
 	bytes    int
-	readable bool // the receiver has not closed
+	readable bool // the receiver has not closed its link
 }
 
 type frame struct {
@@ -172,7 +172,7 @@ func (d *Driver) Kill() {
 	d.f.shake()
 }
 
-// kill marks a driver as dead. f.mu is held.
+// kill marks a driver as dead. The caller holds f.mu.
 func (d *Driver) kill() {
 	if d.killed {
 		return
@@ -185,7 +185,8 @@ func (d *Driver) kill() {
 	}
 }
 
-// shake tells everybody that a link came or went. f.mu is held.
+// shake tells all waiting goroutines that a link was opened or closed. The
+// caller holds f.mu.
 func (f *Fabric) shake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -194,7 +195,7 @@ func (f *Fabric) shake() {
 	}
 }
 
-// wake wakes the links of a rank if they sleep. f.mu is held.
+// wake wakes the links of a rank if they sleep. The caller holds f.mu.
 func (f *Fabric) wake(rank int) {
 	for l := range f.links {
 		if l.d.rank == rank {
@@ -206,7 +207,7 @@ func (f *Fabric) wake(rank int) {
 // Driver is a rank's transport.Driver.
 type Driver struct {
 	f      *Fabric
-	n      int // in f.drivers
+	n      int // index in f.drivers
 	rank   int
 	o      Options
 	killed bool
@@ -302,7 +303,7 @@ func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Ha
 	}
 }
 
-// withdraw takes back what was offered. f.mu is held.
+// withdraw removes the link's offers. The caller holds f.mu.
 func (l *Link) withdraw() {
 	for _, r := range l.peers {
 		if k := [2]*Driver{l.d, l.with[r]}; l.f.offers[k] == l {

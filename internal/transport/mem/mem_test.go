@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// log is a handler that writes down what it is told.
+// log is a handler that records its calls.
 type log struct{ lines []string }
 
 func (l *log) add(format string, args ...any) {

@@ -9,15 +9,14 @@ import (
 const (
 	addressMagic   = "cnMp"
 	addressVersion = 2
-	// Where the parts of an address begin.
+	// Positions of the parts of an address.
 	whoAt     = len(addressMagic) + 1
 	libraryAt = whoAt + len(identity{})
 	portAt    = libraryAt + 8
-	maxPort   = 1024 // MPI_MAX_PORT_NAME is less
+	maxPort   = 1024 // longer than MPI_MAX_PORT_NAME
 )
 
-// identity names a process: its rank in the world that it began in, and that
-// world.
+// identity names a process: the world in which it began, and its rank there.
 type identity [4 + 16]byte
 
 func identify(rank int, world [16]byte) (who identity) {
@@ -26,11 +25,11 @@ func identify(rank int, world [16]byte) (who identity) {
 	return who
 }
 
-// address is what an address says.
+// address is a parsed address.
 type address struct {
 	who     identity
-	library uint64 // 0: not known
-	port    string // where a process that comes later is reached
+	library uint64 // 0: unknown
+	port    string // at which a process that came later can be reached
 }
 
 func (c *address) encode() []byte {
@@ -55,8 +54,8 @@ func decode(b []byte) (c address, ok bool) {
 	return c, false
 }
 
-// digest tells libraries apart: only processes with the same one come
-// together.
+// digest identifies a library. Only processes with the same digest can join
+// each other.
 func (l *library) digest() uint64 {
 	text := l.version()
 	if text == "" {

@@ -20,10 +20,10 @@ import (
 
 const (
 	bodyEnv = "CAIRN_TEST_MPI_BODY"
-	dirEnv  = "CAIRN_TEST_MPI_DIR" // a directory of the test's own
+	dirEnv  = "CAIRN_TEST_MPI_DIR" // a directory for this test alone
 )
 
-// bodies are what processes under a launcher do; launched runs them.
+// bodies are the programs of processes under a launcher. launched runs them.
 var bodies = map[string]func() error{
 	"world":    worldBody,
 	"signals":  signalsBody,
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// worldBody checks what the driver says of the world.
+// worldBody checks what the driver reports about the world.
 func worldBody() error {
 	d, err := Open(Options{})
 	if err != nil {
@@ -86,8 +86,8 @@ func worldBody() error {
 	return d.Close()
 }
 
-// signalsBody checks that Go still hears signals, on whatever thread they
-// come, after MPI has started.
+// signalsBody checks that Go still receives signals after MPI has started, on
+// any thread.
 func signalsBody() error {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGTERM, syscall.SIGUSR1)
@@ -115,7 +115,7 @@ func signalsBody() error {
 			}
 		}
 	}
-	// A fault inside Go is a panic that can be caught.
+	// A fault in Go code is a panic that can be recovered.
 	if err := fault(); err == nil || !strings.Contains(err.Error(), "nil pointer") {
 		return fmt.Errorf("a nil pointer gave %v", err)
 	}
@@ -129,8 +129,8 @@ func fault() (err error) {
 	return nil
 }
 
-// onlyZero lets rank 0 continue; the launcher ends the other when that dies.
-// Two that die at once would print into each other's lines.
+// onlyZero returns for rank 0 only. The launcher ends the other rank when rank
+// 0 dies. If both died at once, their output would be mixed.
 func onlyZero() error {
 	d, err := Open(Options{})
 	if err != nil {
@@ -164,7 +164,7 @@ func finishedBody() error {
 	if err != nil {
 		return err
 	}
-	second, err := Open(Options{}) // shares what is there, and leaves it alone
+	second, err := Open(Options{}) // uses the MPI that is initialised already, and does not end it
 	if err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func finishedBody() error {
 	return nil
 }
 
-// slurmBody hides which launcher it was, but for the size: the right library
-// is found by trying.
+// slurmBody hides which launcher started it, except for the size. The right
+// library must be found by trying.
 func slurmBody() error {
 	size := os.Getenv("PMI_SIZE") + os.Getenv("OMPI_COMM_WORLD_SIZE")
 	d, err := Open(Options{getenv: func(name string) string {
@@ -211,8 +211,8 @@ func slurmBody() error {
 	return d.Close()
 }
 
-// leavesBody has rank 0 send short frames and stop to poll when the link has
-// given all of them back: nothing may be left behind then.
+// leavesBody makes rank 0 send short frames, and stop polling when the link has
+// returned all of them. No frame may be left behind.
 func leavesBody() error {
 	d, err := Open(Options{})
 	if err != nil {
@@ -269,7 +269,7 @@ func leavesBody() error {
 	return errors.Join(e.Close(context.Background()), d.Close())
 }
 
-// echo sends back what comes, or counts it.
+// echo sends frames back, or counts them.
 type echo struct {
 	transport.Link
 	buf  []byte

@@ -6,23 +6,23 @@ import (
 
 const noLauncher = "no launcher"
 
-// The names of the libraries of either kind. MPICH's own name for its
-// library is libmpi.so.12, as that of Intel's, Cray's and MVAPICH's; they are
-// the same to programs.
+// The names of the libraries of each kind. MPICH's own name for its library is
+// libmpi.so.12. The libraries of Intel, Cray and MVAPICH have the same name and
+// the same binary interface.
 var (
 	openMPI = []string{"libmpi.so.40", "libmpi.so.80"}
 	mpich   = []string{"libmpich.so.12", "libmpi.so.12"}
 )
 
-// choice is what there is to try.
+// choice lists the libraries to try.
 type choice struct {
-	libraries [][]string // kinds in the order in which they are tried; names of each
-	size      int        // of the world, if the launcher says it, else 0
+	libraries [][]string // the names of each kind, in the order in which the kinds are tried
+	size      int        // size of the world if the launcher states it, otherwise 0
 	launcher  string
 }
 
-// choose finds out by the environment which launcher started this process,
-// and so which library can talk to it.
+// choose finds out from the environment which launcher started this process,
+// and so which library can communicate with it.
 func choose(library string, getenv func(string) string) choice {
 	c := choice{libraries: [][]string{openMPI, mpich}, launcher: noLauncher}
 	number := func(names ...string) int {
@@ -40,7 +40,7 @@ func choose(library string, getenv func(string) string) choice {
 		c.size = number("OMPI_COMM_WORLD_SIZE")
 	case getenv("PMI_RANK") != "" && (getenv("PMI_FD") != "" || getenv("PMI_PORT") != "" || getenv("HYDI_CONTROL_FD") != ""):
 		c.launcher = "MPICH's mpirun"
-		c.libraries = [][]string{mpich, openMPI} // Slurm's PMI-2 looks alike, and Open MPI may know it
+		c.libraries = [][]string{mpich, openMPI} // Slurm's PMI-2 sets the same variables, and Open MPI may support it
 		c.size = number("PMI_SIZE")
 	case getenv("PMIX_RANK") != "":
 		c.launcher = "a launcher with PMIx"

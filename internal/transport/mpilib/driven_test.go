@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// driven is a driver whose MPI continues while its rank does something else.
-// Ranks of the suite wait for each other through files, and do not poll
-// meanwhile; see "Progress" in the package comment.
+// driven is a driver whose MPI makes progress while its rank does something
+// else. The ranks of the suite wait for each other through files, and do not
+// poll meanwhile; see "Progress" in the package comment.
 type driven struct {
 	*Driver
 	mu   sync.Mutex // held during every call of MPI
@@ -55,8 +55,8 @@ func (v *driven) Close() error {
 	return v.Driver.Close()
 }
 
-// drivenLink holds the lock during calls. The handler sends from inside Poll,
-// where it is held already.
+// drivenLink holds the lock during calls. The handler calls Send from inside
+// Poll, which holds the lock already.
 type drivenLink struct {
 	transport.Link
 	v      *driven

@@ -17,21 +17,21 @@ import (
 // called by one goroutine at a time, on any thread.
 type Driver struct {
 	lib     *library
-	comm    uintptr // our own copy of the world, or what Join has made of it
-	rank    int     // in comm
+	comm    uintptr // a copy of the world's communicator, or the one that Join made
+	rank    int     // rank in comm
 	size    int
 	hosts   []string
 	members []identity       // by rank in comm
-	rankOf  map[identity]int // the same the other way around
+	rankOf  map[identity]int // the inverse of members
 	address address
-	round   uint32 // how often it was connected
+	round   uint32 // number of connects
 	piece   int    // longest message
-	open    bool   // there is a link
+	open    bool   // a link is open
 	ours    bool   // MPI was initialised here
-	loose   bool   // others have joined or left the world that it began with
-	last    []int  // to whom the last link that was closed said farewell
-	stuck   bool   // MPI waits in Join
-	refused bool   // the launcher has refused to spawn, and would not survive another attempt
+	loose   bool   // processes have joined the original world or left it
+	last    []int  // the ranks that the last closed link said farewell to
+	stuck   bool   // a call of Join is still waiting in MPI
+	refused bool   // the launcher has refused to spawn, and would crash at another attempt
 	closed  bool
 	kept    []any // memory that MPI may still use
 }
@@ -77,8 +77,8 @@ func Open(o Options) (*Driver, error) {
 		ErrNoLibrary, c.launcher, strings.Join(failed, "; "), EnvLibrary)
 }
 
-// errSize is the error of a library that does not know the launcher: it
-// starts a world of one process.
+// errSize reports a library that does not know the launcher: it starts a world
+// of one process.
 var errSize = errors.New("the library sees another world than the launcher made")
 
 // start initialises MPI.
@@ -111,7 +111,8 @@ func start(l *library, c choice) (*Driver, error) {
 	return d, nil
 }
 
-// meet learns who else is in the world.
+// meet exchanges identities and host names with the other processes of the
+// world.
 func (d *Driver) meet(c choice) (err error) {
 	l := d.lib
 	if d.size, err = l.number("MPI_Comm_size", l.commSize, l.world); err != nil {
@@ -152,7 +153,7 @@ func (d *Driver) meet(c choice) (err error) {
 	return nil
 }
 
-// introduce learns who is in a communicator that Join made.
+// introduce exchanges identities in a communicator that Join made.
 func (d *Driver) introduce(comm uintptr) (members []identity, err error) {
 	l := d.lib
 	if d.size, err = l.number("MPI_Comm_size", l.commSize, comm); err != nil {
@@ -301,7 +302,7 @@ func (d *Driver) finish() error {
 	return d.lib.call("MPI_Finalize", d.lib.finalize)
 }
 
-// pause waits a little, longer the longer nothing happens.
+// pause waits a little. The wait grows with idle.
 func pause(idle int) {
 	if idle > 100 {
 		time.Sleep(min(time.Duration(idle)*time.Microsecond, time.Millisecond))

@@ -7,7 +7,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// short is a Handler that notes frames, and stops before a long one.
+// short is a Handler that records frames, and stops before a long one.
 type short struct {
 	t    *testing.T
 	n    int
@@ -28,7 +28,7 @@ func (s *short) Arrived(int, *transport.Header, []byte) { s.n, s.open = s.n+1, f
 func (s *short) Sent(any)                               {}
 func (s *short) Lost(int, error)                        {}
 
-// FuzzMessage: whatever a message says, it is a frame, the end, or refused.
+// FuzzMessage checks that any message is a frame, the end, or refused.
 func FuzzMessage(f *testing.F) {
 	for _, n := range []int{0, 5, 1 << 20} {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(n)<<16|kindFrame)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// process stands for a driver: what it knows of its world.
+// process returns a driver with the given knowledge of its world, without MPI.
 func process(world byte, rank int, library uint64, port string, members ...identity) *Driver {
 	d := &Driver{address: address{who: identify(rank, [16]byte{world}), library: library, port: port}}
 	if members == nil {
@@ -25,10 +25,10 @@ func (d *Driver) moveTo(members []identity) {
 	}
 }
 
-// Ranks move at random; some of the new processes cannot join, or have another
-// library, and now and then nobody joins although some could. All ranks always
-// come to the same, by their addresses alone: each one that is to be taken in
-// is connected to by all that are in by then.
+// TestGathering moves ranks at random. Some of the new processes cannot join,
+// or have another library, and sometimes no process joins although some could.
+// From the addresses alone, all ranks must always reach the same decision, and
+// each process that joins is connected to by all that are in the world by then.
 func TestGathering(t *testing.T) {
 	const n = 5
 	for seed := range uint64(200) {
@@ -76,7 +76,7 @@ func TestGathering(t *testing.T) {
 			if len(part) == 0 {
 				continue
 			}
-			// Those inside say the same, and are those who stay.
+			// The ranks inside agree, and are those that stay.
 			var inside []identity
 			for id, g := range part {
 				if g.inside {
@@ -110,7 +110,7 @@ func TestGathering(t *testing.T) {
 				t.Fatalf("seed %d, round %d: %d have joined, %d wait", seed, round, len(members), len(part))
 			}
 			if rng.IntN(4) == 0 {
-				continue // it was not needed
+				continue // it did not have to join
 			}
 			for id := range maps.Keys(part) {
 				who[id].moveTo(members)

@@ -16,9 +16,9 @@ const (
 	helloSize = 8
 )
 
-// greet tells all peers the round that this rank is in, and learns theirs.
-// A peer is connected when its hello was answered and it answered ours: an
-// answer comes after the newest hello, so the round is the right one.
+// greet tells all peers the current round of this rank, and learns theirs. A
+// peer is connected when this rank has answered its hello and it has answered
+// ours. An answer comes after the newest hello, so the round is the right one.
 func (l *link) greet(ctx context.Context) error {
 	var mail []pendingSend
 	say := func(p *peer, kind, round uint32) error {
@@ -87,9 +87,9 @@ func (l *link) greet(ctx context.Context) error {
 // farewellTime bounds how long a rank waits for others before it ends.
 const farewellTime = 10 * time.Second
 
-// farewell exchanges a last message with those that the last link said farewell
-// to. A message for a process that has ended would end this one, too: MPI
-// libraries do that, whatever they were told to do with errors.
+// farewell exchanges a last message with the ranks that the last link said
+// farewell to. A message for a process that has ended would end this one, too:
+// MPI libraries do that whatever the error handler is.
 func (d *Driver) farewell() {
 	var mail []pendingSend
 	for _, to := range d.last {
@@ -104,7 +104,7 @@ func (d *Driver) farewell() {
 		} {
 			request, err := start()
 			if err != nil {
-				return // nobody can be relied on
+				return // no process can be relied on
 			}
 			mail = append(mail, pendingSend{request: request})
 		}
@@ -124,7 +124,7 @@ func (d *Driver) farewell() {
 	}
 }
 
-// missing says which peers did not answer.
+// missing returns an error that names the peers that did not answer.
 func (l *link) missing(err error) error {
 	var names []string
 	for _, p := range l.peers {

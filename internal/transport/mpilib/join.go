@@ -12,12 +12,13 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// Processes that come later. One that takes the place of another has a world
-// of its own. It opens a port, whose name is in its address, and all that stay
-// connect to it together; the communicator that comes of this takes the place
-// of the old one. Of several, one after the other is taken in, by rank, and
-// takes part from then on. One that was not taken in when it came, because it
-// shared memory with all, is when another comes that does not:
+// A process that replaces another has an MPI world of its own. It opens a port,
+// whose name is part of its address. All processes that stay connect to it
+// together. The resulting communicator replaces the old one. If there are
+// several new processes, they join one after the other, in order of rank; each
+// takes part in the following joins. A process that did not have to join when
+// it came, because it shared memory with all others, joins when another new
+// process does.
 //
 //	those that stay               destination                     next destination
 //	MPI_Comm_create_group         MPI_Comm_accept              MPI_Comm_accept
@@ -27,20 +28,20 @@ import (
 //	MPI_Comm_connect             MPI_Comm_connect ───────────────┤
 //	MPI_Intercomm_merge          MPI_Intercomm_merge          MPI_Intercomm_merge
 //
-// Where mpirun cannot connect launches, a destination is one that it was asked
-// to start itself: see Spawn.
+// If mpirun cannot connect separate launches, it must start the destination
+// itself: see Spawn.
 //
-// Of communicators that MPI makes of two worlds it keeps account. A copy is
-// used and the original freed, so that it does not wait for processes that have
-// been killed since.
+// MPI keeps track of communicators that span two worlds. Join uses a copy and
+// frees the original, so that MPI does not wait for processes that have been
+// killed since.
 
-// joining are the functions that this takes.
+// joining holds the MPI functions that joining needs.
 type joining struct {
 	accept, commGroup, connect, createGroup, groupFree uintptr
 	groupIncl, merge, openPort, self, infoNull         uintptr
 }
 
-// findJoining looks them up; the library may lack some.
+// findJoining looks up these functions. A library may lack some.
 func (l *library) findJoining() (*joining, error) {
 	j := new(joining)
 	for name, fn := range map[string]*uintptr{
@@ -64,13 +65,13 @@ func (l *library) findJoining() (*joining, error) {
 	return j, err
 }
 
-// version is what the library says of itself.
+// version returns the library's version text.
 func (l *library) version() string {
 	fn, err := l.Lookup("MPI_Get_library_version")
 	if err != nil {
 		return ""
 	}
-	text := make([]byte, 16<<10) // MPI_MAX_LIBRARY_VERSION_STRING is less
+	text := make([]byte, 16<<10) // longer than MPI_MAX_LIBRARY_VERSION_STRING
 	n := new(int32)
 	if err := l.call("MPI_Get_library_version", fn, uintptr(unsafe.Pointer(&text[0])), uintptr(unsafe.Pointer(n))); err != nil {
 		return ""
@@ -101,7 +102,7 @@ func (d *Driver) OpenPort() error {
 	if err != nil {
 		return fail(err)
 	}
-	// An error belongs to no communicator of ours.
+	// Errors of these calls belong to no communicator of ours.
 	for _, comm := range []uintptr{d.lib.world, j.self} {
 		if err := d.lib.call("MPI_Comm_set_errhandler", d.lib.setErrhandler, comm, d.lib.errorsReturn); err != nil {
 			return fail(err)
@@ -121,17 +122,18 @@ func (d *Driver) OpenPort() error {
 
 var _ transport.Joiner = (*Driver)(nil)
 
-// gathering is who comes together.
+// gathering describes which processes come together.
 type gathering struct {
-	inside bool       // this process is of the world that the others are taken into
-	stay   []identity // … whose members these are, without those that left
-	order  []address  // those who can be taken in, in that order; some may be there already
+	inside bool       // this process belongs to the world that the others join
+	stay   []identity // members of that world, without those that left
+	order  []address  // processes that can join, in order; some may have joined already
 }
 
-// gathering finds out by the addresses of all ranks who is to come together,
-// and whether this process is among them. All ranks come to the same: the
-// others come to the world of the first rank that has always been there, else
-// of the first that is not new, else to the first one.
+// gathering decides from the addresses of all ranks which processes come
+// together, and whether this process is among them. All ranks reach the same
+// decision. The others join the world of the first rank that has always been
+// there; if there is none, of the first rank that is not new; otherwise of the
+// first rank.
 func (d *Driver) gathering(addresses [][]byte, fresh []int) (g gathering, mine bool) {
 	var all []address
 	var base *address
@@ -206,7 +208,7 @@ func (d *Driver) Join(ctx context.Context, addresses [][]byte, fresh []int) erro
 		return fail(context.Cause(ctx))
 	}
 	d.loose, d.last = true, nil
-	// MPI waits without an end for processes that may have died.
+	// MPI waits indefinitely for processes that may have died.
 	d.stuck = true
 	done := make(chan error, 1)
 	next := *d
@@ -241,7 +243,7 @@ func (d *Driver) join(g *gathering) error {
 	for _, c := range g.order {
 		mine := c.who == d.address.who && !inside
 		if slices.Contains(members, c.who) || !inside && !mine {
-			continue // it is there, or this process's turn comes later
+			continue // it has joined already, or this process joins later
 		}
 		if mine {
 			comm = j.self
@@ -263,7 +265,7 @@ func (d *Driver) join(g *gathering) error {
 			return errors.New("the processes do not agree on who takes part")
 		}
 	}
-	// See above why not comm itself.
+	// See above why comm itself is not used.
 	own := new(uint64)
 	if err := d.lib.call("MPI_Comm_dup", d.lib.commDup, comm, uintptr(unsafe.Pointer(own))); err != nil {
 		return err
@@ -273,7 +275,7 @@ func (d *Driver) join(g *gathering) error {
 	return d.lib.call("MPI_Comm_set_errhandler", d.lib.setErrhandler, d.comm, d.lib.errorsReturn)
 }
 
-// without is the communicator without those that have left.
+// without returns the communicator without the processes that have left.
 func (d *Driver) without(j *joining, stay []identity) (uintptr, error) {
 	l := d.lib
 	ranks := make([]int32, 0, len(stay))
@@ -299,8 +301,8 @@ func (d *Driver) without(j *joining, stay []identity) (uintptr, error) {
 	return uintptr(*comm), l.call("MPI_Comm_set_errhandler", l.setErrhandler, uintptr(*comm), l.errorsReturn)
 }
 
-// meetOne takes a process into a communicator; in that process, mine, it is
-// taken in.
+// meetOne adds the process with address c to a communicator. In the process
+// itself, mine is set.
 func (d *Driver) meetOne(j *joining, comm uintptr, c *address, mine bool) (uintptr, error) {
 	l := d.lib
 	name := append([]byte(c.port), make([]byte, maxPort+1-len(c.port))...)
@@ -322,9 +324,9 @@ func (d *Driver) meetOne(j *joining, comm uintptr, c *address, mine bool) (uintp
 	return uintptr(*all), l.call("MPI_Comm_set_errhandler", l.setErrhandler, uintptr(*all), l.errorsReturn)
 }
 
-// drop gives a communicator back.
+// drop frees a communicator.
 func (d *Driver) drop(comm uintptr) {
 	handle := new(uint64)
 	*handle = uint64(comm)
-	dl.Call(d.lib.commFree, uintptr(unsafe.Pointer(handle))) // what is not given back is kept to the end
+	dl.Call(d.lib.commFree, uintptr(unsafe.Pointer(handle))) // if this fails, the communicator exists until the end
 }

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	rankEnv = "CAIRN_TEST_MPI_RANK" // of a process that comes later
-	diesEnv = "CAIRN_TEST_MPI_DIES" // … which does not live long
+	rankEnv = "CAIRN_TEST_MPI_RANK" // rank of a process that comes later
+	diesEnv = "CAIRN_TEST_MPI_DIES" // … and that dies early
 )
 
 func init() {
@@ -31,8 +31,8 @@ func init() {
 	bodies["port"] = portBody
 }
 
-// portBody is a world of one that tries to open a port: it can, or says why
-// not, and continues in either case.
+// portBody is a world of one process that opens a port. It succeeds or says why
+// not, and continues in both cases.
 func portBody() error {
 	d, err := Open(Options{})
 	if err != nil {
@@ -52,7 +52,7 @@ func portBody() error {
 
 func TestPort(t *testing.T) { passes(t, "port", 1) }
 
-// all is a handler that keeps what comes, by rank.
+// all is a handler that keeps frames by rank.
 type all struct {
 	transport.Link
 	got [][][]byte
@@ -71,9 +71,9 @@ func joinFrame(from, to, i int) []byte {
 	return bytes.Repeat([]byte{byte(1 + from*16 + to*4 + i)}, joinSizes[i])
 }
 
-// joinBody is a rank of four: 0 and 1 of one launch, 2 and 3 of one each, or
-// spawned. The two that are there talk to each other, then the others join, and
-// all do.
+// joinBody is a rank of four. Ranks 0 and 1 have a common launch; 2 and 3 are
+// launched or spawned separately. The first two exchange frames, then the
+// others join, and all exchange frames.
 func joinBody() error {
 	spawned := os.Getenv(bodyEnv) == "spawn"
 	if os.Getenv(rankEnv) == "none" { // before or after MPI is initialised
@@ -182,7 +182,7 @@ func joinBody() error {
 	if err := d.Close(); err != nil {
 		return err
 	}
-	// mpirun ends all processes when one ends that did not end MPI.
+	// If a process ends without ending MPI, mpirun ends all processes.
 	if err := os.WriteFile(file(rank)+".ok", nil, 0o600); err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // library is an MPI library: its functions, and its constants, which differ
-// from one kind to the other. A handle is the address of an object in Open
-// MPI and a 32-bit number in MPICH; both fit a word, and as parameters and
-// in memory of a little-endian machine both can be treated as one.
+// between the two kinds. A handle is the address of an object in Open MPI and a
+// 32-bit number in MPICH. Both fit into a word, and can be treated alike as
+// parameters and in the memory of a little-endian machine.
 type library struct {
 	*dl.Library
 	kind string
@@ -23,7 +23,7 @@ type library struct {
 	anySource                  int32
 	ignore                     uintptr // MPI_STATUS_IGNORE
 	source                     int     // index of MPI_SOURCE in a status
-	mpichStatus                bool    // where a status has the count
+	mpichStatus                bool    // the status has MPICH's layout
 
 	allgather, cancel, commDup, commRank, commSize            uintptr
 	errorString, finalize, finalized, initThread, initialized uintptr
@@ -32,12 +32,13 @@ type library struct {
 
 	// Results of calls. Memory that C writes to must be on the heap.
 	out *results
-	// Arguments of the next call: reused, so that calls do not allocate.
+	// Arguments of the next call. They are reused, so that calls do not
+	// allocate.
 	args []uintptr
 }
 
-// status is an MPI_Status: in both kinds it has room in it, and the fields
-// of interest are 32-bit words.
+// status is an MPI_Status. It is large enough for both kinds, and the fields of
+// interest are 32-bit words.
 type status [16]int32
 
 type results struct {
@@ -48,10 +49,11 @@ type results struct {
 
 const (
 	threadSerialized = 2
-	maxText          = 1024 // MPI_MAX_ERROR_STRING and MPI_MAX_PROCESSOR_NAME are less
+	maxText          = 1024 // more than MPI_MAX_ERROR_STRING and MPI_MAX_PROCESSOR_NAME
 )
 
-// openLibrary opens the first library of these names and finds out its kind.
+// openLibrary opens the first library that has one of these names, and finds
+// out its kind.
 func openLibrary(names []string) (*library, error) {
 	// Plug-ins of Open MPI need the symbols of the library that loads them.
 	d, err := dl.OpenGlobal(names...)
@@ -72,7 +74,7 @@ func openLibrary(names []string) (*library, error) {
 		}
 	}
 	if l.world, err = d.Lookup("ompi_mpi_comm_world"); err != nil {
-		// The binary interface that MPICH and its relatives share.
+		// MPICH and compatible libraries share this binary interface.
 		l.kind = "MPICH"
 		l.world, l.bytes, l.errorsReturn = 0x44000000, 0x4c00010d, 0x54000001
 		l.anySource, l.ignore, l.source, l.mpichStatus = -2, 1, 2, true
@@ -86,7 +88,7 @@ func openLibrary(names []string) (*library, error) {
 	return l, err
 }
 
-// call calls a function and turns its result into an error.
+// call calls a function and converts its result to an error.
 //
 //go:uintptrescapes
 func (l *library) call(what string, fn uintptr, args ...uintptr) error {
@@ -106,7 +108,7 @@ func (l *library) check(what string, code uintptr) error {
 	return fmt.Errorf("%s: %s (%s)", what, strings.TrimSpace(said), l.kind)
 }
 
-// flagOf calls a function that tells yes or no, or a number.
+// number calls a function that returns a number or a flag through a pointer.
 func (l *library) number(what string, fn uintptr, before ...uintptr) (int, error) {
 	n := new(int32)
 	var err error
@@ -118,9 +120,9 @@ func (l *library) number(what string, fn uintptr, before ...uintptr) (int, error
 	return int(*n), err
 }
 
-// startIsend and the functions below are the path of messages: no
-// allocation, arguments and results in memory that is reused. What p points
-// to must be on the heap and stay until the request is complete.
+// startIsend and the functions below are on the path of messages. They do not
+// allocate; arguments and results are in memory that is reused. The memory at p
+// must be on the heap and stay allocated until the request is complete.
 func (l *library) startIsend(p unsafe.Pointer, n, to, tag int, comm uintptr) (uint64, error) {
 	a := l.args[:7]
 	a[0], a[1], a[2], a[3], a[4], a[5] = uintptr(p), uintptr(n), l.bytes, uintptr(to), uintptr(tag), comm
@@ -143,7 +145,7 @@ func (l *library) startIrecv(p unsafe.Pointer, n, from, tag int, comm uintptr) (
 	return l.out.request, nil
 }
 
-// done tests a request. Its status is in l.out.status after it.
+// done tests a request. Its status is then in l.out.status.
 func (l *library) done(request uint64) (bool, error) {
 	a := l.args[:3]
 	l.out.request, l.out.flag = request, 0
@@ -154,14 +156,14 @@ func (l *library) done(request uint64) (bool, error) {
 	return l.out.flag != 0, nil
 }
 
-// cancelRequest asks for the end of a receive; it is to be tested after that.
+// cancelRequest cancels a receive. The caller must test the request afterwards.
 func (l *library) cancelRequest(request uint64) {
 	l.out.request = request
 	l.args[0] = uintptr(unsafe.Pointer(&l.out.request))
 	dl.Call(l.cancel, l.args[:1]...)
 }
 
-// probe reports whether a message with that tag is there, and from whom.
+// probe reports whether a message with that tag has arrived, and its sender.
 func (l *library) probe(tag int, comm uintptr) (from int, ok bool, err error) {
 	l.out.flag = 0
 	err = l.call("MPI_Iprobe", l.iprobe, uintptr(uint32(l.anySource)), uintptr(tag), comm,
@@ -169,7 +171,8 @@ func (l *library) probe(tag int, comm uintptr) (from int, ok bool, err error) {
 	return int(l.out.status[l.source]), err == nil && l.out.flag != 0, err
 }
 
-// received returns sender and length of what the last test told of.
+// received returns the sender and the length of the message that the last test
+// completed.
 func (l *library) received() (from, n int) {
 	s := &l.out.status
 	if l.mpichStatus {
@@ -178,7 +181,7 @@ func (l *library) received() (from, n int) {
 	return int(s[l.source]), int(uint32(s[4])) | int(s[5])<<32
 }
 
-// host is the name of this host, as MPI knows it.
+// host returns the name that MPI has for this host.
 func (l *library) host() (string, error) {
 	text := make([]byte, maxText)
 	n := new(int32)
@@ -187,7 +190,7 @@ func (l *library) host() (string, error) {
 	return string(text), err
 }
 
-// gather collects equally long data of all ranks.
+// gather collects data of equal length from all ranks.
 func (l *library) gather(comm uintptr, mine []byte, size int) ([]byte, error) {
 	all := make([]byte, len(mine)*size)
 	if len(all) == 0 {
@@ -198,7 +201,7 @@ func (l *library) gather(comm uintptr, mine []byte, size int) ([]byte, error) {
 	return all, err
 }
 
-// gatherAll collects data of any length.
+// gatherAll collects data of any length from all ranks.
 func (l *library) gatherAll(comm uintptr, mine []byte, size int) ([][]byte, error) {
 	if len(mine) >= 1<<30/size {
 		return nil, errors.New("too much data for one exchange")

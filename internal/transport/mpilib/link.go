@@ -14,21 +14,21 @@ import (
 const (
 	prefixSize = 8
 	headSize   = prefixSize + transport.HeaderSize
-	// inlineMax is the longest payload that goes with its header, through
-	// buffers of the link.
+	// inlineMax is the longest payload that is sent together with its header,
+	// through buffers of the link.
 	inlineMax = 8 << 10
 	slotSize  = headSize + inlineMax
-	// ringSize is how many messages MPI can put into place before Poll sees
-	// them; further ones wait in MPI's own memory.
+	// ringSize is how many messages MPI can receive into the link's buffers
+	// before Poll sees them. Further messages wait in MPI's own memory.
 	ringSize = 32
-	// maxFlying is how many messages to one peer are given to MPI at a
+	// maxFlying is the maximum number of messages to one peer that MPI has at a
 	// time.
 	maxFlying = 128
-	pieceSize = 1 << 30 // of long payloads: MPI counts with 32 bits
-	// burst is how many frames one Poll takes.
+	pieceSize = 1 << 30 // pieces of long payloads: MPI counts with 32 bits
+	// burst is the maximum number of frames that one Poll takes.
 	burst = 64
 
-	idleTag     = 0 // of no message
+	idleTag     = 0 // no message has this tag
 	helloTag    = 1
 	joinTag     = 2
 	farewellTag = 3
@@ -36,8 +36,8 @@ const (
 	tagRounds   = 8000 // MPI promises tags up to 32767
 
 	kindFrame = 1
-	kindBye   = 2 // the last message of a link that sent everything
-	kindGone  = 3 // … of one that gave up
+	kindBye   = 2 // last message of a link that has sent everything
+	kindGone  = 3 // last message of a link that gave up
 )
 
 var (
@@ -46,18 +46,18 @@ var (
 	errGarbled = errors.New("the message is damaged")
 )
 
-// link moves frames as MPI messages. All happens in Send and Poll.
+// link moves frames as MPI messages, in Send and Poll only.
 type link struct {
 	d     *Driver
 	lib   *library
 	h     transport.Handler
-	peers []*peer // by rank; nil where there is none or it is lost
-	world []*peer // the same by rank in the MPI world
-	busy  []*peer // peers with something under way
-	ring  []slot  // posted receives, in the order in which they fill
-	next  int     // the one that fills next
+	peers []*peer // by rank; nil if there is none or it is lost
+	world []*peer // the same peers, by rank in the MPI world
+	busy  []*peer // peers with unfinished sends or receives
+	ring  []slot  // posted receives, in the order in which MPI fills them
+	next  int     // the one that MPI fills next
 	free  [][]byte
-	dead  error // receiving failed for all
+	dead  error // receiving has failed for all peers
 	bye   []int // ranks in the MPI world of peers that closed the link
 }
 
@@ -67,31 +67,31 @@ type slot struct {
 	request uint64
 }
 
-// peer is one peer.
+// peer is the state of one peer.
 type peer struct {
 	rank, world int
-	tag         int // of frames to it
+	tag         int // tag of frames to the peer
 	met         bool
 	answered    bool
 
-	flying []pendingSend // given to MPI, in order
-	queue  []item        // not yet
-	busy   bool          // in link.busy
+	flying []pendingSend // messages that MPI has, in order
+	queue  []item        // frames that MPI does not have yet
+	busy   bool          // it is in link.busy
 
-	// A long payload that is being received; messages behind it wait.
+	// A long payload that is being received. Messages behind it wait.
 	head    transport.Header
 	body    []byte
-	pieces  []uint64 // requests
+	pieces  []uint64 // requests of its pieces
 	stashed [][]byte
-	lost    error // why it is lost, once body is settled
+	lost    error // why it is lost; Lost is called when no receive is pending any more
 }
 
-// pendingSend is a message that MPI has.
+// pendingSend is a message that MPI is sending.
 type pendingSend struct {
 	request uint64
-	buf     []byte // of the link
-	payload []byte // of the layer above
-	last    bool   // the payload is sent with this one
+	buf     []byte // buffer of the link
+	payload []byte // payload of the layer above
+	last    bool   // this is the last message of the frame
 	token   any
 }
 
@@ -115,7 +115,7 @@ func (l *link) add(rank, world int) {
 	l.world[world] = p
 }
 
-// tagOf is the tag of frames to a rank in its round.
+// tagOf returns the tag of frames to a rank that is in a round.
 func tagOf(round uint32) int { return firstTag + 2*int(round%tagRounds) }
 
 // receive posts the receives of the ring.
@@ -136,7 +136,7 @@ func (l *link) post(s *slot) (err error) {
 	return err
 }
 
-// EagerLimit is what goes with its header.
+// EagerLimit returns the longest payload that is sent together with its header.
 func (*link) EagerLimit() int { return inlineMax }
 
 // Arm has no descriptor to prepare.
@@ -152,10 +152,11 @@ func (l *link) anyLost() bool {
 	return slices.ContainsFunc(l.busy, func(p *peer) bool { return p.lost != nil })
 }
 
-// Send gives a frame to MPI. It keeps the payload if that is long, if MPI
-// does not get rid of it at once, or if it has many frames for this peer
-// already. (A short payload is copied and could be given back, but MPI sends
-// only while it is called: who has got everything back may stop to poll.)
+// Send gives a frame to MPI. The link keeps the payload if it is long, if MPI
+// does not send it at once, or if MPI has many frames for this peer already. (A
+// short payload is copied and could be returned at once. But MPI sends only
+// while it is called, and a rank that has got all payloads back may stop
+// polling.)
 func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bool {
 	p := l.peers[peer]
 	if p == nil || p.lost != nil {
@@ -169,7 +170,7 @@ func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	return l.give(p, h, payload, token)
 }
 
-// give gives a frame to MPI, and reports whether the payload is free.
+// give gives a frame to MPI, and reports whether the payload may be changed.
 func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) bool {
 	buf := l.buffer()
 	binary.LittleEndian.PutUint64(buf, uint64(len(payload))<<16|kindFrame)
@@ -189,20 +190,20 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 		rest = rest[len(piece):]
 		l.launch(p, pendingSend{payload: payload, last: len(rest) == 0, token: token}, piece, p.tag+1)
 	}
-	if p.lost != nil { // nobody will say that it was sent
+	if p.lost != nil { // Sent will not be called for it
 		p.flying = append(p.flying, pendingSend{payload: payload, last: true, token: token})
 	}
 	return false
 }
 
-// landed tests the newest message, and forgets it if it is sent.
+// landed tests the newest message, and removes it if it is sent.
 func (l *link) landed(p *peer) bool {
 	last := len(p.flying) - 1
 	f := &p.flying[last]
 	done, err := l.lib.done(f.request)
 	if err != nil {
 		f.request = 0
-		p.lost = err // and lose gives the payload back
+		p.lost = err // lose returns the payload
 		return false
 	}
 	if done {
@@ -213,7 +214,7 @@ func (l *link) landed(p *peer) bool {
 	return done
 }
 
-// launch starts a message, or marks the peer as lost.
+// launch starts to send a message, or marks the peer as lost.
 func (l *link) launch(p *peer, f pendingSend, b []byte, tag int) bool {
 	request, err := l.lib.startIsend(unsafe.Pointer(&b[0]), len(b), p.world, tag, l.d.comm)
 	l.mark(p)
@@ -243,7 +244,7 @@ func (l *link) buffer() []byte {
 	return make([]byte, slotSize)
 }
 
-// Poll takes what arrived and continues with what is under way.
+// Poll receives messages and continues unfinished sends and receives.
 func (l *link) Poll() bool {
 	moved := l.take(burst)
 	for i := len(l.busy) - 1; i >= 0; i-- {
@@ -253,14 +254,14 @@ func (l *link) Poll() bool {
 		if p := l.busy[i]; len(p.flying) == 0 && len(p.queue) == 0 && p.body == nil && p.lost == nil {
 			p.busy = false
 			last := len(l.busy) - 1
-			l.busy[i] = l.busy[last] // it was seen before
+			l.busy[i] = l.busy[last] // the last one was handled before
 			l.busy = l.busy[:last]
 		}
 	}
 	return moved
 }
 
-// work continues with what is under way with a peer.
+// work continues the unfinished sends and receives of a peer.
 func (l *link) work(p *peer) (moved bool) {
 	if l.finishSends(p) {
 		moved = true
@@ -286,7 +287,7 @@ func (l *link) work(p *peer) (moved bool) {
 	return moved
 }
 
-// finishSends lets go of messages that are sent, in order.
+// finishSends removes messages that are sent, in order.
 func (l *link) finishSends(p *peer) (moved bool) {
 	for len(p.flying) > 0 && p.lost == nil {
 		f := &p.flying[0]
@@ -315,7 +316,7 @@ func (l *link) finishSends(p *peer) (moved bool) {
 	return moved
 }
 
-// take takes messages out of the ring.
+// take receives messages from the ring.
 func (l *link) take(most int) (moved bool) {
 	for ; most > 0 && l.dead == nil; most-- {
 		s := &l.ring[l.next]
@@ -341,7 +342,7 @@ func (l *link) take(most int) (moved bool) {
 	return moved
 }
 
-// fail loses all peers: nothing can be received any more.
+// fail marks all peers as lost: nothing can be received any more.
 func (l *link) fail(err error) {
 	l.dead = err
 	for _, p := range l.peers {
@@ -352,7 +353,7 @@ func (l *link) fail(err error) {
 	}
 }
 
-// message handles a short message, which it does not keep.
+// message handles a short message. It does not keep b.
 func (l *link) message(p *peer, b []byte) {
 	switch {
 	case p.lost != nil:
@@ -367,7 +368,7 @@ func (l *link) message(p *peer, b []byte) {
 	}
 }
 
-// frame handles a short message whose turn it is.
+// frame handles a short message after all messages before it.
 func (l *link) frame(p *peer, b []byte) {
 	if len(b) < prefixSize {
 		l.lost(p, errGarbled)
@@ -412,8 +413,8 @@ func (l *link) lost(p *peer, why error) {
 	l.mark(p)
 }
 
-// finishBody continues with a long payload. Of a lost peer it must be settled
-// too: until then MPI may write to its memory.
+// finishBody continues to receive a long payload. The payload of a lost peer
+// must be finished, too: until then MPI may write to its memory.
 func (l *link) finishBody(p *peer) (moved bool) {
 	for len(p.pieces) > 0 {
 		if p.lost != nil {
@@ -446,8 +447,8 @@ func (l *link) finishBody(p *peer) (moved bool) {
 	return true
 }
 
-// lose gives back what a peer has, and says that it is lost. What MPI still
-// has for it nobody will ask for; the memory is kept from reuse.
+// lose returns a peer's payloads and reports that the peer is lost. MPI may
+// still use some of the memory, so that memory is not reused.
 func (l *link) lose(p *peer) {
 	l.forget(p)
 	why := p.lost
@@ -459,7 +460,7 @@ func (l *link) lose(p *peer) {
 	l.h.Lost(p.rank, fmt.Errorf("mpi: rank %d on %s is lost: %w", p.rank, l.d.hosts[p.world], why))
 }
 
-// giveBack gives back what was sent to a peer and has not left.
+// giveBack returns payloads for a peer that have not been sent.
 func (l *link) giveBack(p *peer) {
 	flying, queue := p.flying, p.queue
 	p.flying, p.queue = nil, nil
@@ -474,7 +475,7 @@ func (l *link) giveBack(p *peer) {
 	}
 }
 
-// Drop forgets a peer. Memory that MPI may still use is kept from reuse.
+// Drop forgets a peer. Memory that MPI may still use is not reused.
 func (l *link) Drop(rank int) {
 	if rank >= len(l.peers) || l.peers[rank] == nil {
 		return
@@ -496,8 +497,8 @@ func (l *link) forget(p *peer) {
 
 var _ transport.Link = (*link)(nil)
 
-// Close waits until MPI has sent what Send took, says farewell, and takes
-// back the receives. Frames that arrive meanwhile are dropped.
+// Close waits until MPI has sent all frames, says farewell, and cancels the
+// receives. Frames that arrive meanwhile are dropped.
 func (l *link) Close(ctx context.Context) error {
 	if !l.d.open || l.ring == nil {
 		return nil
@@ -552,8 +553,8 @@ func (l *link) Close(ctx context.Context) error {
 	return fmt.Errorf("mpi: rank %d: closed before all was sent to ranks %v: %w", l.d.rank, ranks, context.Cause(ctx))
 }
 
-// abandon takes back the receives of the ring. Memory that MPI may still use
-// is kept for the life of the driver.
+// abandon cancels the receives of the ring. Memory that MPI may still use is
+// kept for the life of the driver.
 func (l *link) abandon() {
 	for i := range l.ring {
 		if s := &l.ring[i]; s.request != 0 {
@@ -582,7 +583,7 @@ func (l *link) abandon() {
 	l.ring, l.peers, l.busy = nil, nil, nil
 }
 
-// deaf is the handler of a link that closes.
+// deaf is the handler of a link that is closing. It ignores everything.
 type deaf struct{}
 
 func (deaf) Arriving(_ int, _ *transport.Header, n int) []byte { return make([]byte, n) }

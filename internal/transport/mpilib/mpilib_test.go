@@ -14,7 +14,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/transporttest"
 )
 
-// launchers start processes with the MPI that is theirs.
+// launchers start processes with their own MPI.
 var launchers = []struct {
 	name, program string
 	args          []string
@@ -25,7 +25,7 @@ var launchers = []struct {
 	{"MPICH", "mpirun.mpich", nil, mpich, 1 << 20},
 }
 
-// need skips the test where the launcher or its library is missing.
+// need skips the test if the launcher or its library is missing.
 func need(t testing.TB, program string, libraries []string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {

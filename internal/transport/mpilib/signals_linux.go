@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Libraries install handlers for signals (UCX does, for crashes) that would
-// take them away from Go, whose runtime needs its own for panics and
-// preemption, and which run on stacks too small for others. So the handlers
-// are noted before a library is opened and put back after it has started.
+// Some libraries install signal handlers (UCX does, for crashes). These would
+// replace handlers that the Go runtime needs for panics and preemption, and
+// they may not fit on Go's signal stacks. So the handlers are saved before a
+// library is opened, and restored after MPI has started.
 
 const signals = 64
 
-// sigaction is the kernel's, as amd64 and arm64 have it.
+// sigaction is the kernel's structure on amd64 and arm64.
 type sigaction struct {
 	handler, flags, restorer, mask uint64
 }
@@ -24,7 +24,7 @@ func action(signal int, set, get *sigaction) {
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 8, 0, 0)
 }
 
-// saveHandlers notes all handlers.
+// saveHandlers returns all current handlers.
 func saveHandlers() *handlers {
 	h := new(handlers)
 	for s := 1; s <= signals; s++ {
@@ -33,7 +33,7 @@ func saveHandlers() *handlers {
 	return h
 }
 
-// restore puts back those that were changed since.
+// restore restores the handlers that have changed since.
 func (h *handlers) restore() {
 	for s := 1; s <= signals; s++ {
 		now := new(sigaction)

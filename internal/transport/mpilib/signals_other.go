@@ -2,7 +2,7 @@
 
 package mpilib
 
-// handlers are of interest only where libraries can be opened.
+// handlers are needed only where libraries can be opened.
 type handlers struct{}
 
 func saveHandlers() *handlers { return nil }

@@ -8,27 +8,27 @@ import (
 	"unsafe"
 )
 
-// spawnMax is the longest value that MPI_Info_set is given here; Open MPI takes
+// spawnMax is the maximum length of a value for MPI_Info_set. Open MPI accepts
 // less than 256 bytes.
 const spawnMax = 250
 
-// Spawn has the launcher of the others start a process on one of its hosts, by
-// MPI_Comm_spawn. That process is a world of its own, as it is not waited for
-// (the library takes it for one that does not use MPI): Spawn returns when it
-// has been started, not when it has initialised MPI, and if it never does, that
-// is harmless. When it has, OpenPort and Join bring it together with the
-// others, also across hosts.
+// Spawn makes the launcher of the other processes start a process on one of its
+// hosts, by MPI_Comm_spawn. The new process is a world of its own: the library
+// assumes that it does not use MPI, and does not wait for it. Spawn returns
+// when the process has been started, not when it has initialised MPI; if it
+// never does, that is harmless. After it has, OpenPort and Join connect it with
+// the others, also across hosts.
 //
-// env are variables for it, in short: the library takes few bytes of them. The
-// environment of the new process has OMPI_PARENT_PORT, of which it must be rid
-// before it initialises MPI. Open MPI ends all processes of its launcher if the
-// command cannot be executed, or ends with another status than zero, or if it
-// ends after MPI was initialised under it and not ended. A host that it does
-// not know, it refuses, with an error; the next process that it is to start
-// after that would be its end, and is not tried here.
+// env holds variables for the new process. They must be short: the library
+// accepts few bytes. The environment of the new process contains
+// OMPI_PARENT_PORT, which it must remove before it initialises MPI. Open MPI
+// ends all processes of its launcher if the command cannot be executed, if it
+// exits with a status other than zero, or if it ends after MPI was initialised
+// in it and not finalized. Open MPI refuses an unknown host with an error. It
+// would crash at the next attempt to start a process, so Spawn makes none.
 //
-// This blocks, most of the time for less than a second, with nothing else done
-// in the library meanwhile. It is made for Open MPI 4.
+// Spawn usually blocks for less than a second, and the library does nothing
+// else meanwhile. It is made for Open MPI 4.
 func (d *Driver) Spawn(host string, command, env []string) error {
 	fail := func(err error) error { return fmt.Errorf("mpi: starting a process on %s: %w", host, err) }
 	switch {
@@ -49,8 +49,8 @@ func (d *Driver) Spawn(host string, command, env []string) error {
 	hints := [][2]string{
 		{"host", host}, {"wdir", "/"}, {"env", strings.Join(env, "\n")},
 		{"ompi_non_mpi", "true"},
-		{"map_by", "node:OVERSUBSCRIBE"}, // the slot of the one that it replaces is free soon
-		{"bind_to", "none"},              // else to one processor
+		{"map_by", "node:OVERSUBSCRIBE"}, // the slot of the replaced process will be free soon
+		{"bind_to", "none"},              // by default, to one processor
 	}
 	for _, h := range hints {
 		if h[1] == "" || len(h[1]) > spawnMax || strings.ContainsRune(h[1], 0) {
@@ -60,7 +60,7 @@ func (d *Driver) Spawn(host string, command, env []string) error {
 	return d.spawn(command, hints, fail)
 }
 
-// spawns looks whether the library is one that Spawn is made for.
+// spawns checks whether Spawn supports the library.
 func (d *Driver) spawns() error {
 	if text := d.lib.version(); d.lib.kind != "Open MPI" || !strings.Contains(text, "Open MPI v4.") {
 		return fmt.Errorf("that is known to work with Open MPI 4 only, and this is %s", strings.TrimSpace(strings.SplitN(text, ",", 2)[0]))
@@ -83,7 +83,7 @@ func (d *Driver) spawn(command []string, hints [][2]string, fail func(error) err
 	if err != nil {
 		return fail(err)
 	}
-	// An error belongs to no communicator of ours.
+	// Errors of these calls belong to no communicator of ours.
 	for _, comm := range []uintptr{l.world, j.self} {
 		if err := l.call("MPI_Comm_set_errhandler", l.setErrhandler, comm, l.errorsReturn); err != nil {
 			return fail(err)
@@ -100,7 +100,7 @@ func (d *Driver) spawn(command []string, hints [][2]string, fail func(error) err
 	if err := l.call("MPI_Info_create", create, uintptr(unsafe.Pointer(info))); err != nil {
 		return fail(err)
 	}
-	defer func() { l.call("MPI_Info_free", free, uintptr(unsafe.Pointer(info))) }() // what is not given back is kept to the end
+	defer func() { l.call("MPI_Info_free", free, uintptr(unsafe.Pointer(info))) }() // if this fails, the object exists until the end
 	for _, h := range hints {
 		if err := l.call("MPI_Info_set", set, uintptr(*info), text(h[0]), text(h[1])); err != nil {
 			return fail(err)

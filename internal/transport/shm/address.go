@@ -6,18 +6,18 @@ import (
 	"errors"
 )
 
-// An address, in little-endian order; texts have their length (u16) before
-// them:
+// An address has the following form. It is little-endian; each text is preceded
+// by its length (u16):
 //
 //	"cshm" 2 │ order u32: 1 little, 2 big │ page u32 │ rank u32 │ uid u32 │ pid u32 │
 //	start u64 │ word u64 │ nonce [16] │ dev u64 │ ino u64 │ host │ pid namespace │ path
 //
-// order and page, the size of one, are those of the process, which need not be
-// the machine's own where that is emulated. nonce is of the driver: no other
-// has the same. path is how the names of its files begin. dev and ino are of
-// the directory with the files, so that ranks in containers that do not share
-// it know that they cannot reach each other. word is the address of a copy of
-// the nonce in the memory of the process: reading it shows whether Pull works.
+// order and page (the page size) are those of the process, which differ from
+// the machine's if the process is emulated. nonce is unique to the driver. path
+// is the beginning of its files' names. dev and ino identify the directory with
+// the files, so that ranks in containers that do not share it know that they
+// cannot reach each other. word is the address of a copy of the nonce in the
+// memory of the process: a peer reads it to find out whether Pull works.
 type address struct {
 	order, page       uint32
 	rank, uid, pid    uint32
@@ -78,12 +78,12 @@ func decodeAddress(b []byte) (c address, err error) {
 	return c, nil
 }
 
-// reaches reports whether two ranks share memory. It is symmetric.
+// reaches reports whether two ranks can share memory. It is symmetric.
 func (c *address) reaches(o *address) bool {
 	return c.order == o.order && c.page == o.page && c.host == o.host && c.pidns == o.pidns && c.uid == o.uid && c.dev == o.dev && c.ino == o.ino
 }
 
-// hostOrder returns the mark of this machine's byte order.
+// hostOrder returns the code of this machine's byte order.
 func hostOrder() uint32 {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return 1
@@ -91,8 +91,8 @@ func hostOrder() uint32 {
 	return 2
 }
 
-// inbox is the path of the inbox with a nonce.
+// inbox returns the path of the inbox with a nonce.
 func (c *address) inbox(nonce [16]byte) string { return c.path + "." + hex.EncodeToString(nonce[:]) }
 
-// name is the path under which another driver finds the inbox that is for it.
+// name returns the path under which the driver with address to finds its inbox.
 func (c *address) name(to *address) string { return c.inbox(to.nonce) }

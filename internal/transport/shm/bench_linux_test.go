@@ -14,16 +14,16 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// What a frame of the benchmarks asks the other process to do.
+// These values of a frame tell the other process what to do.
 const (
 	askEcho    = 1 + iota // send it back
-	askNothing            // just take it
-	askAnswer             // take it and send an empty frame back
-	askPull               // read memory, and answer as with askAnswer
+	askNothing            // only receive it
+	askAnswer             // receive it and send an empty frame back
+	askPull               // read memory, then send an empty frame back
 	askEnd
 )
 
-// end is one end of the benchmarks' link.
+// endpoint is one end of the benchmarks' link.
 type endpoint struct {
 	link transport.Link
 	buf  []byte
@@ -60,7 +60,7 @@ func (e *endpoint) Arrived(peer int, h *transport.Header, buf []byte) {
 func (e *endpoint) Sent(any)        {}
 func (e *endpoint) Lost(int, error) { e.stop = true }
 
-// meet connects rank 0 or 1 through files in a directory.
+// meet connects rank 0 or 1. The addresses are exchanged through files in dir.
 func meet(t testing.TB, dir string, rank int) *endpoint {
 	t.Helper()
 	d, err := Open(Options{Rank: rank, Host: "here", Run: "bench"})
@@ -130,8 +130,8 @@ func (e *endpoint) wait(n int) {
 	e.got -= n
 }
 
-// best runs batches and reports the best one: what the link can do when
-// nobody else uses the processors.
+// best runs batches and reports the best one: the speed of the link when no
+// other process uses the processors.
 func best(b *testing.B, size, batch int, unit string, scale float64, f func()) {
 	f()
 	low := math.Inf(1)

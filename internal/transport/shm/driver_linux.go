@@ -23,7 +23,7 @@ type Driver struct {
 	o    Options
 	dir  string
 	me   address
-	word *[16]byte // the nonce; peers that pull try it here
+	word *[16]byte // a copy of the nonce, which peers read to test Pull
 }
 
 // Open returns the driver of a rank, and removes what crashes of the same
@@ -53,8 +53,8 @@ func Open(o Options) (*Driver, error) {
 	}
 	pid := os.Getpid()
 	start, err := startOf(strconv.Itoa(pid))
-	// An emulator shows its program another /proc than others see: peers
-	// would take this process for dead.
+	// An emulator shows its program a different /proc than other processes see.
+	// Peers would consider this process dead.
 	if err == nil {
 		var seen uint64
 		if seen, err = startOf(fmt.Sprintf("%d/task/%d", pid, pid)); err == nil && seen != start {
@@ -86,13 +86,14 @@ func Open(o Options) (*Driver, error) {
 	return d, nil
 }
 
-// allowPull makes the peers' process_vm_readv work where Yama's ptrace_scope
-// is 1, as on Ubuntu: then only ancestors may read a process, and those
-// that it names. One process can be named, and with it all its descendants:
-// the parent is, which is the launcher when it starts the ranks itself. That
-// gives the right to the peers, and to nobody that the launcher did not
-// start. Where a shell stands between, Pull is not possible, and frames
-// go through the rings. Anybody (PR_SET_PTRACER_ANY) is never named.
+// allowPull makes process_vm_readv work for the peers if Yama's ptrace_scope is
+// 1, as on Ubuntu. Then only ancestors may read a process, and the processes
+// that it permits. A process can permit one other process and its descendants.
+// allowPull permits the parent, which is the launcher if that starts the ranks
+// itself. So the peers may read, and only processes that the launcher has
+// started. If there is a shell in between, Pull does not work, and frames go
+// through the rings. allowPull never permits all processes
+// (PR_SET_PTRACER_ANY).
 func allowPull() {
 	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(b)) == "1" {
 		unix.Prctl(unix.PR_SET_PTRACER, uintptr(os.Getppid()), 0, 0, 0)
@@ -154,7 +155,7 @@ func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Ha
 	return l, nil
 }
 
-// open makes what belongs to this rank.
+// open creates the files and descriptors of this rank.
 func (l *Link) open(from []*address) (err error) {
 	if l.inbox, err = makeInbox(&l.d.me, from, uint64(l.d.o.Ring)); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (l *Link) watch(fd, tag int) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(tag)})
 }
 
-// meet waits until every peer is connected, in both directions.
+// meet waits until every peer is connected in both directions.
 func (l *Link) meet(ctx context.Context) error {
 	pause := 20 * time.Microsecond
 	for {
@@ -206,8 +207,8 @@ func (l *Link) meet(ctx context.Context) error {
 	}
 }
 
-// meetOne continues with one peer. It returns nil when it is connected, and
-// errNotYet while that takes longer.
+// meetOne continues to connect one peer. It returns nil when the peer is
+// connected, and errNotYet if it must be called again.
 func (l *Link) meetOne(p *peer) error {
 	if p.pidfd < 0 {
 		fd, err := unix.PidfdOpen(int(p.address.pid), 0)
@@ -218,7 +219,7 @@ func (l *Link) meetOne(p *peer) error {
 			return fmt.Errorf("cannot watch its process %d: %w (Linux 5.3 is needed)", p.address.pid, err)
 		}
 		p.pidfd = fd
-		// The number may be another process's by now.
+		// Another process may have this number by now.
 		if start, err := startOf(strconv.Itoa(int(p.address.pid))); err != nil || start != p.address.start {
 			return ErrDied
 		}
@@ -251,8 +252,8 @@ func (l *Link) meetOne(p *peer) error {
 		return errNotYet
 	}
 	if [16]byte(p.in[offAttacher:]) != p.out.nonce {
-		// It gave up the Connect that made this inbox, and has made
-		// another.
+		// The peer gave up the Connect that made this inbox, and has made
+		// another one.
 		p.out.close()
 		p.out = nil
 		return errNotYet
@@ -267,7 +268,8 @@ func (p *peer) died() bool {
 	return err == nil && n > 0
 }
 
-// tryPull reads the word that the address names.
+// tryPull reads the word that the address names, and reports whether that
+// worked.
 func (p *peer) tryPull() bool {
 	if p.address.word == 0 {
 		return false
@@ -295,7 +297,7 @@ func (p *peer) readMemory(buf []byte, addr uint64) error {
 	return nil
 }
 
-// free gives back what belongs to one peer, and tells it.
+// free frees everything that belongs to one peer, and tells the peer.
 func (p *peer) free() {
 	if p.out != nil {
 		atomic.StoreUint64(p.gone, 1)
@@ -304,12 +306,12 @@ func (p *peer) free() {
 		p.out = nil
 	}
 	if p.pidfd >= 0 {
-		unix.Close(p.pidfd) // leaves epoll by that
+		unix.Close(p.pidfd) // this also removes it from epoll
 		p.pidfd = -1
 	}
 }
 
-// free gives everything back. Peers that are connected are told.
+// free frees everything, and tells the connected peers.
 func (l *Link) free() {
 	for _, p := range l.peers {
 		if p == nil {

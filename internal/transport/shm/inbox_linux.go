@@ -31,19 +31,19 @@ const readyWord = 0x636169726e736802
 
 // bell wakes a rank that sleeps.
 type bell struct {
-	sleeping *uint64 // 0: awake, 1: asleep, 2: asleep and rung for
+	sleeping *uint64 // 0: awake, 1: asleep, 2: asleep and the bell was rung
 	fd       int     // the FIFO
-	one      []byte  // what is written: one byte
+	one      []byte  // the byte that is written
 }
 
-// ring wakes the rank if it sleeps. What it is woken for was stored before.
+// ring wakes the rank if it sleeps. The caller has stored the data before.
 func (b *bell) ring() {
 	if atomic.LoadUint64(b.sleeping) == 1 && atomic.CompareAndSwapUint64(b.sleeping, 1, 2) {
 		unix.Write(b.fd, b.one)
 	}
 }
 
-// layout is where things are in an inbox.
+// layout describes where things are in an inbox.
 type layout struct{ rings, ring, page uint64 }
 
 func up(n, to uint64) uint64 { return (n + to - 1) / to * to }
@@ -57,7 +57,7 @@ func (l layout) cut(m []byte) (control, data []byte) {
 	return m[:l.page:l.page], m[l.page : l.page+l.ring : l.page+l.ring]
 }
 
-// ringFor is the size of a ring for a number of peers.
+// ringFor returns the size of a ring for a number of peers.
 func ringFor(peers int) uint64 {
 	switch {
 	case peers <= 8:
@@ -70,18 +70,18 @@ func ringFor(peers int) uint64 {
 	return 32 << 10
 }
 
-// inbox is a rank's own: what its peers write into.
+// inbox is the memory of a rank that its peers write into.
 type inbox struct {
 	path  string
 	nonce [16]byte
-	names []string // for peers
+	names []string // names for the peers
 	layout
 	m  []byte
-	fd int // the bell
+	fd int // descriptor of the bell
 }
 
-// makeInbox makes the files of a link of the driver with an address. from are
-// the addresses of the ranks that write into it.
+// makeInbox creates the files of a link. c is the address of its driver; from
+// are the addresses of the ranks that write into the inbox.
 func makeInbox(c *address, from []*address, ring uint64) (_ *inbox, err error) {
 	b := &inbox{fd: -1, layout: layout{uint64(len(from)), ring, uint64(os.Getpagesize())}}
 	rand.Read(b.nonce[:])
@@ -101,8 +101,8 @@ func makeInbox(c *address, from []*address, ring uint64) (_ *inbox, err error) {
 			b.close()
 		}
 	}()
-	// Memory is reserved here: without that, a full /dev/shm would end the
-	// program with SIGBUS when a page is touched first.
+	// Reserve the memory now. Otherwise a full /dev/shm would end the program
+	// with SIGBUS at the first access to a page.
 	for {
 		err = unix.Fallocate(fd, 0, 0, int64(b.size()))
 		if errors.Is(err, unix.EOPNOTSUPP) {
@@ -149,8 +149,8 @@ func makeInbox(c *address, from []*address, ring uint64) (_ *inbox, err error) {
 	return b, nil
 }
 
-// openBell opens a FIFO. It is opened for both directions, so that writing
-// never meets one without a reader.
+// openBell opens a FIFO for reading and writing, so that there is always a
+// reader.
 func openBell(path string) (int, error) {
 	path += ".bell"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -165,7 +165,7 @@ func openBell(path string) (int, error) {
 	return fd, nil
 }
 
-// rankAt is where the rank is that writes into ring i.
+// rankAt returns the field with the rank that writes into ring i.
 func rankAt(m []byte, i uint64) *uint32 {
 	return (*uint32)(unsafe.Pointer(&m[offTable+4*i:][:4][0]))
 }
@@ -195,10 +195,10 @@ func (b *inbox) close() {
 	}
 }
 
-// sendRing is what a rank maps of a peer's inbox.
+// sendRing is the part of a peer's inbox that a rank maps.
 type sendRing struct {
 	layout
-	nonce       [16]byte // of the inbox
+	nonce       [16]byte // nonce of the inbox
 	front, back []byte   // the head, and one ring with its control page
 	fd          int      // the peer's bell
 }
@@ -206,8 +206,8 @@ type sendRing struct {
 // errNotYet says that a peer's inbox is not complete.
 var errNotYet = errors.New("its inbox is not there yet")
 
-// openSendRing maps the ring that the driver with the address me writes into,
-// in an inbox of the one with the address c.
+// openSendRing maps the ring that the driver with address me writes into. It is
+// in an inbox of the driver with address c.
 func openSendRing(c, me *address) (_ *sendRing, err error) {
 	path := c.name(me)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -266,7 +266,7 @@ func openSendRing(c, me *address) (_ *sendRing, err error) {
 			return nil, fmt.Errorf("cannot map %s: %w", path, err)
 		}
 		if atomic.LoadUint64(word(b.back, offAttached)) != 0 {
-			return nil, errNotYet // by a Connect that was given up; there will be another
+			return nil, errNotYet // made by a Connect that was given up; there will be another
 		}
 		if b.fd, err = openBell(c.inbox(b.nonce)); err != nil {
 			return nil, fmt.Errorf("cannot open the bell of its inbox: %w", err)
@@ -288,8 +288,8 @@ func (b *sendRing) close() {
 	b.front, b.back, b.fd = nil, nil, -1
 }
 
-// startOf returns when a process, a directory in /proc, was started, as the
-// kernel counts.
+// startOf returns the start time of a process in the kernel's units. process is
+// the name of a directory in /proc.
 func startOf(process string) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + process + "/stat")
 	if err != nil {
@@ -303,7 +303,7 @@ func startOf(process string) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
-// sweep removes files of any run whose processes are gone.
+// sweep removes files of any run whose processes have ended.
 func sweep(dir, pidns string) {
 	names, _ := filepath.Glob(filepath.Join(globQuote(dir), "cairn-*"))
 	for _, name := range names {
@@ -311,7 +311,7 @@ func sweep(dir, pidns string) {
 		if len(f) < 6 {
 			continue
 		}
-		f = f[len(f)-4:] // the run's name may have dashes of its own
+		f = f[len(f)-4:] // the name of the run may contain dashes
 		if f[0] != pidns {
 			continue
 		}
@@ -327,7 +327,7 @@ func sweep(dir, pidns string) {
 	}
 }
 
-// globQuote makes a text match itself only.
+// globQuote returns a pattern that matches only s.
 func globQuote(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }

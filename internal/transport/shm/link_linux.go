@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	burst     = 64   // records taken from one peer in one Poll
-	lookEvery = 4096 // polls between two looks at what is not in the rings
+	burst     = 64   // maximum number of records taken from one peer in one Poll
+	lookEvery = 4096 // number of polls between two calls of lookAround
 )
 
 // Link is a rank's transport.Link. It is a transport.Puller.
@@ -21,32 +21,32 @@ type Link struct {
 	h        transport.Handler
 	rank     int
 	peers    []*peer // by rank; nil where there is none
-	live     []*peer // those that are not lost
+	live     []*peer // peers that are not lost
 	inbox    *inbox
 	sleeping *uint64
 	epoll    int
 	eager    int
 	polls    uint64
-	owed     int  // rings of the bell that were not taken out yet
-	look     bool // look at the epoll set in the next Poll
-	ending   bool // some peer has a reason to be lost
+	owed     int  // rings of the bell that have not been read from the FIFO yet
+	look     bool // call lookAround in the next Poll
+	ending   bool // some peer has why set
 	closed   bool
 }
 
-// peer is the other end, and the two rings.
+// peer is the other end of a connection, with the two rings.
 type peer struct {
 	rank    int
 	r       reader
 	w       writer
-	queue   []outgoing // what Send kept
-	first   int        // its beginning
+	queue   []outgoing // frames that Send kept
+	first   int        // index of the first one in queue
 	bell    bell
-	in      []byte  // control page of r
-	blocked *uint64 // in that of w
-	gone    *uint64 // in that of w
+	in      []byte  // control page of the reader's ring
+	blocked *uint64 // in the control page of the writer's ring
+	gone    *uint64 // in the control page of the writer's ring
 	waits   bool    // blocked is set
-	why     error   // to be lost, when the ring is read to its end
-	ended   bool    // it is: by a last record, or by nonsense
+	why     error   // reason to be lost, once the ring has been read to its end
+	ended   bool    // nothing more can be read: there was a last record, or invalid data
 	lost    bool
 	pull    bool
 	address address
@@ -54,7 +54,7 @@ type peer struct {
 	out     *sendRing
 }
 
-// outgoing is a frame of which a part is not in the ring yet.
+// outgoing is a frame that is not completely in the ring yet.
 type outgoing struct {
 	head    transport.Header
 	payload []byte
@@ -62,7 +62,7 @@ type outgoing struct {
 	token   any
 }
 
-// EagerLimit is a sixteenth of the smallest ring.
+// EagerLimit returns a sixteenth of the size of the smallest ring.
 func (l *Link) EagerLimit() int { return l.eager }
 
 // FD returns an epoll descriptor with the bell and the peers' processes.
@@ -98,7 +98,7 @@ func (l *Link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	return false
 }
 
-// end notes why a peer is to be lost.
+// end records why a peer will be lost.
 func (l *Link) end(p *peer, why error) {
 	if p.why == nil {
 		p.why = why
@@ -128,7 +128,7 @@ func (l *Link) Poll() (moved bool) {
 	return moved
 }
 
-// receive takes records from a peer. h is nil when they are dropped.
+// receive reads records from a peer. If h is nil, they are dropped.
 func (l *Link) receive(p *peer, h transport.Handler) {
 	for range burst {
 		told, err := p.r.next(p.rank, h)
@@ -146,7 +146,7 @@ func (l *Link) receive(p *peer, h transport.Handler) {
 	}
 }
 
-// flush moves what Send kept into the ring. h is nil when nobody is told.
+// flush moves kept frames into the ring. If h is nil, Sent is not called.
 func (l *Link) flush(p *peer, h transport.Handler) (moved bool) {
 	for p.first < len(p.queue) {
 		o := &p.queue[p.first]
@@ -165,7 +165,7 @@ func (l *Link) flush(p *peer, h transport.Handler) (moved bool) {
 	return moved
 }
 
-// pop takes the first frame out of the queue and gives its payload back.
+// pop removes the first frame from the queue and returns its payload by Sent.
 func (l *Link) pop(p *peer, h transport.Handler) {
 	token := p.queue[p.first].token
 	p.queue[p.first] = outgoing{}
@@ -182,7 +182,7 @@ func (l *Link) pop(p *peer, h transport.Handler) {
 	}
 }
 
-// lookAround finds peers that died, or ended without a last record.
+// lookAround finds peers that have died, or have ended without a last record.
 func (l *Link) lookAround() {
 	var events [16]unix.EpollEvent
 	n, _ := unix.EpollWait(l.epoll, events[:], 0)
@@ -192,7 +192,7 @@ func (l *Link) lookAround() {
 		}
 		p := l.peers[e.Fd]
 		if p == nil {
-			continue // dropped
+			continue // it was dropped
 		}
 		unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
 		l.end(p, ErrDied)
@@ -204,8 +204,8 @@ func (l *Link) lookAround() {
 	}
 }
 
-// lose tells the handler of peers that have a reason to be lost and of whose
-// frames none is left.
+// lose calls Lost for the peers that have a reason to be lost, once all their
+// frames have been read.
 func (l *Link) lose() (moved bool) {
 	l.ending = false
 	live := l.live[:0:0]
@@ -224,7 +224,7 @@ func (l *Link) lose() (moved bool) {
 		for p.first < len(p.queue) {
 			l.pop(p, l.h)
 		}
-		// It may be alive, and wait for an answer.
+		// The peer may be alive and wait for an answer.
 		atomic.StoreUint64(p.gone, 1)
 		p.bell.ring()
 		unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
@@ -236,7 +236,7 @@ func (l *Link) lose() (moved bool) {
 	return moved
 }
 
-// Drop is as the interface says. The peer, if it is alive, sees that the link
+// Drop implements transport.Link. If the peer is alive, it sees that the link
 // is closed.
 func (l *Link) Drop(rank int) {
 	p := l.peers[rank]
@@ -252,7 +252,7 @@ func (l *Link) Drop(rank int) {
 	p.free()
 }
 
-// Arm is as the interface says.
+// Arm implements transport.Link.
 func (l *Link) Arm() bool {
 	if l.closed {
 		return true
@@ -261,7 +261,7 @@ func (l *Link) Arm() bool {
 	ready := l.ending
 	for _, p := range l.live {
 		if p.first < len(p.queue) {
-			// Now the reader rings when there is more space.
+			// From now on the reader rings when there is more room.
 			atomic.StoreUint64(p.blocked, 1)
 			p.waits = true
 			o := &p.queue[p.first]
@@ -280,7 +280,7 @@ func (l *Link) Arm() bool {
 	return true
 }
 
-// Disarm is as the interface says.
+// Disarm implements transport.Link.
 func (l *Link) Disarm() {
 	if l.closed {
 		return
@@ -288,7 +288,7 @@ func (l *Link) Disarm() {
 	if atomic.SwapUint64(l.sleeping, 0) == 2 {
 		l.owed++
 	} else {
-		l.look = true // not woken by a bell, so perhaps by a death
+		l.look = true // not woken by the bell, so perhaps by a death
 	}
 	for _, p := range l.live {
 		if p.waits {
@@ -319,7 +319,8 @@ func (l *Link) Pull(peer int, buf []byte, addr uint64) error {
 		return fmt.Errorf("shm: cannot read memory of rank %d, which is lost", peer)
 	}
 	err := p.readMemory(buf, addr)
-	// The process had its number until now, or this was somebody else's.
+	// If the peer has died, its process number may belong to another process,
+	// and the bytes may be wrong.
 	if p.died() {
 		err = ErrDied
 	}
@@ -329,8 +330,9 @@ func (l *Link) Pull(peer int, buf []byte, addr uint64) error {
 	return nil
 }
 
-// Close waits until all frames, and a last record, are in the peers' rings.
-// What comes meanwhile is dropped, so that peers that close as well can.
+// Close waits until all frames and a last record are in the peers' rings.
+// Frames that arrive meanwhile are dropped, so that peers can close at the same
+// time.
 func (l *Link) Close(ctx context.Context) error {
 	if l.closed {
 		return nil

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	line     = 64                              // records begin at multiples of it
-	inline   = line - 8 - transport.HeaderSize // payload that fits the line of its header
-	ahead    = 4 * line                        // how far words are zeroed in advance
+	line     = 64                              // records begin at multiples of line
+	inline   = line - 8 - transport.HeaderSize // largest payload that fits into the line of its header
+	ahead    = 4 * line                        // how far in advance words are zeroed
 	minRing  = 4 << 10
 	maxRing  = 1 << 30
-	maxFrame = min(1<<40, math.MaxInt) // a longer payload is nonsense
+	maxFrame = min(1<<40, math.MaxInt) // a longer payload is invalid
 )
 
 // Kinds of records.
@@ -35,22 +35,23 @@ const (
 	offAttacher = 136
 )
 
-// word returns the word at an offset of mapped memory, to be used atomically.
+// word returns a pointer to the word at an offset of mapped memory. All access
+// must be atomic.
 func word(m []byte, off uint64) *uint64 {
 	_ = m[off+7]
 	return (*uint64)(unsafe.Pointer(&m[off]))
 }
 
-// writer is the writing end of a ring. Its fields are the writer's own; the
+// writer is the writing end of a ring. The fields belong to the writer; the
 // memory is shared.
 type writer struct {
 	data  []byte  // the ring
-	read  *uint64 // by the reader
+	read  *uint64 // set by the reader
 	mask  uint64
-	pos   uint64 // where the next record begins, counted from the start of time
-	seen  uint64 // read, as it was when last looked at
+	pos   uint64 // position of the next record, counted from the first byte ever written
+	seen  uint64 // the last known value of read
 	clean uint64 // words at multiples of line in [pos, clean) are 0
-	bad   bool   // the reader's place makes no sense
+	bad   bool   // the reader's position is invalid
 	bell  bell   // wakes the reader
 }
 
@@ -59,12 +60,12 @@ func newWriter(control, data []byte, b bell) writer {
 	return writer{data: data, read: word(control, offRead), mask: n - 1, clean: n, bell: b}
 }
 
-// piece is the most payload that goes into one record.
+// piece returns the maximum payload of one record.
 func (w *writer) piece() int { return len(w.data) / 8 }
 
 // room reports whether a record with n bytes after its first line fits.
 func (w *writer) room(n int) bool {
-	need := w.pos + size(n) + line // the next word must be writable too
+	need := w.pos + size(n) + line // the word of the next record must be writable, too
 	if need-w.seen <= uint64(len(w.data)) {
 		return true
 	}
@@ -77,11 +78,11 @@ func (w *writer) room(n int) bool {
 	return need-seen <= uint64(len(w.data))
 }
 
-// size is the size of a record with n bytes after its first line.
+// size returns the size of a record with n bytes after its first line.
 func size(n int) uint64 { return line + (uint64(n)+line-1)&^(line-1) }
 
-// publish completes the record of kind and size that was written at pos. n is
-// the number of payload bytes in it.
+// publish completes the record of a kind and size that was written at pos. It
+// has n bytes of payload.
 func (w *writer) publish(kind, n int, size uint64) {
 	at := w.pos
 	next := at + size
@@ -92,14 +93,15 @@ func (w *writer) publish(kind, n int, size uint64) {
 	w.pos = next
 	atomic.StoreUint64(word(w.data, at&w.mask), uint64(n)<<8|uint64(kind))
 	w.bell.ring()
-	// Out of the way of the record that just left: more words.
+	// Zero more words, after the record has become visible.
 	for w.clean < next+ahead && w.clean+line-w.seen <= uint64(len(w.data)) {
 		*word(w.data, w.clean&w.mask) = 0
 		w.clean += line
 	}
 }
 
-// short writes a whole frame with at most inline bytes. There is room.
+// short writes a whole frame with at most inline bytes of payload. There must
+// be room.
 func (w *writer) short(h *transport.Header, payload []byte) {
 	at := w.data[w.pos&w.mask:][:line]
 	*(*transport.Header)(at[8:]) = *h
@@ -113,9 +115,9 @@ func (w *writer) short(h *transport.Header, payload []byte) {
 	w.publish(kindShort, len(payload), line)
 }
 
-// push writes as much of a frame as there is room for: the header if off is
-// 0, and then the payload from off on. It returns how far it came, and
-// whether the frame is complete.
+// push writes as much of a frame as there is room for: the header if off is 0,
+// then the payload from off on. It returns how much of the payload is written,
+// and whether the frame is complete.
 func (w *writer) push(h *transport.Header, payload []byte, off int) (int, bool) {
 	if len(payload) <= inline {
 		if !w.room(0) {
@@ -145,7 +147,7 @@ func (w *writer) push(h *transport.Header, payload []byte, off int) (int, bool) 
 	return off, true
 }
 
-// bye writes the last record. There is room.
+// bye writes the last record. There must be room.
 func (w *writer) bye() { w.publish(kindBye, 0, line) }
 
 // reader is the reading end of a ring.
@@ -153,12 +155,12 @@ type reader struct {
 	data []byte // the ring
 	read *uint64
 	mask uint64
-	pos  uint64 // where the next record begins
-	told uint64 // what is in read
-	// A frame of which more is to come:
+	pos  uint64 // position of the next record
+	told uint64 // the value that was last stored in read
+	// The following fields describe a frame that is not complete yet.
 	head transport.Header
-	buf  []byte // all of it
-	off  int    // what is there
+	buf  []byte // buffer for the whole payload
+	off  int    // bytes of it that have been received
 }
 
 func newReader(control, data []byte) reader {
@@ -168,7 +170,8 @@ func newReader(control, data []byte) reader {
 // ready reports whether there is a record.
 func (r *reader) ready() bool { return atomic.LoadUint64(word(r.data, r.pos&r.mask)) != 0 }
 
-// advance continues to the next record, and reports whether the writer is told.
+// advance moves to the next record, and reports whether it has told the writer
+// its position.
 func (r *reader) advance(size uint64) bool {
 	r.pos += size
 	if r.pos-r.told < uint64(len(r.data))/4 {
@@ -179,17 +182,16 @@ func (r *reader) advance(size uint64) bool {
 	return true
 }
 
-// next takes one record and calls h, or nobody if h is nil. told says that
-// the writer was told of more space. After an error the ring is unusable;
-// ErrClosed says that it was the last record. There must be a record.
+// next reads one record and calls h, unless h is nil. told says that the writer
+// was told about more room. After an error the ring is unusable; ErrClosed
+// means that this was the last record. There must be a record.
 func (r *reader) next(peer int, h transport.Handler) (told bool, err error) {
 	i := r.pos & r.mask
 	w := atomic.LoadUint64(word(r.data, i))
 	kind, n := w&0xff, w>>8
 	switch {
 	case kind == kindShort && n <= inline && r.buf == nil:
-		// The header is copied: who writes nonsense may write it at any
-		// time.
+		// Copy the header: a faulty writer may change it at any time.
 		r.head = transport.Header(r.data[i+8:])
 		if h != nil {
 			if n == 0 {
@@ -233,7 +235,7 @@ func (r *reader) next(peer int, h transport.Handler) (told bool, err error) {
 	return told, nil
 }
 
-// fit returns buf, which must have n bytes.
+// fit returns buf, and panics unless it has n bytes.
 func fit(buf []byte, n int) []byte {
 	if len(buf) != n {
 		panic(fmt.Sprintf("shm: Arriving returned %d bytes for a payload of %d", len(buf), n))

@@ -36,7 +36,8 @@ func (c *catcher) Arrived(peer int, h *transport.Header, buf []byte) {
 func (c *catcher) Sent(any)                 {}
 func (c *catcher) Lost(peer int, err error) { c.lost = err }
 
-// tooLong is what the catcher panics with, rather than to allocate that much.
+// tooLong is the value that the catcher panics with instead of allocating too
+// much.
 type tooLong struct{}
 
 // opened returns the drivers of n ranks in a directory.
@@ -115,12 +116,12 @@ func TestOpen_RemovesStaleFiles(t *testing.T) {
 		t.Skip(err)
 	}
 	dead, me, ns, start := gone.Process.Pid, os.Getpid(), d.me.pidns, d.me.start
-	files := map[string]bool{ // name → stays
+	files := map[string]bool{ // name → whether it stays
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, dead, start):         false,
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.bell", ns, dead, start):    false,
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.a0.bell", ns, dead, start): false,
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.a0", ns, me, start):        true,
-		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start-1):         false, // the number was used again
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start-1):         false, // another process has the number now
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start):           true,
 		fmt.Sprintf("cairn-r*-%s1-%d-%d-00ff", ns, dead, start):        true,  // another namespace
 		fmt.Sprintf("cairn-rx-%s-%d-%d-00ff", ns, dead, start):         false, // another run
@@ -142,7 +143,7 @@ func TestOpen_RemovesStaleFiles(t *testing.T) {
 	}
 }
 
-// TestConnect_ForeignFiles has something else where the peer's inbox is to be.
+// TestConnect_ForeignFiles puts other files in the place of the peer's inbox.
 func TestConnect_ForeignFiles(t *testing.T) {
 	good := func(t *testing.T, c, to *address) *inbox {
 		b, err := makeInbox(c, []*address{to}, minRing)
@@ -243,8 +244,9 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestLost_InvalidFrames has a peer write nonsense: it is lost, with a reason, after the
-// frames before that; and it is told.
+// TestLost_InvalidFrames makes a peer write invalid records. The peer is lost,
+// with a reason, after the frames before them are delivered; and the peer is
+// told.
 func TestLost_InvalidFrames(t *testing.T) {
 	for name, spoil := range map[string]func(w *writer){
 		"kind":              func(w *writer) { w.publish(77, 0, line) },
@@ -276,7 +278,7 @@ func TestLost_InvalidFrames(t *testing.T) {
 	}
 }
 
-// TestReader_Invalid has the reader of a ring be where it cannot be.
+// TestReader_Invalid sets the reader's position to an impossible value.
 func TestReader_Invalid(t *testing.T) {
 	links, handlers := pair(t, Options{Ring: minRing})
 	*links[0].peers[1].w.read = 1 << 40
@@ -289,8 +291,8 @@ func TestReader_Invalid(t *testing.T) {
 	}
 }
 
-// TestLost_DeliversFrames has a peer found dead that has left more frames than one
-// Poll takes: all of them come before the loss.
+// TestLost_DeliversFrames makes a peer die that has sent more frames than one
+// Poll takes. All of them are delivered before the loss.
 func TestLost_DeliversFrames(t *testing.T) {
 	links, handlers := pair(t, Options{})
 	for range 5 * burst {
@@ -312,7 +314,8 @@ func TestLost_DeliversFrames(t *testing.T) {
 	}
 }
 
-// TestClose_Both has both sides close with more than the rings hold.
+// TestClose_Both closes both sides while more data is queued than the rings
+// hold.
 func TestClose_Both(t *testing.T) {
 	links, _ := pair(t, Options{})
 	for r, l := range links {
@@ -331,7 +334,8 @@ func TestClose_Both(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSend_NoAllocations holds the way of a small frame to it.
+// TestSend_NoAllocations shows that a small frame is sent and received without
+// allocations.
 func TestSend_NoAllocations(t *testing.T) {
 	links, _ := pair(t, Options{})
 	links[1].h = &echo{l: links[1], buf: make([]byte, 1<<16)}
@@ -353,7 +357,7 @@ func TestSend_NoAllocations(t *testing.T) {
 	}
 }
 
-// echo sends back what comes.
+// echo is a handler that sends frames back.
 type echo struct {
 	l   *Link
 	buf []byte
@@ -382,7 +386,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzReader reads a ring with anything in it.
+// FuzzReader reads rings with arbitrary contents.
 func FuzzReader(f *testing.F) {
 	record := func(words ...uint64) (b []byte) {
 		for _, w := range words {
@@ -410,7 +414,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// nextUnlessHuge takes a record; a frame may say that it is huge.
+// nextUnlessHuge reads a record. It reports false if the frame claims to be
+// huge.
 func nextUnlessHuge(r *reader, h transport.Handler) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -423,7 +428,7 @@ func nextUnlessHuge(r *reader, h transport.Handler) (ok bool) {
 	return err == nil
 }
 
-// FuzzRing writes and reads in any order, and compares.
+// FuzzRing writes and reads in arbitrary order, and compares.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{1, 200, 255, 0, 9, 128, 255, 255})
 	f.Fuzz(func(t *testing.T, ops []byte) {
@@ -433,7 +438,7 @@ func FuzzRing(f *testing.F) {
 		w, r := newWriter(control, data, bell{sleeping: &awake}), newReader(control, data)
 		got := &catcher{}
 		var want [][]byte
-		var rest []byte // of the frame that is being written
+		var rest []byte // rest of the frame that is being written
 		off := 0
 		next := func() bool {
 			if r.ready() {

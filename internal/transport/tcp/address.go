@@ -18,11 +18,10 @@ const (
 
 var errAddress = errors.New("not an address of this transport")
 
-// identity tells one driver from all others, those that had its rank before
-// included.
+// identity is unique to one driver, also among those that had its rank before.
 type identity [idSize]byte
 
-// address is what an address says.
+// address is a parsed address.
 type address struct {
 	id   identity
 	port uint16
@@ -32,7 +31,7 @@ type address struct {
 	ips  []ipAddr
 }
 
-// ipAddr is an address that a rank listens at.
+// ipAddr is an IP address at which a rank listens.
 type ipAddr struct {
 	ip       netip.Addr
 	loopback bool
@@ -59,7 +58,7 @@ func (c *address) encode() []byte {
 	return b
 }
 
-// parseAddress reads an address. Every length in it is checked.
+// parseAddress parses an address. It checks every length.
 func parseAddress(b []byte) (*address, error) {
 	if len(b) < addressFixed || string(b[:4]) != addressMagic {
 		return nil, errAddress
@@ -112,8 +111,8 @@ func parseAddress(b []byte) (*address, error) {
 	return c, nil
 }
 
-// targets returns where a peer is to be dialled from a rank with address from,
-// the most promising address first.
+// targets returns the addresses at which a rank with address from may reach a
+// peer, the most promising first.
 func targets(from, peer *address) []netip.AddrPort {
 	same := from.host == peer.host
 	mine := make(map[netip.Addr]bool)
@@ -127,10 +126,10 @@ func targets(from, peer *address) []netip.AddrPort {
 		case a.loopback && same:
 			first = append(first, at)
 		case !same && (a.loopback || mine[a.ip]):
-			// It leads back to this machine, as that of a
-			// container's bridge, which is the same on every host;
-			// unless two names are given to one machine. Whoever
-			// answers has to prove who it is.
+			// This address probably leads back to this machine: a loopback
+			// address, or that of a container's bridge, which is the same on
+			// every host. It can be right only if one machine has two names.
+			// The handshake verifies who answers.
 			last = append(last, at)
 		default:
 			then = append(then, at)

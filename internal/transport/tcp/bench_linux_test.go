@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// echo sends every frame back, from the same memory, and is one until the
-// first peer is lost.
+// echo is a handler that sends every frame back, from the same memory, until a
+// peer is lost.
 type echo struct {
 	transport.Link
 	buf  []byte
@@ -50,8 +50,8 @@ func (e *echo) Arrived(peer int, h *transport.Header, b []byte) {
 	}
 }
 
-// echoMain is rank 1 in a process of its own. Addresses go over its standard
-// input and output.
+// echoMain is rank 1, in a process of its own. Addresses are exchanged through
+// its standard input and output.
 func echoMain() error {
 	d, err := Open(Options{Rank: 1, Size: 2, Secret: testSecret, Listen: "127.0.0.1"})
 	if err != nil {

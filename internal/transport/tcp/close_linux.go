@@ -18,17 +18,17 @@ var (
 	errGarbled = errors.New("the stream is damaged")
 )
 
-// closeGrace is how long Close waits for a peer that does not read: after it
-// the kernel alone keeps sending.
+// closeGrace is how long Close waits for a peer that does not read. After that,
+// the kernel alone continues to send.
 const closeGrace = time.Second
 
-// drain sends what is queued, until ctx ends. Then it waits a little until
-// the peers' kernels have acknowledged all: what a closed socket receives is
-// answered with a reset, and that would throw away what they do not have
-// yet. For the same reason what arrives is read, and dropped.
+// drain sends what is queued, until ctx ends. Then it waits a little until the
+// peers' kernels have acknowledged everything. A closed socket answers received
+// data with a reset, and the reset would discard data that the peer's kernel
+// does not have yet. For the same reason, drain reads and drops what arrives.
 func (l *link) drain(ctx context.Context) error {
 	open := slices.Clone(l.live)
-	var grace time.Time // its end, once nothing is queued
+	var grace time.Time // end of the grace period, set when nothing is queued any more
 	for wait := time.Duration(0); ; wait = min(wait+100*time.Microsecond, 2*time.Millisecond) {
 		still, queued := open[:0], false
 		for _, c := range open {
@@ -61,8 +61,8 @@ func (l *link) drain(ctx context.Context) error {
 	return fmt.Errorf("tcp: rank %d: closed before all was sent to rank %s: %w", l.d.opts.Rank, strings.Join(says, ", "), context.Cause(ctx))
 }
 
-// drained continues with sending, and reports whether the peer has everything
-// or is gone.
+// drained continues to send, and reports whether the peer has everything or is
+// gone.
 func (c *conn) drained(scrap []byte) bool {
 	for c.first < len(c.queue) && c.broken == nil {
 		it := &c.queue[c.first]

@@ -21,7 +21,7 @@ type Driver struct {
 	opts   Options
 	ln     *net.TCPListener
 	me     address
-	early  map[identity]*net.TCPConn // of ranks that a later Connect may name; they wait for the verdict
+	early  map[identity]*net.TCPConn // connections of ranks that a later Connect may name; they wait for the verdict
 	closed bool
 }
 
@@ -76,7 +76,7 @@ func Open(o Options) (*Driver, error) {
 	return d, nil
 }
 
-// listenAddr turns Options.Listen into an address to listen at.
+// listenAddr converts Options.Listen into an address to listen at.
 func listenAddr(listen string) (string, error) {
 	if listen == "" {
 		return ":0", nil
@@ -96,8 +96,8 @@ func listenAddr(listen string) (string, error) {
 	return net.JoinHostPort(addrs[0].ip.String(), "0"), nil
 }
 
-// hostAddrs returns the addresses at which others may reach this host, or
-// those of one interface: IPv4 before IPv6, loopback last.
+// hostAddrs returns the addresses of this host, or those of one interface: IPv4
+// before IPv6, loopback last.
 func hostAddrs(iface string) ([]ipAddr, error) {
 	lists, err := interfaceAddrs(iface)
 	if err != nil {
@@ -112,8 +112,8 @@ func hostAddrs(iface string) ([]ipAddr, error) {
 			}
 			ip, ok := netip.AddrFromSlice(n.IP)
 			ip = ip.Unmap()
-			// A link-local address needs the name of an interface
-			// that only the peer knows.
+			// A link-local address needs the name of the peer's interface,
+			// which is unknown here.
 			if !ok || ip.IsLinkLocalUnicast() || !ip.IsGlobalUnicast() && !ip.IsLoopback() {
 				continue
 			}
@@ -128,8 +128,8 @@ func hostAddrs(iface string) ([]ipAddr, error) {
 }
 
 // interfaceAddrs returns the addresses of each interface that is up, or of one
-// of them. Where interfaces cannot be listed, as in some emulators, it makes do
-// with the addresses alone.
+// interface. If interfaces cannot be listed, as in some emulators, it returns
+// the addresses alone.
 func interfaceAddrs(iface string) (out [][]net.Addr, err error) {
 	ifs, err := net.Interfaces()
 	if err != nil && iface == "" {
@@ -141,7 +141,7 @@ func interfaceAddrs(iface string) (out [][]net.Addr, err error) {
 		if iface != "" && i.Name != iface || i.Flags&net.FlagUp == 0 {
 			continue
 		}
-		if addrs, err := i.Addrs(); err == nil { // else it went away just now
+		if addrs, err := i.Addrs(); err == nil { // on an error, the interface has just disappeared
 			out = append(out, addrs)
 		}
 	}

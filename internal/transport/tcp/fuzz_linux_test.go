@@ -7,7 +7,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// measurer is a Handler that notes lengths.
+// measurer is a Handler that records lengths.
 type measurer struct {
 	sizes []int
 	open  bool
@@ -21,7 +21,7 @@ func (m *measurer) Arriving(_ int, _ *transport.Header, n int) []byte {
 	}
 	m.open = true
 	if n > 1<<20 {
-		m.big = true // not worth the memory
+		m.big = true // too long to allocate
 		panic(m)
 	}
 	return make([]byte, n)
@@ -36,7 +36,8 @@ func (m *measurer) Arrived(_ int, _ *transport.Header, b []byte) {
 func (m *measurer) Sent(any)        {}
 func (m *measurer) Lost(int, error) { m.lost = true }
 
-// FuzzStream: however a stream is cut into reads, the same frames come out.
+// FuzzStream checks that the same frames come out however a stream is divided
+// into reads.
 func FuzzStream(f *testing.F) {
 	var good []byte
 	for _, n := range []int{0, 5, 300} {

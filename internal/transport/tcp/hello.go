@@ -28,10 +28,10 @@ var (
 	errHello     = errors.New("not a rank of this run")
 )
 
-// pair is who talks to whom over a connection that is being made.
+// pair identifies the two ends of a connection that is being made.
 type pair struct {
 	dialer, acceptor, size int
-	from, to               identity // of the dialer, of the acceptor
+	from, to               identity // identities of the dialer and of the acceptor
 }
 
 func (p pair) hello(nonce []byte) []byte {
@@ -57,8 +57,7 @@ func parseHello(b []byte) (pair, error) {
 	return pair{n(0), n(1), n(2), identity(b[13:]), identity(b[13+idSize:])}, nil
 }
 
-// proof shows that who made it knows the secret, in one role and for one
-// connection.
+// proof returns a proof of knowing the secret, for one role and one connection.
 func proof(secret []byte, role string, hello, nonce []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write(append([]byte(role), 0))
@@ -67,8 +66,8 @@ func proof(secret []byte, role string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// greet is the dialer's side of the handshake. Deadlines are the caller's;
-// proven is called when the other side has shown the secret.
+// greet performs the dialer's side of the handshake. The caller sets deadlines.
+// proven is called when the other side has proved that it knows the secret.
 func greet(c io.ReadWriter, secret []byte, p pair, proven func()) error {
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:])
@@ -101,9 +100,9 @@ func greet(c io.ReadWriter, secret []byte, p pair, proven func()) error {
 	return errHello
 }
 
-// receive is the acceptor's side of the handshake, up to the verdict. me is the
-// acceptor's address. It returns the rank of the dialer and its identity once
-// that has shown the secret. Deadlines are the caller's.
+// receive performs the acceptor's side of the handshake, up to the verdict. me
+// is the acceptor's address. When the dialer has proved that it knows the
+// secret, receive returns its rank and identity. The caller sets deadlines.
 func receive(c io.ReadWriter, secret []byte, me *address) (dialer int, from identity, err error) {
 	var hello [helloSize]byte
 	if _, err := io.ReadFull(c, hello[:]); err != nil {

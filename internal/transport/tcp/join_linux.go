@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	maxHalfOpen  = 256             // connections that have not shown the secret yet
-	maxDialing   = 64              // attempts at a time
-	helloTimeout = 5 * time.Second // until the other side has shown the secret
-	dialTimeout  = 3 * time.Second // until it answers at all
+	maxHalfOpen  = 256             // maximum number of connections without a proof
+	maxDialing   = 64              // maximum number of simultaneous dial attempts
+	helloTimeout = 5 * time.Second // until the other side must have sent its proof
+	dialTimeout  = 3 * time.Second // until the other side must have answered
 	firstRetry   = 5 * time.Millisecond
 	lastRetry    = 250 * time.Millisecond
 )
 
-// join is the making of all connections of a link.
+// join is the state of one Connect.
 type join struct {
 	d     *Driver
 	peers []*address
@@ -34,12 +34,12 @@ type join struct {
 	why     []error        // the last failure, by rank
 	missing int
 	over    bool
-	half    []*net.TCPConn // accepted and not proven yet, the oldest first
-	done    chan struct{}  // closed when nothing is missing
+	half    []*net.TCPConn // accepted connections without a proof, oldest first
+	done    chan struct{}  // closed when all peers are connected
 }
 
-// join connects all peers, or returns an error that names those it could
-// not connect when ctx ends.
+// join connects all peers. If ctx ends before that, the error names the missing
+// peers.
 func (d *Driver) join(ctx context.Context, peers []*address) ([]*net.TCPConn, error) {
 	j := &join{
 		d: d, peers: peers,
@@ -76,13 +76,13 @@ func (d *Driver) join(ctx context.Context, peers []*address) ([]*net.TCPConn, er
 	}
 	err := j.end(ctx)
 	cancel()
-	d.ln.SetDeadline(time.Unix(1, 0)) // ends accept
+	d.ln.SetDeadline(time.Unix(1, 0)) // this ends accept
 	j.wg.Wait()
 	return j.conns, err
 }
 
-// end stops the joining. If something is missing it closes everything and
-// says what.
+// end stops the accepting and dialing. If peers are missing, it closes
+// everything and returns an error that names them.
 func (j *join) end(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -115,7 +115,7 @@ func (j *join) end(ctx context.Context) error {
 	return fmt.Errorf("%w to %s: %s: %w", ErrNotConnected, plural(j.missing, "peer"), strings.Join(says, "; "), context.Cause(ctx))
 }
 
-// accept takes connections until the listener's deadline is set.
+// accept accepts connections until the listener's deadline is set.
 func (j *join) accept(ctx context.Context) {
 	for {
 		c, err := j.d.ln.AcceptTCP()
@@ -123,7 +123,7 @@ func (j *join) accept(ctx context.Context) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			select { // too many open files, or the like
+			select { // for example, too many open files
 			case <-ctx.Done():
 				return
 			case <-time.After(firstRetry):
@@ -137,9 +137,9 @@ func (j *join) accept(ctx context.Context) {
 			return
 		}
 		if len(j.half) >= maxHalfOpen {
-			// A rank shows the secret within milliseconds and tries
-			// again if it is cut off; who has waited longest is not
-			// one.
+			// A rank sends its proof within milliseconds, and tries again if
+			// its connection is closed. So the connection that has waited
+			// longest is not from a rank.
 			j.half[0].Close()
 			j.half = slices.Delete(j.half, 0, 1)
 		}
@@ -149,8 +149,8 @@ func (j *join) accept(ctx context.Context) {
 	}
 }
 
-// welcome lets a peer in that shows the secret, and closes the connection
-// of anybody else.
+// welcome admits a peer that proves that it knows the secret, and closes all
+// other connections.
 func (j *join) welcome(c *net.TCPConn) {
 	c.SetDeadline(time.Now().Add(helloTimeout))
 	rank, id, err := receive(c, j.d.opts.Secret, &j.d.me)
@@ -169,8 +169,9 @@ func (j *join) welcome(c *net.TCPConn) {
 	}
 }
 
-// keep keeps a connection that comes too early, or is of a process that was
-// replaced: a later Connect may name who it is. It gets no verdict before that.
+// keep keeps a connection that comes too early, or from a process that was
+// replaced. A later Connect may name its identity. It gets no verdict before
+// that.
 func (d *Driver) keep(id identity, c *net.TCPConn) {
 	c.SetDeadline(time.Time{})
 	if old := d.early[id]; old != nil {
@@ -196,7 +197,7 @@ func (j *join) recall() {
 	}
 }
 
-// admit gives a connection its verdict. j.mu is held.
+// admit gives a connection its verdict. The caller holds j.mu.
 func (j *join) admit(rank int, c *net.TCPConn) {
 	if old := j.conns[rank]; old != nil && alive(old) {
 		c.Write([]byte{duplicate})
@@ -210,11 +211,11 @@ func (j *join) admit(rank int, c *net.TCPConn) {
 	j.put(rank, c)
 }
 
-// put keeps a connection. j.mu is held.
+// put keeps a connection. The caller holds j.mu.
 func (j *join) put(rank int, c *net.TCPConn) {
 	c.SetDeadline(time.Time{})
 	if old := j.conns[rank]; old != nil {
-		old.Close() // dead: the peer called again
+		old.Close() // it is dead: the peer has dialed again
 		j.conns[rank] = c
 		return
 	}
@@ -224,7 +225,7 @@ func (j *join) put(rank int, c *net.TCPConn) {
 	}
 }
 
-// alive reports whether the other side of a connection still holds it.
+// alive reports whether the other side of a connection still has it open.
 func alive(c *net.TCPConn) bool {
 	ok := false
 	if raw, err := c.SyscallConn(); err == nil {
@@ -237,7 +238,7 @@ func alive(c *net.TCPConn) bool {
 	return ok
 }
 
-// dial tries the addresses of a peer in turn, again and again.
+// dial tries the addresses of a peer in turn, repeatedly.
 func (j *join) dial(ctx context.Context, rank int, slots chan struct{}) {
 	at := targets(&j.d.me, j.peers[rank])
 	if len(at) == 0 {
@@ -258,7 +259,7 @@ func (j *join) dial(ctx context.Context, rank int, slots chan struct{}) {
 			} else if err == nil {
 				c.Close()
 			} else if timeout := net.Error(nil); j.why[rank] == nil || !errors.As(err, &timeout) || !timeout.Timeout() {
-				j.why[rank] = err // a timeout says less than what was seen before it
+				j.why[rank] = err // an earlier error says more than a timeout
 			}
 			over := j.over || err == nil
 			j.mu.Unlock()
@@ -274,7 +275,7 @@ func (j *join) dial(ctx context.Context, rank int, slots chan struct{}) {
 	}
 }
 
-// call makes one connection and shows the secret on it.
+// call makes one connection and performs the handshake.
 func (j *join) call(ctx context.Context, rank int, at netip.AddrPort) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", at.String())
@@ -286,8 +287,8 @@ func (j *join) call(ctx context.Context, rank int, at netip.AddrPort) (*net.TCPC
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	p := pair{dialer: j.d.opts.Rank, acceptor: rank, size: j.d.opts.Size, from: j.d.me.id, to: j.peers[rank].id}
 	err = greet(c, j.d.opts.Secret, p, func() {
-		// From here on the peer may count us as connected: giving up
-		// would leave it with a dead connection.
+		// From here on, the peer may consider the connection made. If this side
+		// gave up now, the peer would keep a dead connection.
 		c.SetDeadline(time.Time{})
 		if ctx.Err() != nil {
 			c.SetDeadline(time.Unix(1, 0))

@@ -26,7 +26,8 @@ func dialAddress(t *testing.T, d *Driver) net.Conn {
 	return c
 }
 
-// refused waits until the other side closes, having said at most max bytes.
+// refused waits until the other side closes the connection. It may send at most
+// max bytes before that.
 func refused(t *testing.T, what string, c net.Conn, max int) {
 	t.Helper()
 	b, err := io.ReadAll(c)
@@ -36,7 +37,8 @@ func refused(t *testing.T, what string, c net.Conn, max int) {
 	}
 }
 
-// joining starts Connect of rank 0 of 3 and returns its outcome.
+// joining starts Connect of one rank and returns a function that waits for the
+// result.
 func joining(t *testing.T, ds []*Driver, rank int) func() (*node, error) {
 	n := &node{recorder: &recorder{}, d: ds[rank]}
 	done := make(chan error, 1)
@@ -48,8 +50,8 @@ func joining(t *testing.T, ds []*Driver, rank int) func() (*node, error) {
 	return func() (*node, error) { err := <-done; return n, err }
 }
 
-// Whoever is not a rank of the run is refused while ranks connect, and
-// disturbs nobody.
+// TestConnect_Strangers shows that a process which is not a rank of the run is
+// refused, and does not disturb the ranks.
 func TestConnect_Strangers(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
@@ -62,14 +64,15 @@ func TestConnect_Strangers(t *testing.T) {
 	}
 	c.Close()
 
-	// Who does not check us, and does not know the secret either.
+	// This client does not check the acceptor's proof, and does not know the
+	// secret.
 	c = dialAddress(t, ds[0])
 	c.Write(p.hello(make([]byte, nonceSize)))
 	answer := make([]byte, nonceSize+proofSize)
 	if _, err := io.ReadFull(c, answer); err != nil {
 		t.Fatal(err)
 	}
-	c.Write(answer[nonceSize:]) // our own proof, reflected
+	c.Write(answer[nonceSize:]) // the acceptor's own proof, reflected
 	refused(t, "reflection", c, 0)
 
 	for what, bad := range map[string][]byte{
@@ -88,10 +91,10 @@ func TestConnect_Strangers(t *testing.T) {
 	for range 20 {
 		dialAddress(t, ds[0]).Close() // a port scan
 	}
-	half := dialAddress(t, ds[0]) // says a little, and then nothing
+	half := dialAddress(t, ds[0]) // sends a little, and then nothing
 	half.Write([]byte(helloMagic)[:5])
 
-	// A true handshake is recorded, cut before its end, and played again.
+	// Record a correct handshake, cut off before its end, and replay it.
 	var said bytes.Buffer
 	c = dialAddress(t, ds[0])
 	rec := &recording{Conn: c, said: &said, stop: helloSize + proofSize - 1}
@@ -119,7 +122,7 @@ func TestConnect_Strangers(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	refused(t, "half a hello", half, 0)
-	late := dialAddress(t, ds[0]) // accepted by the kernel, and by nobody else
+	late := dialAddress(t, ds[0]) // the kernel accepts the connection, but no rank handles it
 	late.Write(full)
 	nodes[1].Send(0, head(1), []byte("one"), nil)
 	nodes[2].Send(0, head(2), []byte("two"), nil)
@@ -129,7 +132,8 @@ func TestConnect_Strangers(t *testing.T) {
 	}
 }
 
-// recording keeps all that is written, and lets only stop bytes out.
+// recording records all that is written, and passes on only the first stop
+// bytes.
 type recording struct {
 	net.Conn
 	said *bytes.Buffer
@@ -146,8 +150,9 @@ func (r *recording) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// A second claim of a rank that is connected is refused, even with the
-// secret; if the first connection is dead, it replaces that.
+// TestConnect_Duplicate shows that a second connection for a connected rank is
+// refused, even with the secret. If the first connection is dead, the second
+// one replaces it.
 func TestConnect_Duplicate(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
@@ -182,7 +187,7 @@ func TestConnect_Duplicate(t *testing.T) {
 	pollUntil(t, "a frame", func() bool { return len(a.frames) == 1 }, a, b)
 }
 
-// More silent connections than are kept do not keep ranks out.
+// TestConnect_Flood shows that many silent connections do not keep ranks out.
 func TestConnect_Flood(t *testing.T) {
 	ds := openDrivers(t, 2, nil)
 	zero := joining(t, ds, 0)
@@ -202,7 +207,8 @@ func TestConnect_Flood(t *testing.T) {
 	refused(t, "the newest", conns[len(conns)-1], 0)
 }
 
-// A dialer does not believe who listens in a rank's place.
+// TestConnect_Impostor shows that a dialer refuses a stranger who listens in a
+// rank's place.
 func TestConnect_Impostor(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -264,7 +270,7 @@ func TestConnect_MissingPeer(t *testing.T) {
 	if strings.Contains(err.Error(), "rank 3") {
 		t.Errorf("%q names a rank that was not asked for", err)
 	}
-	// It can be tried again.
+	// Connect can be called again.
 	two := make(chan error, 1)
 	only := [][]byte{nil, addresses[1], nil, nil}
 	go func() {

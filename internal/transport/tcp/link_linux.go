@@ -19,16 +19,17 @@ const (
 	maxPayload = 1 << 47
 
 	eagerLimit = 64 << 10
-	// bufferSize is what one read takes of headers and short payloads.
+	// bufferSize is the maximum that one read takes of headers and short
+	// payloads.
 	bufferSize = 64 << 10
-	// directSize is the rest of a payload from which on it is read alone,
-	// straight to where it goes.
+	// If at least directSize bytes of a payload are missing, they are read
+	// separately, directly into the payload's buffer.
 	directSize = 16 << 10
-	// fewPeers is up to how many peers Poll reads every socket instead of
-	// asking epoll which to read: a read in vain takes 0.2 µs, and asking
-	// for any number 0.15 µs.
+	// With up to fewPeers peers, Poll reads every socket instead of asking
+	// epoll: an unsuccessful read takes 0.2 µs, and epoll takes 0.15 µs for any
+	// number of sockets.
 	fewPeers = 2
-	maxVec   = 64 // pieces of one write
+	maxVec   = 64 // pieces in one write
 )
 
 // link is a set of connections. There is no goroutine behind it: everything
@@ -36,13 +37,13 @@ const (
 type link struct {
 	d     *Driver
 	h     transport.Handler
-	conns []*conn // by rank; nil where there is none or it is lost
+	conns []*conn // by rank; nil if there is none or it is lost
 	live  []*conn // those not nil, in any order
 	ep    int     // epoll descriptor with all sockets
 	timer int     // timer of the watch, or -1
-	due   bool    // the timer went off
-	polls int     // since the last look at the timer
-	buf   []byte  // what read takes; empty again at the end of it
+	due   bool    // the timer has expired
+	polls int     // polls since the last look at the timer
+	buf   []byte  // buffer of read; empty between calls
 	vec   []unix.Iovec
 	event []unix.EpollEvent
 }
@@ -52,23 +53,23 @@ type conn struct {
 	peer int
 	host string
 	fd   int
-	slot int // in link.live
+	slot int // index in link.live
 
-	// What is being received: a head, of which have bytes are here, then
-	// the payload, of which got bytes are here.
+	// The frame that is being received: have bytes of its head and got bytes of
+	// its payload are here.
 	head [frameHead]byte
 	have int
 	body []byte
 	got  int
 	in   bool // the head is complete and Arriving was called
 
-	// What waits to be sent; the first one is written up to off.
+	// Frames that wait to be sent. The first one is written up to off.
 	queue  []item
 	first  int
 	off    int
 	waits  bool  // epoll reports when the socket can be written again
 	broken error // writing failed; reading will end soon
-	asked  bool  // the watch saw it silent for too long although asked
+	asked  bool  // at the last look it was silent for too long, with unanswered data or probes
 }
 
 // item is a frame that waits to be sent.
@@ -124,17 +125,17 @@ func newLink(d *Driver, peers []*address, conns []*net.TCPConn, h transport.Hand
 	return l, nil
 }
 
-// EagerLimit is what fits the socket's buffers easily.
+// EagerLimit returns a size that fits easily into the socket's buffers.
 func (*link) EagerLimit() int { return eagerLimit }
 
-// MustClose is Options.Reopen.
+// MustClose returns Options.Reopen.
 func (l *link) MustClose() bool { return l.d.opts.Reopen }
 
-// FD is the epoll descriptor.
+// FD returns the epoll descriptor.
 func (l *link) FD() int { return l.ep }
 
-// Arm reports whether nothing is to be done. The descriptor is readable
-// whenever a socket is, so there is nothing to switch on.
+// Arm reports whether there is nothing to do. The descriptor is readable
+// whenever a socket is, so nothing has to be switched on.
 func (l *link) Arm() bool {
 	n := epollWait(l.ep, l.event[:1])
 	if n == 1 && l.event[0].Fd == timerMark && l.rang() {
@@ -143,11 +144,10 @@ func (l *link) Arm() bool {
 	return n == 0 && !l.due
 }
 
-// Disarm has nothing to do: what made FD readable is gone when Poll has
-// read it.
+// Disarm does nothing: Poll reads everything that makes FD readable.
 func (l *link) Disarm() {}
 
-// Send writes a frame, or queues it behind others or for lack of room.
+// Send writes a frame, or queues it if other frames wait or there is no room.
 func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bool {
 	c := l.conns[peer]
 	if c == nil || c.broken != nil {
@@ -171,8 +171,8 @@ func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	if errno == unix.EAGAIN {
 		wrote = 0
 	} else if errno != 0 {
-		// The peer is gone. Poll reads what it said before, and then
-		// says so.
+		// The peer is gone. Poll reads what it sent before, and then reports
+		// the loss.
 		c.broken = errno
 		c.clear()
 		return true
@@ -199,7 +199,7 @@ func (c *conn) push(h *transport.Header, payload []byte, token any) *item {
 	return it
 }
 
-// clear forgets the queue, and what it kept from the garbage collector.
+// clear empties the queue, so that the garbage collector can free its frames.
 func (c *conn) clear() {
 	clear(c.queue[c.first:])
 	c.queue, c.first, c.off = c.queue[:0], 0, 0
@@ -208,7 +208,7 @@ func (c *conn) clear() {
 	}
 }
 
-// watch has epoll report when the socket can be written, or stops that.
+// watch makes epoll report when the socket can be written, or stops that.
 func (l *link) watch(c *conn, on bool) {
 	if c.waits == on {
 		return
@@ -233,7 +233,7 @@ func (l *link) Poll() bool {
 			moved = l.look()
 		}
 		for i := len(l.live) - 1; i >= 0; i-- {
-			c := l.live[i] // losing it puts the last one here, which was seen before
+			c := l.live[i] // if it is lost, the last one takes its place, which was handled before
 			if c.first < len(c.queue) && l.flush(c) {
 				moved = true
 			}
@@ -307,7 +307,7 @@ func (l *link) flush(c *conn) (moved bool) {
 			*it = item{}
 			c.first++
 			c.off = 0
-			l.h.Sent(token) // may send more
+			l.h.Sent(token) // this may call Send
 		}
 		if short {
 			return moved
@@ -332,7 +332,7 @@ func (l *link) giveBack(c *conn) {
 	l.watch(c, false)
 }
 
-// read takes what one call gives, and hands on the frames in it.
+// read makes one read call and delivers the frames in the result.
 func (l *link) read(c *conn) bool {
 	var n int
 	var errno unix.Errno
@@ -372,7 +372,7 @@ func (l *link) read(c *conn) bool {
 	return true
 }
 
-// parse hands on what b holds: ends, wholes and beginnings of frames.
+// parse delivers the frames in b. b may begin and end inside a frame.
 func (l *link) parse(c *conn, b []byte) {
 	for len(b) > 0 {
 		if !c.in {
@@ -407,17 +407,17 @@ func (c *conn) header() *transport.Header {
 	return (*transport.Header)(c.head[prefixSize:])
 }
 
-// deliver ends a frame.
+// deliver completes a frame.
 func (l *link) deliver(c *conn) {
 	body := c.body
 	c.body, c.got, c.have, c.in = nil, 0, 0, false
 	l.h.Arrived(c.peer, c.header(), body)
 }
 
-// lose ends a connection: its payloads are given back, the peer is lost.
+// lose ends a connection: it returns the payloads and reports the loss.
 func (l *link) lose(c *conn, why error) {
 	if c.broken != nil {
-		why = c.broken // it came first
+		why = c.broken // it is the original reason
 	}
 	c.broken = why
 	l.giveBack(c)
@@ -430,7 +430,7 @@ func (l *link) lose(c *conn, why error) {
 
 // drop closes a socket and forgets its connection.
 func (l *link) drop(c *conn) {
-	unix.Close(c.fd) // leaves epoll by that
+	unix.Close(c.fd) // this also removes it from epoll
 	c.fd = -1
 	l.conns[c.peer] = nil
 	last := l.live[len(l.live)-1]
@@ -450,7 +450,8 @@ func (l *link) Drop(peer int) {
 }
 
 // Close writes what is queued, waits a little until the peers' kernels have
-// it, and closes all connections. Frames that arrive meanwhile are dropped.
+// received it, and closes all connections. Frames that arrive meanwhile are
+// dropped.
 func (l *link) Close(ctx context.Context) error {
 	if l.ep < 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 var sizes = []int{0, 1, 47, 4096, directSize - 1, directSize, directSize + 1, bufferSize - frameHead, bufferSize, bufferSize + 1, 1<<20 + 3}
 
 func TestExchange(t *testing.T) {
-	for _, n := range []int{2, fewPeers + 1, fewPeers + 3} { // direct reads, and epoll
+	for _, n := range []int{2, fewPeers + 1, fewPeers + 3} { // with direct reads, and with epoll
 		nodes := world(t, n)
 		for from, a := range nodes {
 			for to := range nodes {
@@ -53,7 +53,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// fill sends frames until one stays with the link, and returns how many.
+// fill sends frames until the link keeps one, and returns how many it sent.
 func fill(t *testing.T, a *node, to, size int) (frames int) {
 	t.Helper()
 	for i := range 10000 {
@@ -70,7 +70,7 @@ func TestSend_Backpressure(t *testing.T) {
 	a, b := nodes[0], nodes[1]
 	const size = 100_000
 	n := fill(t, a, 1, size)
-	first := n - 1 // the first that was kept
+	first := n - 1 // the first frame that was kept
 	for i := n; i < n+500; i++ {
 		length := size
 		if i%3 == 0 {
@@ -96,7 +96,7 @@ func TestSend_Backpressure(t *testing.T) {
 	}
 }
 
-// A handler may send from inside every callback.
+// TestSend_InHandler sends from inside every callback of the handler.
 func TestSend_InHandler(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
@@ -220,7 +220,7 @@ func TestArm(t *testing.T) {
 			t.Fatal("readable after all was read")
 		}
 		a.Disarm()
-		// Room in a socket wakes who has something queued.
+		// Room in a socket wakes a link with queued frames.
 		sent := fill(t, a, 1, 100_000)
 		for a.Poll() {
 		}
@@ -233,7 +233,7 @@ func TestArm(t *testing.T) {
 		sleepOn(t, a.FD())
 		a.Disarm()
 		pollUntil(t, "all frames", func() bool { return len(b.frames) == sent && len(a.sent) == 1 }, a, b)
-		// So does death.
+		// The death of a peer wakes it, too.
 		if !a.Arm() {
 			t.Fatal("idle, and Arm says so not")
 		}
@@ -253,7 +253,8 @@ func TestArm(t *testing.T) {
 func TestClose_SendsQueued(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
-	// Both send more than sockets hold, and close: neither waits for ever.
+	// Both sides send more than their sockets hold, and close. Neither may wait
+	// forever.
 	n := fill(t, a, 1, 100_000)
 	for i := range 50 {
 		a.Send(1, head(n+i), pattern(100_000, n+i), nil)
@@ -300,7 +301,8 @@ func TestClose_Timeout(t *testing.T) {
 	}
 }
 
-// Frames that were acknowledged are read even if a reset follows them.
+// TestClose_Unread shows that acknowledged frames are read even if a reset
+// follows them.
 func TestClose_Unread(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]

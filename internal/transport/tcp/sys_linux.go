@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longCall is how many bytes make a call so long that the Go scheduler is
-// told of it. Shorter ones are made without: they never wait, and telling
-// costs as much as many of them take.
+// Before a call with longCall bytes or more, the Go scheduler is told. Shorter
+// calls are made without that: they never wait, and telling the scheduler takes
+// longer than many of them.
 const longCall = 32 << 10
 
-// takeSocket makes a bare descriptor of a connection, ready for the message
-// path. c is to be closed after it.
+// takeSocket returns a bare, non-blocking descriptor for a connection. The
+// caller closes c afterwards.
 func takeSocket(c *net.TCPConn, timeout time.Duration) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -59,8 +59,8 @@ func takeSocket(c *net.TCPConn, timeout time.Duration) (int, error) {
 	return fd, nil
 }
 
-// syscall3 makes a call on a non-blocking descriptor and repeats it if a
-// signal came between.
+// syscall3 makes a system call on a non-blocking descriptor, and repeats it if
+// a signal interrupts it.
 func syscall3(trap, a, b, c uintptr, long bool) (int, unix.Errno) {
 	for {
 		var n uintptr
@@ -88,7 +88,7 @@ func readv(fd int, v []unix.Iovec) (int, unix.Errno) {
 	return n, errno
 }
 
-// writev writes pieces of total bytes and lets go of them.
+// writev writes pieces of total bytes, and clears v.
 func writev(fd int, v []unix.Iovec, total int) (int, unix.Errno) {
 	n, errno := syscall3(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])), uintptr(len(v)), total > longCall)
 	for i := range v {

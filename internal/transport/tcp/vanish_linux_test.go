@@ -17,20 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests below put two ranks into network namespaces of their own, with a
-// cable between them, and pull the cable.
+// The tests below run two ranks in network namespaces of their own, connected
+// by a virtual cable, and disconnect the cable.
 
 const vanishEnv = "CAIRN_TEST_TCP_VANISH"
 
-// vanishMain is a rank. It is told what to do, line by line, on its standard
-// input.
+// vanishMain is a rank. It reads commands from its standard input, line by
+// line.
 func vanishMain() error {
 	rank, err := strconv.Atoi(os.Getenv(vanishEnv))
 	if err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(os.Stdin)
-	if !lines.Scan() { // the cable is there
+	if !lines.Scan() { // wait until the cable is connected
 		return io.ErrUnexpectedEOF
 	}
 	d, err := Open(Options{Rank: rank, Size: 2, Secret: testSecret, Host: "host" + strconv.Itoa(rank), Timeout: 2 * time.Second})
@@ -66,14 +66,14 @@ func vanishMain() error {
 		case "send":
 			l.Send(1-rank, head(0), []byte("are you there?"), nil)
 			fmt.Println("sent")
-		case "read": // everything, until nothing comes for a while
+		case "read": // read everything, until nothing comes for a while
 			for end := time.Now().Add(time.Second); time.Now().Before(end); {
 				if l.Poll() {
 					end = time.Now().Add(time.Second)
 				}
 			}
 			fmt.Println("read", len(r.frames), "lost", len(r.lost))
-		case "wait": // for the loss, asleep
+		case "wait": // sleep until the peer is lost
 			for len(r.lost) == 0 {
 				if l.Arm() {
 					unix.Poll([]unix.PollFd{{Fd: int32(l.FD()), Events: unix.POLLIN}}, -1)
@@ -82,7 +82,7 @@ func vanishMain() error {
 				l.Poll()
 			}
 			fmt.Println("lost", r.lost[1-rank])
-		case "spin": // for the loss, awake
+		case "spin": // poll until the peer is lost
 			for len(r.lost) == 0 {
 				l.Poll()
 			}
@@ -92,7 +92,7 @@ func vanishMain() error {
 	return nil
 }
 
-// apart is a rank in a namespace of its own.
+// apart is a rank in a network namespace of its own.
 type apart struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -143,7 +143,7 @@ func startApart(t *testing.T, rank int) *apart {
 	return &apart{t, cmd, in, bufio.NewReader(out)}
 }
 
-// cabled starts two ranks, connected with each other.
+// cabled starts two connected ranks.
 func cabled(t *testing.T) (a, b *apart) {
 	for _, tool := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -173,8 +173,9 @@ func cabled(t *testing.T) (a, b *apart) {
 	return a, b
 }
 
-// A host that vanishes is noticed, by an idle connection (keepalive) and
-// with something under way, asleep and awake.
+// TestLost_HostVanishes shows that the loss of a host is noticed: on an idle
+// connection (by keepalive) and with data in flight, by a sleeping and by a
+// polling rank.
 func TestLost_HostVanishes(t *testing.T) {
 	t.Parallel()
 	for _, how := range []struct{ name, before, wait string }{
@@ -184,7 +185,7 @@ func TestLost_HostVanishes(t *testing.T) {
 		{"full", "fill", "wait"},
 	} {
 		t.Run(how.name, func(t *testing.T) {
-			t.Parallel() // they mostly wait
+			t.Parallel() // the tests mostly wait
 			a, b := cabled(t)
 			if err := b.ip("link set cable1 down"); err != nil {
 				t.Fatal(err)
@@ -203,14 +204,15 @@ func TestLost_HostVanishes(t *testing.T) {
 	}
 }
 
-// A peer that does not read for much longer than the timeout is not lost.
+// TestLost_NotWhileBusy shows that a peer which does not read for much longer
+// than the timeout is not lost.
 func TestLost_NotWhileBusy(t *testing.T) {
 	t.Parallel()
 	a, b := cabled(t)
 	a.say("fill")
 	a.hear("full")
-	time.Sleep(4 * time.Second) // twice the timeout; the kernels talk meanwhile
-	a.say("read")               // looks at the timer, too
+	time.Sleep(4 * time.Second) // twice the timeout; the kernels communicate meanwhile
+	a.say("read")               // this also looks at the timer
 	if said := a.hear("read"); said != "read 0 lost 0" {
 		t.Fatal(said)
 	}

@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A host that vanishes says nothing. While a connection is idle the kernel
-// sends keepalive probes and ends it when they are not answered. While
-// something is under way it sends none, and repeats that for a quarter of an
-// hour; TCP_USER_TIMEOUT would shorten this, but also ends connections to
-// peers that are well and have just not read for a while. So the watch looks
-// itself, a few times per Options.Timeout, at what the kernel knows:
-// a peer is lost when it was silent for that long although it was asked.
+// A host that vanishes sends nothing. On an idle connection the kernel sends
+// keepalive probes, and ends the connection if they are not answered. With data
+// in flight it sends no probes, and retransmits the data for a quarter of an
+// hour. TCP_USER_TIMEOUT would shorten this, but it also ends connections to
+// healthy peers that have not read for a while. So the link itself checks the
+// kernel's statistics a few times per Options.Timeout: a peer is lost if it was
+// silent for that long although data or probes were sent to it.
 
-// timerMark stands for the timer among the events of epoll.
+// timerMark identifies the timer in epoll events.
 const timerMark = -1
 
-// spins is how many Polls in a row may go by without a look at the timer.
+// spins is the maximum number of consecutive Polls without a look at the timer.
 const spins = 4096
 
-// startWatch makes the timer, if there is a peer on another host.
+// startWatch creates the timer if there is a peer on another host.
 func (l *link) startWatch() error {
 	remote := false
 	for _, c := range l.live {
@@ -46,7 +46,7 @@ func (l *link) startWatch() error {
 	return nil
 }
 
-// rang reports whether the timer went off, and resets it.
+// rang reports whether the timer has expired, and resets it.
 func (l *link) rang() bool {
 	if l.timer < 0 {
 		return false
@@ -56,8 +56,8 @@ func (l *link) rang() bool {
 	return err == nil && n == len(b)
 }
 
-// look looks for peers that are silent, and ends the connections to them:
-// reading then gives what came before, and the end.
+// look finds silent peers and shuts down their connections. Reading such a
+// connection returns what came before, and then its end.
 func (l *link) look() (moved bool) {
 	l.due = false
 	for _, c := range l.live {
@@ -66,11 +66,11 @@ func (l *link) look() (moved bool) {
 		}
 		info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
-			continue // reading tells why
+			continue // reading reports the reason
 		}
 		quiet := time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond
 		asked := (info.Retransmits > 0 || info.Probes > 0) && quiet >= l.d.opts.Timeout
-		if asked && c.asked { // a single look may fall between question and answer
+		if asked && c.asked { // twice in a row: the first look may fall between a probe and its answer
 			c.broken = fmt.Errorf("no answer for %v: %w", quiet.Round(time.Millisecond), unix.ETIMEDOUT)
 			unix.Shutdown(c.fd, unix.SHUT_RDWR)
 			moved = true

@@ -13,7 +13,7 @@ import (
 
 var testSecret = []byte("a secret of 32 bytes for testing")
 
-// recorder is a Handler that keeps what it is told.
+// recorder is a Handler that records its calls.
 type recorder struct {
 	frames []frame
 	sent   []any

@@ -37,11 +37,10 @@ var tests = []test{
 	{name: "Leaks", n: 3, body: leaks},
 }
 
-// random is a generator that differs from rank to rank, and not from run to
-// run.
+// random returns a generator that differs between ranks, but not between runs.
 func (r *Rank) random() *rand.Rand { return rand.New(rand.NewPCG(uint64(r.ID), 42)) }
 
-// peers are the other ranks.
+// peers returns the other ranks.
 func (r *Rank) peers() (all []int) {
 	for p := range r.N {
 		if p != r.ID {
@@ -51,8 +50,8 @@ func (r *Rank) peers() (all []int) {
 	return all
 }
 
-// collect drives until n frames came from every peer and everything left. The
-// box sees to it that none comes twice.
+// collect drives the link until n frames have come from every peer and all
+// payloads are returned. The box makes sure that no frame comes twice.
 func (r *Rank) collect(what string, n uint64) {
 	b := r.box
 	r.drive(what, func() bool {
@@ -68,7 +67,7 @@ func (r *Rank) collect(what string, n uint64) {
 	})
 }
 
-// order sends many small frames to everybody.
+// order sends many small frames to all peers.
 func order(r *Rank) {
 	const frames = 3000
 	r.connect(nil)
@@ -84,7 +83,7 @@ func order(r *Rank) {
 	r.collect("order", frames)
 }
 
-// sizes sends every length of interest, one by one and all at once.
+// sizes sends payloads of every length of interest, one by one and all at once.
 func sizes(r *Rank) {
 	r.connect(nil)
 	eager := r.link.EagerLimit()
@@ -105,7 +104,7 @@ func sizes(r *Rank) {
 	r.collect("all at once", uint64(4*len(lengths)))
 }
 
-// huge sends one large frame, with small ones around.
+// huge sends one large frame between small ones.
 func huge(r *Rank) {
 	r.connect(nil)
 	long := 64 << 20
@@ -118,7 +117,7 @@ func huge(r *Rank) {
 	r.collect("64 MiB", 3)
 }
 
-// pressure sends more than any buffer holds before anybody polls.
+// pressure sends more than any buffer holds before any rank polls.
 func pressure(r *Rank) {
 	const frames = 1500
 	r.connect(nil)
@@ -131,11 +130,11 @@ func pressure(r *Rank) {
 		}
 		r.box.send(peer, n)
 	}
-	r.barrier() // nobody has polled yet
+	r.barrier() // no rank has polled yet
 	r.collect("back-pressure", frames)
 }
 
-// reply answers every frame out of the handler.
+// reply answers every frame from inside the handler.
 func reply(r *Rank) {
 	const frames = 300
 	r.connect(nil)
@@ -160,13 +159,13 @@ func reply(r *Rank) {
 	r.collect("answering from the handler", frames)
 }
 
-// sleepers play ping-pong, and both sleep whenever nothing moves. A lost
-// wake-up ends it.
+// sleepers play ping-pong, and both sleep whenever nothing moves. If a wake-up
+// is lost, the test hangs.
 func sleepers(r *Rank) {
 	rounds := uint64(4000)
 	r.connect(nil)
 	if r.link.FD() < 0 {
-		rounds = 100 // there is no wake-up to lose
+		rounds = 100 // without a descriptor, there is no wake-up to lose
 	}
 	r.sleeper = true
 	peer := 1 - r.ID
@@ -181,7 +180,7 @@ func sleepers(r *Rank) {
 	r.collect("ping-pong asleep", rounds)
 }
 
-// sleepFull has both sides sleep while one waits for space.
+// sleepFull makes both sides sleep while one waits for room.
 func sleepFull(r *Rank) {
 	const frames = 150
 	r.connect(nil)
@@ -201,7 +200,7 @@ func sleepFull(r *Rank) {
 }
 
 // sleepLate goes to sleep when there is something to do already: frames that
-// came, and then space that was made, since the last Poll.
+// have come, and room that was made, since the last Poll.
 func sleepLate(r *Rank) {
 	r.connect(nil)
 	b := r.box
@@ -226,7 +225,7 @@ func sleepLate(r *Rank) {
 		}
 		r.barrier()
 	}
-	// More than fits: rank 1 takes what is there, and rank 0 continues.
+	// Send more than fits: rank 1 receives what is there, and rank 0 continues.
 	const frames = 40
 	if r.ID == 0 {
 		for range frames {
@@ -250,7 +249,7 @@ func sleepLate(r *Rank) {
 	}
 }
 
-// allToAll is random traffic between many ranks.
+// allToAll makes random traffic between many ranks.
 func allToAll(r *Rank) {
 	const frames = 80
 	r.connect(nil)
@@ -288,7 +287,7 @@ func subset(r *Rank) {
 	r.drive("subset", func() bool { return r.box.got[peer] == 100 && r.box.kept == 0 })
 }
 
-// noPeers is a link to nobody.
+// noPeers connects a link without peers.
 func noPeers(r *Rank) {
 	r.connect(nil)
 	if r.poll() {
@@ -322,7 +321,7 @@ func connectAlone(r *Rank) {
 		}
 	}
 	r.barrier()
-	// The driver is as good as new.
+	// The driver can still be used.
 	r.connect(nil)
 	r.box.send(1-r.ID, 1000)
 	r.collect("after a failed connection", 1)

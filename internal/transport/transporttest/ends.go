@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// chat has two ranks talk, to see that they still can. Both call it, and
-// nothing else was sent between them.
+// chat exchanges frames between two ranks, to show that they are connected.
+// Both call it, and nothing else may be in flight between them.
 func (r *Rank) chat(peer int, what string) {
 	for i := range 20 {
 		r.box.send(peer, i*100)
@@ -36,7 +36,7 @@ func (r *Rank) dropped(peer int) {
 	}
 }
 
-// peerCloses has rank 1 send and close while the others continue.
+// peerCloses makes rank 1 send and close while the others continue.
 func peerCloses(r *Rank) {
 	const frames = 100
 	r.connect(nil)
@@ -85,7 +85,7 @@ func closeWaits(r *Rank) {
 	}
 }
 
-// barrierless gives the other rank a start; nothing depends on how long.
+// barrierless gives the other rank some time. Nothing depends on how long.
 func (r *Rank) barrierless(d time.Duration) {
 	select {
 	case <-r.ctx.Done():
@@ -93,8 +93,8 @@ func (r *Rank) barrierless(d time.Duration) {
 	}
 }
 
-// closeGivesUp closes with a context that has ended, and a peer that does
-// not read: Close must return.
+// closeGivesUp closes with a context that has ended, while the peer does not
+// read. Close must return.
 func closeGivesUp(r *Rank) {
 	r.connect(nil)
 	if r.ID == 0 {
@@ -103,7 +103,7 @@ func closeGivesUp(r *Rank) {
 		cancel()
 		l := r.link
 		r.link = nil
-		l.Close(ctx) // an error where 48 MiB do not fit any buffer
+		l.Close(ctx) // an error, because 48 MiB fit into no buffer
 		r.barrier()
 		return
 	}
@@ -111,7 +111,7 @@ func closeGivesUp(r *Rank) {
 	r.drive("the loss of a rank that gave up", func() bool { return r.box.lost[0] != nil })
 }
 
-// allClose has all ranks send a lot and close at once, unread.
+// allClose makes all ranks send much data and close at once, without reading.
 func allClose(r *Rank) {
 	r.connect(nil)
 	for range 20 {
@@ -120,14 +120,15 @@ func allClose(r *Rank) {
 		}
 	}
 	r.barrier()
-	// Whether everything leaves depends on who is first; nobody may hang.
+	// Whether everything is sent depends on which rank is first. No rank may
+	// hang.
 	ctx, cancel := context.WithTimeout(r.ctx, 3*time.Second)
 	defer cancel()
 	l := r.link
 	r.link = nil
 	l.Close(ctx)
 	r.barrier()
-	// And all of them can meet again.
+	// All of them can connect again.
 	r.connect(nil)
 	for _, p := range r.peers() {
 		r.box.send(p, 1)
@@ -135,8 +136,8 @@ func allClose(r *Rank) {
 	r.collect("after all closed", 1)
 }
 
-// killedPeer has rank 1 killed after it sent; the others see all of it, then
-// the loss, and continue.
+// killedPeer kills rank 1 after it has sent. The others receive all of it, then
+// see the loss, and continue.
 func killedPeer(r *Rank) {
 	const frames = 60
 	r.connect(nil)
@@ -147,7 +148,7 @@ func killedPeer(r *Rank) {
 				b.send(p, i*20)
 			}
 		}
-		// What arrived is acknowledged, so it must have been delivered.
+		// Frames that were acknowledged must be delivered.
 		r.drive("acknowledgement", func() bool { return b.got[0] == 1 && b.got[2] == 1 && b.kept == 0 })
 		r.die()
 	}
@@ -169,7 +170,7 @@ func killedAsleep(r *Rank) {
 	if r.ID == 1 {
 		r.box.send(0, 10)
 		r.drive("leaving", func() bool { return r.box.kept == 0 && r.box.got[0] == 1 })
-		r.barrierless(50 * time.Millisecond) // rank 0 sleeps by then, or soon
+		r.barrierless(50 * time.Millisecond) // rank 0 sleeps by now, or soon
 		r.die()
 	}
 	r.box.send(1, 1)
@@ -179,7 +180,8 @@ func killedAsleep(r *Rank) {
 	}
 }
 
-// killedFull kills a rank that does not read, so that payloads are given back.
+// killedFull kills a rank that does not read. The payloads for it must be
+// returned.
 func killedFull(r *Rank) {
 	r.connect(nil)
 	r.barrier()
@@ -195,8 +197,8 @@ func killedFull(r *Rank) {
 	r.drive("payloads for a killed rank", func() bool { return r.box.lost[1] != nil && r.box.kept == 0 })
 }
 
-// killedAmid kills a rank in the middle of a long frame. What arrived whole
-// is right, and nothing comes after the loss.
+// killedAmid kills a rank in the middle of a long frame. Complete frames must
+// be right, and nothing may come after the loss.
 func killedAmid(r *Rank) {
 	r.connect(nil)
 	if r.ID == 1 {
@@ -234,13 +236,13 @@ func (r *Rank) puller(peer int) transport.Puller {
 	return l
 }
 
-// address is a frame that says where memory is.
+// address returns a frame that says where memory is.
 func address(buf []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))))
 	return binary.LittleEndian.AppendUint64(b, uint64(len(buf)))
 }
 
-// pull reads memory of the peer, of many sizes, in both directions.
+// pull reads memory of the peer, with many sizes, in both directions.
 func pull(r *Rank) {
 	r.connect(nil)
 	peer := 1 - r.ID

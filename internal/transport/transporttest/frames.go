@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// A frame of the suite: everything in it follows from the sender, the
-// receiver and the number of the frame, so that the receiver can tell
-// whether it is the next one and whether it is whole.
+// The content of a frame follows from the sender, the receiver and the frame's
+// number, so that the receiver can check that it is the next frame and
+// complete.
 //
 //	header   from u16, to u16, round u32, number u64, length u64, crc32c of the payload u32, filler [20]
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -28,8 +28,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill fills a payload: 4 KiB of noise, again and again, and a number in
-// front of each so that no two are the same.
+// fill fills a payload with repetitions of 4 KiB of noise. Each begins with a
+// number, so that no two are the same.
 func fill(b []byte, seed uint64) {
 	const block = 4096
 	x := mix(seed + 1)
@@ -59,27 +59,27 @@ func makeHeader(from, to, round int, number uint64, payload []byte) (h transport
 	return h
 }
 
-// token is what the suite gives to Send.
+// token is the suite's token for Send.
 type token struct {
 	to      int
 	payload []byte
 	back    bool
 }
 
-// box is the suite's handler. It checks what every handler may count on, and
-// that frames are whole and in order.
+// box is the suite's handler. It checks the promises that every link makes to
+// its handler, and that frames are complete and in order.
 type box struct {
 	r       *Rank
 	link    transport.Link
 	round   int
 	inside  bool  // Poll or Send is running
-	err     error // what was found wrong first; the handler cannot panic through a link
+	err     error // the first error; the handler cannot panic through a link
 	sent    []uint64
 	got     []uint64
 	lost    []error
 	dropped []bool
 	coming  []*arrival // per peer: Arriving was called, Arrived was not
-	kept    int        // payloads that the link has
+	kept    int        // payloads that the link keeps
 	keptFor []int      // the same, per peer
 	// arrived, if set, is called with every frame.
 	arrived func(peer int, number uint64, buf []byte)
@@ -100,13 +100,14 @@ func newBox(r *Rank) *box {
 	}
 }
 
-// state is for messages.
+// state describes the box, for messages.
 func (b *box) state() string {
 	return fmt.Sprintf("sent %v, got %v, %d payloads kept", b.sent, b.got, b.kept)
 }
 
-// send sends the next frame to a peer, with n bytes. It spoils the payload as
-// soon as it may. It reports whether that was at once.
+// send sends the next frame to a peer, with n bytes of payload. It spoils the
+// payload as soon as the link has returned it, and reports whether Send did so
+// at once.
 func (b *box) send(to, n int) bool {
 	payload := make([]byte, n)
 	fill(payload, uint64(b.r.ID)<<48^uint64(to)<<32^b.sent[to])
@@ -135,9 +136,8 @@ func (b *box) sendPayload(to int, payload []byte) bool {
 	return false
 }
 
-// spoil changes a payload that was given back. A link that still reads it
-// delivers something else than was sent. Of a long one, a byte here and there
-// is enough.
+// spoil changes a payload that was returned. A link that still reads it
+// delivers wrong bytes. In a long payload, changing some bytes is enough.
 func spoil(b []byte) {
 	step := 1
 	if len(b) > 4096 {
@@ -148,14 +148,15 @@ func spoil(b []byte) {
 	}
 }
 
-// failf notes an error, for the rank to end with when it is out of the link.
+// failf records an error. The rank ends with it when it has returned from the
+// link.
 func (b *box) failf(format string, args ...any) {
 	if b.err == nil {
 		b.err = fmt.Errorf(format, args...)
 	}
 }
 
-// check reports whether a call is possible at all.
+// check reports whether a call of the handler is allowed.
 func (b *box) check(peer int, what string) bool {
 	switch {
 	case !b.inside:
@@ -170,7 +171,7 @@ func (b *box) check(peer int, what string) bool {
 	return b.err == nil
 }
 
-// Arriving is the transport.Handler's.
+// Arriving implements transport.Handler.
 func (b *box) Arriving(peer int, h *transport.Header, n int) []byte {
 	if !b.check(peer, "Arriving") {
 		return make([]byte, n)
@@ -189,7 +190,7 @@ func (b *box) Arriving(peer int, h *transport.Header, n int) []byte {
 	return a.buf
 }
 
-// Arrived is the transport.Handler's.
+// Arrived implements transport.Handler.
 func (b *box) Arrived(peer int, h *transport.Header, buf []byte) {
 	if !b.check(peer, "Arrived") {
 		return
@@ -220,7 +221,7 @@ func (b *box) Arrived(peer int, h *transport.Header, buf []byte) {
 	}
 }
 
-// Sent is the transport.Handler's.
+// Sent implements transport.Handler.
 func (b *box) Sent(tok any) {
 	t, ok := tok.(*token)
 	if !ok {
@@ -240,7 +241,7 @@ func (b *box) Sent(tok any) {
 	spoil(t.payload)
 }
 
-// Lost is the transport.Handler's.
+// Lost implements transport.Handler.
 func (b *box) Lost(peer int, err error) {
 	if !b.check(peer, "Lost") {
 		return
@@ -258,7 +259,7 @@ func (b *box) Lost(peer int, err error) {
 	}
 }
 
-// drop drops a peer, which is replaced.
+// drop drops a peer, which another process replaces.
 func (b *box) drop(peer int) {
 	b.inside = true
 	b.link.Drop(peer)

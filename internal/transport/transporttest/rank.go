@@ -16,13 +16,13 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// Rank is one rank of a test. In tests of ranks that are replaced, several
-// have the same ID, one after the other: then those are the processes 0 to N-1.
+// Rank is one rank of a test. In tests of replaced ranks, several processes
+// have the same ID, one after the other. They are numbered from 0 to N-1.
 type Rank struct {
 	ID, N int
 
-	process int  // as swap counts, and the same as ID otherwise
-	single  bool // it has a process of its own
+	process int  // number of the process; the same as ID in other tests
+	single  bool // it is a process, not a goroutine
 
 	tr       Transport
 	dir      string
@@ -33,7 +33,7 @@ type Rank struct {
 	driver   transport.Driver
 	link     transport.Link
 	box      *box
-	more     []*box // of further links
+	more     []*box // handlers of further links
 	sleeper  bool   // sleep whenever nothing moves
 	exchange int
 }
@@ -47,7 +47,7 @@ func newRank(tr Transport, c test, dir string, id int, open func(int) (transport
 // Fatalf ends the rank with an error.
 func (r *Rank) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
-// skipf ends the rank; the test is left out. All ranks must agree.
+// skipf ends the rank and skips the test. All ranks must do the same.
 func (r *Rank) skipf(format string, args ...any) {
 	panic(failure{fmt.Errorf("%w: %s", errSkip, fmt.Sprintf(format, args...))})
 }
@@ -58,7 +58,7 @@ func (r *Rank) must(err error) {
 	}
 }
 
-// check ends the rank if another one failed, or if it takes too long.
+// check ends the rank if another one has failed, or if the test takes too long.
 func (r *Rank) check(what string) {
 	if r.ctx.Err() != nil {
 		r.Fatalf("%s: it takes more than %v", what, cmp.Or(r.tr.limit, limit))
@@ -68,8 +68,8 @@ func (r *Rank) check(what string) {
 	}
 }
 
-// swap gives data to the ranks and returns theirs. All ranks call it, in
-// the same order; ranks that are named in without do not.
+// swap gives data to the other ranks and returns theirs. All ranks call it, in
+// the same order, except those named in without.
 func (r *Rank) swap(data []byte, without ...int) [][]byte {
 	r.exchange++
 	name := func(id int) string {
@@ -99,7 +99,7 @@ func (r *Rank) swap(data []byte, without ...int) [][]byte {
 	return all
 }
 
-// barrier waits for the ranks, not through the transport.
+// barrier waits for the other ranks, without the transport.
 func (r *Rank) barrier(without ...int) { r.swap(nil, without...) }
 
 // openDriver opens the driver, or a new one.
@@ -109,8 +109,8 @@ func (r *Rank) openDriver() {
 	r.driver = d
 }
 
-// connect opens the driver if that was not done, and connects all ranks for
-// which serve returns true; nil means all.
+// connect connects all ranks for which serve returns true; nil means all. It
+// opens the driver if necessary.
 func (r *Rank) connect(serve func(peer int) bool) {
 	if r.driver == nil {
 		r.openDriver()
@@ -182,7 +182,8 @@ func (b *box) poll(l transport.Link) bool {
 	return moved
 }
 
-// drive polls until done, and sleeps when nothing moves for a while.
+// drive polls until done returns true, and sleeps when nothing moves for a
+// while.
 func (r *Rank) drive(what string, done func() bool) {
 	idle := 0
 	for !done() {
@@ -220,14 +221,15 @@ func (r *Rank) sleep(what string) {
 		r.check(what)
 		return
 	}
-	// Nothing but the descriptor ends this: a rank whose wake-up was lost
-	// sleeps until it is said to hang.
+	// Only the descriptor ends this loop. A rank that misses its wake-up sleeps
+	// until the test reports that it hangs.
 	for !waitFD(100*time.Millisecond, fds...) {
 		r.check(what + " (asleep: " + r.box.state() + ")")
 	}
 }
 
-// spread returns sizes with one more and one less, without negative ones.
+// spread returns the sizes, and each one plus and minus 1, without negative
+// ones.
 func spread(sizes ...int) []int {
 	var all []int
 	seen := make(map[int]bool)

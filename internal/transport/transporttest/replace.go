@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// replaced has other processes take the place of rank 1 one after the other,
-// while the ranks 0 and 2 keep talking. The processes 3, 4 and 5 are the
+// replaced replaces rank 1 by other processes, one after the other, while ranks
+// 0 and 2 continue to exchange frames. Processes 3, 4 and 5 are the
 // destinations.
 func replaced(r *Rank) {
 	const ranks, mover = 3, 1
-	procs := []int{1, 3, 4, 5} // that are rank 1, in turn
+	procs := []int{1, 3, 4, 5} // the processes of rank 1, in order
 	if r.process >= ranks {
 		r.ID = mover
 	}
 	r.openDriver()
-	addresses := r.swap(r.driver.Address()) // of all processes, and for the whole test
+	addresses := r.swap(r.driver.Address()) // addresses of all processes, for the whole test
 	var gone []int                          // processes that were replaced
 	for i, present := range procs {
 		to := make([][]byte, r.N)
@@ -29,13 +29,13 @@ func replaced(r *Rank) {
 			to[0], to[2] = addresses[0], addresses[2]
 		case r.process == 0 || r.process == 2:
 			to[mover] = addresses[present]
-		default: // its time has not come
+		default: // it is not this process's turn yet
 			r.barrier(gone...)
 			gone = append(gone, present)
 			continue
 		}
 		to[r.ID] = nil
-		if []int{0, mover, 2}[i%3] == r.ID { // somebody is late, another one every time
+		if []int{0, mover, 2}[i%3] == r.ID { // one process is late, each time another one
 			r.barrierless(30 * time.Millisecond)
 		}
 		b := r.connectTo(to)
@@ -65,7 +65,8 @@ func replaced(r *Rank) {
 	}
 }
 
-// replacedTalk has all three ranks talk: with rank 1 by the newest link.
+// replacedTalk exchanges frames between all three ranks, with rank 1 by the
+// newest link.
 func (r *Rank) replacedTalk(b *box, i int) {
 	const frames = 60
 	for n := range frames {
@@ -75,7 +76,7 @@ func (r *Rank) replacedTalk(b *box, i int) {
 			case p == 1 || r.ID == 1:
 				b.send(p, n*n*7)
 			default:
-				r.box.send(p, n*n*5) // the first link continues
+				r.box.send(p, n*n*5) // the first link stays in use
 			}
 		}
 	}
@@ -96,25 +97,25 @@ func (r *Rank) replacedTalk(b *box, i int) {
 	})
 }
 
-// replacedLeave forgets the present process of rank 1, which leaves.
+// replacedLeave drops the current process of rank 1, which ends.
 func (r *Rank) replacedLeave(b *box, i int) {
-	if i%2 == 0 { // else it is dropped first
+	if i%2 == 0 { // otherwise it is dropped first
 		r.drive("the loss of a rank that is replaced", func() bool { return b.lost[1] != nil })
 	}
 	b.drop(1)
 	b.lost[1] = nil
-	r.barrierless(20 * time.Millisecond) // it leaves by then, or soon, and nobody is told
+	r.barrierless(20 * time.Millisecond) // it ends by now, or soon, without a message
 	for range 20 {
 		r.poll()
 	}
-	if b != r.box { // it serves nobody any more
+	if b != r.box { // this link has no peers any more
 		r.more = nil
 		r.must(b.link.Close(r.ctx))
 	}
 }
 
-// impostor has a process that was replaced, and is alive, try to connect in
-// the place of the destination, process 3.
+// impostor makes a process that was replaced, but is alive, try to connect in
+// place of the destination, process 3.
 func impostor(r *Rank) {
 	const mover = 1
 	if r.process == 3 {
@@ -126,7 +127,7 @@ func impostor(r *Rank) {
 	switch r.process {
 	case 0, 2:
 		to[mover] = addresses[3]
-		r.barrier() // the old process has begun by then, or soon
+		r.barrier() // the old process has begun by now, or soon
 		r.barrierless(100 * time.Millisecond)
 	case 1:
 		r.barrier()
@@ -158,8 +159,7 @@ func impostor(r *Rank) {
 	r.box.noneLost()
 }
 
-// leaks has rank 1 replaced again and again. What a process holds must not
-// grow.
+// leaks replaces rank 1 many times. The resources of a process must not grow.
 func leaks(r *Rank) {
 	const rounds, begun = 40, 5
 	r.openDriver()
@@ -220,8 +220,8 @@ func leaks(r *Rank) {
 	}
 }
 
-// holds counts what this process has: descriptors, mappings of files of
-// transports, and goroutines. It returns 0 where that cannot be told.
+// holds counts the resources of this process: descriptors, mappings of the
+// transports' files, and goroutines. It returns 0 if they cannot be counted.
 func (r *Rank) holds() int {
 	fds, err := os.ReadDir("/proc/self/fd")
 	maps, merr := os.ReadFile("/proc/self/maps")
@@ -229,7 +229,7 @@ func (r *Rank) holds() int {
 		return 0
 	}
 	n := runtime.NumGoroutine()
-	for range 100 { // those that are just ending
+	for range 100 { // wait for goroutines that are just ending
 		time.Sleep(time.Millisecond)
 		n = min(n, runtime.NumGoroutine())
 	}

@@ -55,24 +55,24 @@ type Transport struct {
 	// Open MPI, MPICH and Slurm set. Without it, they are started one by
 	// one.
 	Launch func(ctx context.Context, n int, argv, env []string) *exec.Cmd
-	// Skip names tests that are left out, with the reason.
+	// Skip names tests that are skipped, with the reason.
 	Skip map[string]string
 
-	limit time.Duration // instead of limit, for the suite's own tests
+	limit time.Duration // replaces the constant limit, for the suite's own tests
 }
 
-// test is a body with the number of ranks that run it.
+// test is a body, with the number of ranks that run it.
 type test struct {
 	name string
 	n    int
 	body func(*Rank)
-	dies []int // ranks that are killed during it
-	// leaves is those that are killed if they are processes; else they
+	dies []int // ranks that are killed during the test
+	// leaves are ranks that are killed if they are processes; otherwise they
 	// close their links.
 	leaves []int
 }
 
-// limit is how long one test may take before it is said to hang.
+// limit is how long one test may take before it is considered hanging.
 const limit = 60 * time.Second
 
 const (
@@ -81,7 +81,7 @@ const (
 	envRank = "CAIRN_CONFORM_RANK"
 )
 
-// rankVariables say which rank a process is.
+// rankVariables are environment variables that state the rank of a process.
 var rankVariables = []string{envRank, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}
 
 // Run runs the suite. It must be called in the same way in every process of
@@ -132,7 +132,7 @@ func goroutines(t *testing.T, tr Transport, c test) {
 	}
 }
 
-// together runs all ranks and returns how they ended.
+// together runs all ranks and returns their results.
 func together(tr Transport, c test, dir string) []error {
 	open := tr.New(c.n, dir)
 	errs := make([]error, c.n)
@@ -151,7 +151,7 @@ func together(tr Transport, c test, dir string) []error {
 	return errs
 }
 
-// runProcess is one rank in this process.
+// runProcess runs one rank in this process.
 func runProcess(t *testing.T, tr Transport, c test) {
 	dir := os.Getenv(envDir)
 	id := -1
@@ -202,7 +202,7 @@ func processes(t *testing.T, tr Transport, c test) {
 	argv := []string{self, "-test.run=" + strings.Join(names[:len(names)-2], "/"), "-test.count=1", "-test.timeout=" + (2 * limit).String()}
 	env := []string{envTest + "=" + c.name, envDir + "=" + dir}
 	if os.Getenv("GORACE") == "" {
-		env = append(env, "GORACE=atexit_sleep_ms=20") // a second otherwise, for every process
+		env = append(env, "GORACE=atexit_sleep_ms=20") // the default is a second, for every process
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
@@ -242,7 +242,7 @@ func one(ctx context.Context, t *testing.T, c test, argv, env []string, skipped 
 		cmd.Stdout, cmd.Stderr = &outs[id], &outs[id]
 		if err := cmd.Start(); err != nil {
 			t.Errorf("cannot start rank %d: %v", id, err)
-			cancel() // ends those that were started
+			cancel() // ends the processes that were started
 			break
 		}
 		cmds = append(cmds, cmd)
@@ -264,13 +264,14 @@ var (
 	errOther = errors.New("another rank failed")
 )
 
-// failure and killed are what a body panics with.
+// failure and killed are the values that a body panics with.
 type (
 	failure struct{ err error }
 	killed  struct{}
 )
 
-// run runs the body and returns how it ended. A rank that fails leaves a note.
+// run runs the body and returns its result. A rank that fails leaves a note for
+// the others.
 func (r *Rank) run(body func(*Rank)) (err error) {
 	defer func() {
 		switch v := recover().(type) {

@@ -28,8 +28,8 @@ func (d broken) Connect(ctx context.Context, addresses [][]byte, h transport.Han
 	return b, nil
 }
 
-// brokenLink stands on both sides of a link. A function that is not nil
-// replaces what the link does.
+// brokenLink stands between a link and its two users. A function that is not
+// nil replaces the link's behaviour.
 type brokenLink struct {
 	*mem.Link
 	transport.Handler
@@ -105,7 +105,7 @@ func (b *brokenLink) Arrived(peer int, h *transport.Header, buf []byte) {
 	b.Handler.Arrived(peer, h, buf)
 }
 
-// TestFinds breaks every promise of a link once: the suite must say so.
+// TestFinds breaks every promise of a link once. The suite must report it.
 func TestFinds(t *testing.T) {
 	for _, c := range []struct {
 		test, want string
@@ -146,7 +146,7 @@ func TestFinds(t *testing.T) {
 				b.Handler.Arrived(peer, h, buf)
 			}
 		}},
-		{"Pressure", "is wrong", func(b *brokenLink) { // says true too early
+		{"Pressure", "is wrong", func(b *brokenLink) { // returns true too early
 			b.send = func(peer int, h *transport.Header, p []byte, token any) bool {
 				b.Link.Send(peer, h, p, token)
 				return true
@@ -159,7 +159,7 @@ func TestFinds(t *testing.T) {
 				b.Handler.Sent(token)
 			}
 		}},
-		{"Pressure", "takes more than", func(b *brokenLink) { // forgets one
+		{"Pressure", "takes more than", func(b *brokenLink) { // forgets to return a payload
 			b.sent = func(token any) {
 				if b.n++; b.n != 3 {
 					b.Handler.Sent(token)
@@ -237,7 +237,7 @@ func TestFinds(t *testing.T) {
 			if c.want == "" || !strings.Contains(c.want, "takes") && c.want != "asleep" {
 				tr.limit = 0
 			}
-			if c.want == "after Drop" { // the others wait for a destination then
+			if c.want == "after Drop" { // the others are waiting for a destination then
 				tr.limit = 3 * time.Second
 			}
 			for _, body := range tests {

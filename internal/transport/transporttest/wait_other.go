@@ -4,7 +4,7 @@ package transporttest
 
 import "time"
 
-// waitFD waits a little: no descriptor can be waited for here.
+// waitFD waits a little: on this system, a descriptor cannot be awaited.
 func waitFD(time.Duration, ...int) bool {
 	time.Sleep(time.Millisecond)
 	return true

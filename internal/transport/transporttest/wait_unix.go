@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitFD reports whether one of some descriptors becomes readable within a
-// time.
+// waitFD reports whether one of the descriptors becomes readable within a time.
 func waitFD(d time.Duration, fds ...int) bool {
 	list := make([]unix.PollFd, len(fds))
 	for i, fd := range fds {
