@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/dl"
 )
 
-// api holds the addresses of the driver's functions. Those that older drivers
-// lack are 0 there.
+// api holds the addresses of the driver's functions. A function that an older
+// driver lacks has address 0.
 type api struct {
 	Init, DriverGetVersion, GetErrorName, GetErrorString uintptr
 
@@ -28,7 +28,7 @@ type api struct {
 	FuncGetAttribute, FuncSetAttribute, FuncGetParamInfo, LaunchKern uintptr
 }
 
-// CUDA's numbers that this package uses.
+// Constants of CUDA that this package uses.
 const (
 	success            = 0
 	errOutOfMemory     = 2
@@ -40,8 +40,8 @@ const (
 	errHostNotRegister = 713
 
 	attrMaxThreads     = 1
-	attrMaxBlock       = 2 // and 3, 4 for y and z
-	attrMaxGrid        = 5 // and 6, 7 for y and z
+	attrMaxBlock       = 2 // 3 and 4 for y and z
+	attrMaxGrid        = 5 // 6 and 7 for y and z
 	attrMaxShared      = 8
 	attrUnits          = 16
 	attrMajor          = 75
@@ -121,7 +121,7 @@ func loadAPI(names []string) (*api, error) {
 			return nil, fmt.Errorf("the NVIDIA driver is too old: %w", err)
 		}
 	}
-	// Version 2 of this one differs only in what it does to other users.
+	// Version 2 of this function differs only in its effect on other users.
 	if addr, err := lib.Lookup("cuDevicePrimaryCtxRelease_v2"); err == nil {
 		a.PrimaryCtxRelease = addr
 	}
@@ -129,7 +129,7 @@ func loadAPI(names []string) (*api, error) {
 	return a, nil
 }
 
-// text says what a result means.
+// text returns the meaning of a result.
 func (a *api) text(code int32) string {
 	var name, what uintptr
 	dl.Call(a.GetErrorName, uintptr(code), uintptr(unsafe.Pointer(&name)))
@@ -143,10 +143,10 @@ func (a *api) text(code int32) string {
 	return cString(name) + ", " + cString(what)
 }
 
-// cString copies a string that C owns.
+// cString copies a C string.
 func cString(addr uintptr) string {
-	// The address is C's, not Go's: reading it through a pointer to the
-	// variable is how that is said.
+	// The address belongs to C, not to Go. This conversion is accepted by go
+	// vet.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 	n := 0
 	for n < 1<<16 && *(*byte)(unsafe.Add(p, n)) != 0 {
@@ -155,7 +155,7 @@ func cString(addr uintptr) string {
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// cBytes is s with a zero at the end.
+// cBytes returns s with a zero byte at the end.
 func cBytes(s string) []byte { return append([]byte(s), 0) }
 
 // nvrtc holds the addresses of the compiler's functions.
@@ -202,8 +202,8 @@ func driverNames() []string {
 	return []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"}
 }
 
-// nvrtcNames lists where NVRTC may be: where the loader looks, in a toolkit,
-// and in Python packages, as PyTorch brings them.
+// nvrtcNames lists where NVRTC may be: on the loader's path, in a toolkit, and
+// in Python packages such as those of PyTorch.
 func nvrtcNames() []string {
 	files := []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}
 	names := append([]string(nil), files...)
@@ -233,8 +233,7 @@ func nvrtcNames() []string {
 	}
 	for _, d := range dirs {
 		for _, f := range files {
-			// A pattern that is none, or matches nothing, gives
-			// nothing.
+			// An invalid pattern, or one that matches nothing, gives no result.
 			found, _ := filepath.Glob(filepath.Join(d, f))
 			names = append(names, found...)
 		}

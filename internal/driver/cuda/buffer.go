@@ -12,28 +12,28 @@ import (
 
 type buffer struct {
 	d     *device
-	addr  uintptr // on the device
+	addr  uintptr // address on the device
 	size  int64
 	owned bool
 
 	mu    sync.Mutex
-	users int  // calls that give commands with it
-	freed bool // and gone with its last user
+	users int  // calls that are issuing commands with it
+	freed bool // its last user releases it
 }
 
 func (b *buffer) Size() int64 { return b.size }
 
-// freedBuffer is memory that was freed. It goes when the events have passed:
-// cuMemFree by itself would wait for everything that runs on the device, so it
-// is called when nothing does, or when the memory is needed.
+// freedBuffer is memory that was freed. It can be reused when its events have
+// passed. cuMemFree would wait for all work on the device, so it is called when
+// there is none, or when the memory is needed.
 type freedBuffer struct {
 	addr  uintptr
 	size  int64
 	after []uintptr
 }
 
-// Alloc takes memory that was freed, if some has that size and is not in use
-// any more, else it asks the driver.
+// Alloc reuses freed memory of the same size if it is not in use any more;
+// otherwise it asks the driver.
 func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	op := fmt.Sprintf("Alloc of %d bytes", n)
 	if n <= 0 {
@@ -76,13 +76,13 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	return &buffer{d: d, addr: addr, size: n, owned: true}, nil
 }
 
-// At makes a buffer of memory that the program has.
+// At returns a buffer for existing memory of the program.
 func (d *device) At(addr uintptr, n int64) driver.Buffer {
 	return &buffer{d: d, addr: addr, size: n}
 }
 
-// Free never waits for the device, nor for calls that are giving commands: the
-// last of those frees it.
+// Free waits neither for the device nor for calls that are issuing commands:
+// the last of these calls releases the memory.
 func (b *buffer) Free() error {
 	b.mu.Lock()
 	again, users := b.freed, b.users
@@ -94,7 +94,7 @@ func (b *buffer) Free() error {
 	return b.release()
 }
 
-// release frees the memory when what was given up to now is done with it.
+// release frees the memory when all commands given so far are done.
 func (b *buffer) release() error {
 	if !b.owned {
 		return nil
@@ -102,7 +102,7 @@ func (b *buffer) release() error {
 	d := b.d
 	op := fmt.Sprintf("Free of %d bytes", b.size)
 	if d.closed.Load() {
-		return nil // Close has seen to it
+		return nil // Close has freed it
 	}
 	if err := d.enter(op); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (b *buffer) release() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.live[b.addr] {
-		return nil // Close came in between
+		return nil // Close was called in between
 	}
 	delete(d.live, b.addr)
 	c := &freedBuffer{addr: b.addr, size: b.size}
@@ -137,7 +137,7 @@ func (b *buffer) release() error {
 	return d.reclaim(op, false)
 }
 
-// passed tells whether nothing uses a corpse. The caller holds mu.
+// passed reports whether no command uses c any more. The caller holds mu.
 func (d *device) passed(op string, c *freedBuffer) (bool, error) {
 	for len(c.after) > 0 {
 		e := c.after[len(c.after)-1]
@@ -154,12 +154,12 @@ func (d *device) passed(op string, c *freedBuffer) (bool, error) {
 	return true, nil
 }
 
-// keep is how much freed memory stays at hand: allocating takes longer than
-// a kernel.
+// keep is the amount of freed memory that is kept for reuse: an allocation
+// takes longer than a kernel.
 const keep = 1 << 28
 
-// reclaim gives freed memory back to the driver: all of it, waiting if needed,
-// or without waiting. The caller holds mu.
+// reclaim returns freed memory to the driver. With all set it returns all of it
+// and waits if necessary; otherwise it does not wait. The caller holds mu.
 func (d *device) reclaim(op string, all bool) error {
 	if !all {
 		if d.unused <= keep {
@@ -191,7 +191,7 @@ func (d *device) reclaim(op string, all bool) error {
 	return nil
 }
 
-// event takes one that is not in use. The caller holds mu.
+// event returns an unused event. The caller holds mu.
 func (d *device) event(op string) (uintptr, error) {
 	if n := len(d.events); n > 0 {
 		e := d.events[n-1]
@@ -207,7 +207,7 @@ func (d *device) event(op string) (uintptr, error) {
 }
 
 // use checks that b is a buffer of this device with bytes off…off+n, and
-// returns their address. It is not freed before unuse.
+// returns their address. The memory is not freed before unuse.
 func (d *device) use(op string, b driver.Buffer, off, n int64) (*buffer, uintptr, error) {
 	x, ok := b.(*buffer)
 	switch {
@@ -227,8 +227,8 @@ func (d *device) use(op string, b driver.Buffer, off, n int64) (*buffer, uintptr
 	return x, x.addr + uintptr(off), nil
 }
 
-// unuse says that the commands were given. The device's context need not be
-// the thread's own.
+// unuse says that the commands were issued. The device's context need not be
+// current.
 func (d *device) unuse(list ...*buffer) {
 	for _, b := range list {
 		b.mu.Lock()
@@ -236,7 +236,7 @@ func (d *device) unuse(list ...*buffer) {
 		last := b.users == 0 && b.freed
 		b.mu.Unlock()
 		if last {
-			b.release() // who freed it was told nothing; a lost device is noted
+			b.release() // nobody can be told about an error here; the device remembers if it is lost
 		}
 	}
 }

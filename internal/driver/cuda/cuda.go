@@ -54,7 +54,7 @@ type system struct {
 	cu        *api
 	compilers func() []string
 
-	compile sync.Mutex // one compilation at a time
+	compile sync.Mutex // allows one compilation at a time
 	rtc     *nvrtc
 
 	pinMu sync.RWMutex
@@ -68,24 +68,24 @@ type device struct {
 	info    driver.Info
 	major   int32
 	minor   int32
-	grid    [3]int // most groups
-	block   [3]int // most items of a group
+	grid    [3]int // maximum number of groups
+	block   [3]int // maximum size of a group
 
 	start    sync.Once
 	ctx      uintptr
 	startErr error
-	popped   uintptr // written by calls, never read
+	popped   uintptr // result of pops; never read
 
 	lost   atomic.Pointer[driver.Error]
 	closed atomic.Bool
-	life   sync.RWMutex // held by calls that use handles, and by Close
+	life   sync.RWMutex // calls that use handles hold it for reading, Close for writing
 
 	mu     sync.Mutex
 	queues []*queue
 	live   map[uintptr]bool // addresses of buffers
 	mods   map[uintptr]bool // modules
 	made   []uintptr        // all events
-	events []uintptr        // those not in use
+	events []uintptr        // events that are not in use
 	dead   []*freedBuffer   // freed, perhaps still in use
 	unused int64            // bytes in dead
 }
@@ -133,9 +133,9 @@ func (s *system) device(ordinal int, version int32) (*device, error) {
 	return d, nil
 }
 
-// isLost tells errors after which the context cannot be used. Some of their
-// neighbours only say that one call was wrong: 701 (a launch that needs too
-// much), 712 and 713 (pinning), 720.
+// isLost reports whether the context cannot be used after an error. Some
+// neighbouring codes only mean that one call was wrong: 701 (a launch that
+// needs too much), 712 and 713 (pinning), 720.
 func isLost(code int32) bool {
 	switch code {
 	case 4, 46, 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 806, 810, 911, 999:
@@ -144,7 +144,7 @@ func isLost(code int32) bool {
 	return false
 }
 
-// fail makes the error of a call, and remembers that the device is lost.
+// fail returns the error of a call, and records if the device is lost.
 func (d *device) fail(op, call string, code int32) error {
 	e := &driver.Error{Device: d.info.ID, Op: op, Call: call, Code: int(code), Text: d.cu.text(code)}
 	switch {
@@ -157,12 +157,13 @@ func (d *device) fail(op, call string, code int32) error {
 	return e
 }
 
-// wrong makes the error of a call that was not made.
+// wrong returns the error for a call that was not made because its arguments
+// are wrong.
 func (d *device) wrong(op, format string, args ...any) error {
 	return &driver.Error{Device: d.info.ID, Op: op, Text: fmt.Sprintf(format, args...)}
 }
 
-// usable fails if the device was lost or closed.
+// usable returns an error if the device was lost or closed.
 func (d *device) usable(op string) error {
 	if first := d.lost.Load(); first != nil {
 		e := *first
@@ -175,8 +176,8 @@ func (d *device) usable(op string) error {
 	return nil
 }
 
-// enter makes the device's context the thread's own. If it returns nil, the
-// goroutine stays on its thread until leave.
+// enter makes the device's context current. If it returns nil, the goroutine
+// stays on its thread until leave.
 func (d *device) enter(op string) error {
 	if err := d.usable(op); err != nil {
 		return err
@@ -206,8 +207,9 @@ func (d *device) leave() {
 	d.life.RUnlock()
 }
 
-// push makes the context current on a thread that the goroutine then keeps,
-// and pop gives the thread back with the context that the program had there.
+// push makes the context current on the goroutine's thread, which the goroutine
+// keeps. pop restores the context that the program had there, and unlocks the
+// thread.
 func (d *device) push(op string) error {
 	runtime.LockOSThread()
 	if code := int32(dl.Call(d.cu.CtxPush, d.ctx)); code != success {
@@ -239,7 +241,8 @@ func (d *device) FreeMemory() (int64, error) {
 	return int64(free) + d.unused, nil
 }
 
-// Synchronize waits for all work in the context, whoever gave it.
+// Synchronize waits for all work in the context, also work that the program has
+// given.
 func (d *device) Synchronize() error {
 	const op = "waiting for all work"
 	if err := d.usable(op); err != nil || !d.inUse(d.handle) {
@@ -255,15 +258,15 @@ func (d *device) Synchronize() error {
 	return nil
 }
 
-// Close waits for what runs on the queues, unless the device is lost.
+// Close waits for the commands on the queues, unless the device is lost.
 func (d *device) Close() error {
 	const op = "closing it"
 	if d.closed.Swap(true) {
 		return nil
 	}
-	d.start.Do(func() {}) // nobody starts it now
+	d.start.Do(func() {}) // no call can start it from now on
 	if d.ctx == 0 || d.lost.Load() != nil {
-		return nil // no context, or one that is of no use and could keep calls waiting
+		return nil // there is no context, or an unusable one, which could make calls hang
 	}
 	d.life.Lock()
 	defer d.life.Unlock()
@@ -308,7 +311,7 @@ func (d *device) Close() error {
 	return first
 }
 
-// pinned is host memory that was registered. users is guarded by pinMu.
+// pinned is registered host memory. pinMu guards users.
 type pinned struct {
 	lo, hi uintptr
 	users  int
@@ -316,8 +319,9 @@ type pinned struct {
 
 func (p *pinned) holds(lo, hi uintptr) bool { return p.lo <= lo && hi <= p.hi }
 
-// Pin registers host memory with all GPUs. Memory that is registered already,
-// by this package or by the program, is counted or left alone.
+// Pin registers host memory for all GPUs. If this package has registered the
+// memory already, Pin counts its users. If the program has, Pin leaves it
+// alone.
 func (d *device) Pin(p []byte) (func() error, error) {
 	op := fmt.Sprintf("Pin of %d bytes", len(p))
 	if len(p) == 0 {
@@ -336,7 +340,7 @@ func (d *device) Pin(p []byte) (func() error, error) {
 		code := int32(dl.Call(d.cu.MemHostRegister, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), hostPortable))
 		switch {
 		case code == errHostRegistered:
-			// Somebody else's, perhaps in part: copies then wait.
+			// The program has registered it, perhaps in part: copies wait then.
 			return func() error { return nil }, nil
 		case code != success:
 			return nil, d.fail(op, "cuMemHostRegister", code)
@@ -355,7 +359,7 @@ func (d *device) Pin(p []byte) (func() error, error) {
 
 func (d *device) unpin(r *pinned) error {
 	const op = "releasing pinned memory"
-	d.life.RLock() // before pinMu, as in Pin
+	d.life.RLock() // lock it before pinMu, as Pin does
 	defer d.life.RUnlock()
 	d.pinMu.Lock()
 	defer d.pinMu.Unlock()
@@ -363,8 +367,9 @@ func (d *device) unpin(r *pinned) error {
 		return nil
 	}
 	d.pins = slices.DeleteFunc(d.pins, func(o *pinned) bool { return o == r })
-	// Of a device that was closed or lost as well: the memory is about to
-	// go, and the driver must not take what comes to lie there for pinned.
+	// Unregister even if the device was closed or lost. The memory will be
+	// freed, and the driver must not treat what is allocated there later as
+	// pinned.
 	gone := d.closed.Load() || d.lost.Load() != nil
 	if !d.closed.Load() && d.push(op) == nil {
 		defer d.pop()
@@ -376,8 +381,8 @@ func (d *device) unpin(r *pinned) error {
 	return d.fail(op, "cuMemHostUnregister", code)
 }
 
-// piece cuts off the beginning of p that is either pinned or not: the driver
-// refuses to copy what is both.
+// piece returns the first part of p that is completely pinned or completely
+// unpinned. The driver refuses to copy a mixture.
 func (d *device) piece(p []byte) (first, rest []byte, isPinned bool) {
 	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	hi := lo + uintptr(len(p))
@@ -396,8 +401,8 @@ func (d *device) piece(p []byte) (first, rest []byte, isPinned bool) {
 	return p[:end-lo], p[end-lo:], false
 }
 
-// Attributes asks the driver. Any of the devices of a process may be asked. It
-// makes no context: that takes long, and memory of the GPU.
+// Attributes asks the driver. Any device of a process can be asked. It creates
+// no context: that takes long, and memory of the GPU.
 func (d *device) Attributes(addr uintptr) (driver.Attributes, bool, error) {
 	const op = "asking what lies at an address"
 	if err := d.usable(op); err != nil {
@@ -405,9 +410,9 @@ func (d *device) Attributes(addr uintptr) (driver.Attributes, bool, error) {
 	}
 	var a pointerAttributes
 	code := d.pointer(addr, &a)
-	if code == errInvalidContext { // older drivers want one
+	if code == errInvalidContext { // older drivers need a context
 		if !d.inUse(d.handle) {
-			return driver.Attributes{}, false, nil // nobody has memory there
+			return driver.Attributes{}, false, nil // without a context, there is no memory
 		}
 		if err := d.enter(op); err != nil {
 			return driver.Attributes{}, false, err
@@ -436,13 +441,13 @@ func (d *device) Attributes(addr uintptr) (driver.Attributes, bool, error) {
 }
 
 type pointerAttributes struct {
-	context uintptr // 0: of no certain one, as that of memory pools
+	context uintptr // 0: none in particular, as for memory pools
 	kind    uint32
 	managed uint8
 	ordinal int32
 }
 
-// pointer asks for all attributes of an address.
+// pointer queries all attributes of an address.
 func (d *device) pointer(addr uintptr, a *pointerAttributes) int32 {
 	attrs := [4]int32{pointerContext, pointerMemoryType, pointerIsManaged, pointerDeviceOrdinal}
 	var managed uint32 // C's bool is one byte
@@ -461,8 +466,8 @@ func (s *system) inUse(handle int32) bool {
 	return code == success && active != 0
 }
 
-// primary returns the primary context of the device with a number, 0 if it has
-// none.
+// primary returns the primary context of the device with a number, or 0 if it
+// has none.
 func (d *device) primary(op string, ordinal int) (ctx uintptr, err error) {
 	var handle int32
 	if code := int32(dl.Call(d.cu.DeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(ordinal))); code != success {

@@ -31,7 +31,8 @@ func TestDriver_GPU(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return gpu(t) })
 }
 
-// Without a driver there is no device, and an error that says why.
+// TestOpen_NoDriver shows that without a driver there is no device, and an
+// error says why.
 func TestOpen_NoDriver(t *testing.T) {
 	devs, err := open([]string{"libno-such-driver.so"}, nvrtcNames)
 	if len(devs) != 0 || err == nil {

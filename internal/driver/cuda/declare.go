@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// attribute takes out the attribute at i, notes what it says of a kernel, and
-// returns where it ends.
+// attribute removes the attribute at i, records what it says about a kernel,
+// and returns where it ends.
 func (t *translator) attribute(i int, e *entry) (int, error) {
 	line, end := t.at(i).line, t.match(i+1)
 	if !t.is(i+1, "(") || end >= len(t.sig) {
@@ -31,7 +31,7 @@ func (t *translator) attribute(i int, e *entry) (int, error) {
 	return end, nil
 }
 
-// attributeBefore returns where the attribute begins that ends before i, or -1.
+// attributeBefore returns the start of the attribute that ends before i, or -1.
 func (t *translator) attributeBefore(i int) int {
 	depth := 0
 	for i--; i >= 0; i-- {
@@ -74,7 +74,7 @@ func (t *translator) kernel(i int) error {
 		i = end
 	}
 	name := t.at(last)
-	for last--; last >= 0 && t.at(last).text == ""; last-- { // an attribute was there
+	for last--; last >= 0 && t.at(last).text == ""; last-- { // an attribute was here
 	}
 	if !t.is(i, "(") || name.kind != tokWord || !t.is(last, "void") {
 		return fault(at.line, "after __kernel there must be void, a name and parameters")
@@ -121,8 +121,8 @@ func (t *translator) kernel(i int) error {
 	return nil
 }
 
-// param reads the parameter of tokens lo…hi. One in local memory becomes an
-// offset; what declares the pointer in the body is returned.
+// param parses the parameter in tokens lo…hi. A parameter in local memory
+// becomes an offset; local is the declaration of the pointer for the body.
 func (t *translator) param(lo, hi int) (p param, local string, err error) {
 	where, stars, arrays, nameAt := "", 0, false, -1
 	var words, decl []string

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fakeLibrary builds testdata/fake, or skips where there is no g++.
+// fakeLibrary builds testdata/fake, or skips the test if there is no g++.
 func fakeLibrary(t testing.TB) string {
 	t.Helper()
 	gxx, err := exec.LookPath("g++")
@@ -97,7 +97,7 @@ func fakeCall(t testing.TB, name string, args ...uintptr) int {
 	return int(int32(dl.Call(addr, args...)))
 }
 
-// left fails if the driver still has something.
+// left fails the test if the driver still has resources.
 func left(t testing.TB) {
 	t.Helper()
 	for i, what := range []string{"allocations", "streams", "events", "modules", "pinned ranges", "contexts"} {
@@ -122,8 +122,8 @@ func TestSubset_Fake(t *testing.T) {
 	left(t)
 }
 
-// A device that was lost fails at once with the first cause, closes, and
-// leaves the other one alone.
+// TestLost shows that a lost device fails at once with the first cause, can be
+// closed, and does not affect another device.
 func TestLost(t *testing.T) {
 	devs := fakeDevices(t)
 	d, other := devs[0], devs[1]
@@ -176,7 +176,7 @@ func TestLost(t *testing.T) {
 	must(t, b.Free())
 	must(t, other.Close())
 
-	// What was lost is still in the driver; take it out by hand.
+	// The driver still has the lost device's resources. Free them by hand.
 	again := fakeDevices(t)[0]
 	must(t, again.enter("test"))
 	for addr := range d.live {
@@ -192,7 +192,7 @@ func TestLost(t *testing.T) {
 	must(t, again.Close())
 }
 
-// One argument that is wrong does not make a device lost.
+// TestLost_OtherErrors shows that a wrong argument does not make a device lost.
 func TestLost_OtherErrors(t *testing.T) {
 	for _, code := range []int32{1, 2, 200, 218, 400, 500, 600, 701, 704, 712, 713, 720, 801} {
 		if isLost(code) {
@@ -201,7 +201,7 @@ func TestLost_OtherErrors(t *testing.T) {
 	}
 }
 
-// Freed memory is used again, and counts as free.
+// TestFreedMemory shows that freed memory is reused, and counts as free.
 func TestFreedMemory(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer func() { must(t, d.Close()); left(t) }()
@@ -220,7 +220,7 @@ func TestFreedMemory(t *testing.T) {
 		t.Error("other memory")
 	}
 	must(t, b.Free())
-	// More than can be had unless the freed memory goes back.
+	// This size is available only if the freed memory is returned.
 	all, err := d.Alloc(before)
 	must(t, err)
 	must(t, all.Free())
@@ -265,8 +265,9 @@ func TestAttributes(t *testing.T) {
 	must(t, release())
 }
 
-// Questions, and the wait for work that nobody gave, make no context: that
-// takes long, and memory of the GPU.
+// TestAttributes_WithoutContext shows that queries create no context, and
+// neither does waiting without any work. A context takes time, and memory of
+// the GPU.
 func TestAttributes_WithoutContext(t *testing.T) {
 	d := fakeDevices(t)[0]
 	p := make([]byte, 100)
@@ -278,7 +279,7 @@ func TestAttributes_WithoutContext(t *testing.T) {
 	must(t, d.Close())
 }
 
-// What the program has as its current context stays that.
+// TestCurrentContext shows that the program's current context stays current.
 func TestCurrentContext(t *testing.T) {
 	devs := fakeDevices(t)
 	runtime.LockOSThread()
@@ -312,7 +313,8 @@ func TestCurrentContext(t *testing.T) {
 	left(t)
 }
 
-// Two devices pin the same memory; it stays pinned until both have let it go.
+// TestPin_Twice pins the same memory by two devices. It stays pinned until both
+// have released it.
 func TestPin_Twice(t *testing.T) {
 	devs := fakeDevices(t)
 	p := make([]byte, 1<<16)
@@ -333,7 +335,8 @@ func TestPin_Twice(t *testing.T) {
 	left(t)
 }
 
-// Events that the program drops without waiting are used again.
+// TestEvents_Reused shows that events are reused when the program drops them
+// without waiting.
 func TestEvents_Reused(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer func() { must(t, d.Close()); left(t) }()
@@ -349,8 +352,8 @@ func TestEvents_Reused(t *testing.T) {
 	}
 }
 
-// TestFree_DuringLaunch: memory that is freed while a call is about to give a
-// command with it is not given to somebody else before.
+// TestFree_DuringLaunch frees memory while a call is about to issue a command
+// with it. The memory must not be reused before that.
 func TestFree_DuringLaunch(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer d.Close()
@@ -377,8 +380,8 @@ func TestFree_DuringLaunch(t *testing.T) {
 	}
 }
 
-// TestKernel_Once: two kernels over one function would undo each other's
-// demand for local memory.
+// TestKernel_Once: two kernel objects for one function would overwrite each
+// other's setting of local memory.
 func TestKernel_Once(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer d.Close()

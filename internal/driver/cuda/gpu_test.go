@@ -11,9 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A kernel that writes where nothing is: the device is lost, everything fails
-// at once, and Close returns. In a process of its own, since nothing else in
-// that process can use the GPU afterwards.
+// TestIllegalAddress runs a kernel that writes outside of any buffer. The
+// device is lost, all calls fail at once, and Close returns. It runs in a
+// process of its own, because nothing else in that process can use the GPU
+// afterwards.
 func TestIllegalAddress(t *testing.T) {
 	const name = "CAIRN_TEST_ILLEGAL_ADDRESS"
 	if os.Getenv(name) == "" {
@@ -61,7 +62,8 @@ func TestIllegalAddress(t *testing.T) {
 	must(t, d.Close())
 }
 
-// Attributes of memory of all kinds that this package can make.
+// TestAttributes_GPU queries memory of all kinds that this package can
+// allocate.
 func TestAttributes_GPU(t *testing.T) {
 	d := gpu(t).(*device)
 	defer d.Close()
@@ -73,7 +75,7 @@ func TestAttributes_GPU(t *testing.T) {
 	}
 }
 
-// How long a launch that waits for nothing takes.
+// BenchmarkLaunch measures a launch without waiting.
 func BenchmarkLaunch(b *testing.B) {
 	d := gpu(b)
 	defer d.Close()
@@ -92,7 +94,7 @@ func BenchmarkLaunch(b *testing.B) {
 	must(b, q.Finish())
 }
 
-// A launch and the wait for it.
+// BenchmarkFinish measures a launch and waiting for it.
 func BenchmarkFinish(b *testing.B) {
 	d := gpu(b)
 	defer d.Close()

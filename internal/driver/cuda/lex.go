@@ -10,17 +10,17 @@ type tokenKind uint8
 const (
 	tokSpace     tokenKind = iota // spaces, newlines, comments
 	tokWord                       // identifiers and keywords
-	tokNumber                     // as the preprocessor sees them
+	tokNumber                     // as the preprocessor defines them
 	tokText                       // strings and characters
 	tokMark                       // one character, or ->
-	tokDirective                  // a line that begins with #, with those it continues on
+	tokDirective                  // a preprocessor line, with its continuation lines
 )
 
 type token struct {
 	kind tokenKind
 	text string
 	line int
-	tail string // written after it
+	tail string // text that is written after the token
 }
 
 func isLetter(c byte) bool {
@@ -33,10 +33,10 @@ func isSpace(c byte) bool {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'
 }
 
-// lex cuts a source into tokens. Their texts, put together, are the source.
+// lex divides a source into tokens. Concatenated, their texts are the source.
 func lex(src string) ([]token, error) {
 	var toks []token
-	line, start := 1, true // start: of a line
+	line, start := 1, true // start: at the start of a line
 	for len(src) > 0 {
 		n, kind := 1, tokMark
 		c := src[0]
@@ -109,8 +109,8 @@ func lineEnd(src string) int {
 	return len(src)
 }
 
-// directiveEnd is where a directive ends: at the end of its line, unless that
-// is continued or within a comment.
+// directiveEnd returns where a directive ends: at the end of its line, unless
+// the line is continued or ends in a comment.
 func directiveEnd(src string) int {
 	quoted := false
 	for i := 0; i < len(src); i++ {

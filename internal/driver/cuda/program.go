@@ -22,7 +22,7 @@ type program struct {
 	closed atomic.Bool
 
 	mu      sync.Mutex
-	kernels map[string]*kernel // all that were asked for
+	kernels map[string]*kernel // all kernels that were requested
 }
 
 type kernel struct {
@@ -30,19 +30,19 @@ type kernel struct {
 	name    string
 	fn      uintptr
 	entry   *entry
-	sizes   []int // of the parameters, 0: not known
-	threads int   // most of a group
-	static  int   // bytes of local memory that it declares itself
+	sizes   []int // sizes of the parameters; 0: unknown
+	threads int   // maximum size of a group
+	static  int   // bytes of local memory that it declares
 
 	mu      sync.Mutex
-	dynamic int // bytes of local memory that were asked for
+	dynamic int // bytes of local memory that were reserved
 }
 
-// What a kernel may use without being asked for more.
+// freeLocal is the local memory that a kernel may use without reserving more.
 const freeLocal = 48 << 10
 
-// Build translates the source and compiles it for this very device. Where
-// NVRTC does not know the device yet, the driver finishes the work.
+// Build translates the source and compiles it for this device. If NVRTC does
+// not know the device yet, the driver completes the compilation.
 func (d *device) Build(src driver.Source) (driver.Program, error) {
 	const op = "Build"
 	if src.OpenCL == "" {
@@ -66,7 +66,7 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	var module uintptr
 	log := make([]byte, 1<<14)
 	options := [2]int32{jitErrorLog, jitErrorLogSize}
-	// Numbers in the place of pointers: log must not move.
+	// Addresses are passed as numbers, so log must not move.
 	var pin runtime.Pinner
 	pin.Pin(&log[0])
 	defer pin.Unpin()
@@ -96,7 +96,7 @@ func zeroEnd(p []byte) string {
 	return s
 }
 
-// compiled returns what the driver loads: machine code, or PTX.
+// compiled returns what the driver can load: machine code or PTX.
 func (d *device) compiled(op, code string, contract bool) ([]byte, error) {
 	d.compile.Lock()
 	defer d.compile.Unlock()
@@ -154,7 +154,8 @@ func (d *device) compiled(op, code string, contract bool) ([]byte, error) {
 	return image, nil
 }
 
-// target names what NVRTC compiles for: this device, or the newest before it.
+// target returns NVRTC's name for this device, or for the newest older one that
+// NVRTC knows.
 func (d *device) target() (string, error) {
 	const op = "Build"
 	var n int32
@@ -180,8 +181,8 @@ func (d *device) target() (string, error) {
 	return fmt.Sprintf("compute_%d", best), nil
 }
 
-// Kernel returns the same kernel for the same name: what a function may use
-// is set once for all of them.
+// Kernel returns the same kernel for the same name, because the reserved local
+// memory is a property of the function.
 func (p *program) Kernel(name string) (driver.Kernel, error) {
 	op := fmt.Sprintf("looking for kernel %q", name)
 	d := p.d
@@ -236,7 +237,7 @@ func (p *program) Kernel(name string) (driver.Kernel, error) {
 	return k, nil
 }
 
-// Close waits for the queues: kernels of the program may be running.
+// Close waits for the queues, because kernels of the program may be running.
 func (p *program) Close() error {
 	const op = "closing a program"
 	d := p.d
@@ -266,7 +267,8 @@ func (p *program) Close() error {
 
 func (k *kernel) Name() string { return k.name }
 
-// groups decides on the size of groups, and computes how many there are.
+// groups chooses the size of groups, if none is given, and computes how many
+// there are.
 func (d *device) groups(op string, k *kernel, global, local [3]int) (grid, group [3]int, err error) {
 	dims := 1
 	for i, g := range global {
@@ -286,7 +288,7 @@ func (d *device) groups(op string, k *kernel, global, local [3]int) (grid, group
 			for local[0]*local[1]*local[2] > k.threads && local[0] > 1 {
 				local[0] = (local[0] + 1) / 2
 			}
-			// The grid is small in dimensions 1 and 2.
+			// The grid is limited in dimensions 1 and 2.
 			for i := 1; i < 3; i++ {
 				for (global[i]-1)/local[i] >= d.grid[i] && local[0] > 1 && 2*local[i] <= d.block[i] {
 					local[0], local[i] = (local[0]+1)/2, 2*local[i]
@@ -360,9 +362,8 @@ func (q *queue) Launch(kern driver.Kernel, global, local [3]int, args []driver.A
 	return nil
 }
 
-// arguments checks them and returns where each lies, as cuLaunchKernel wants
-// them. It copies them before it returns. The caller ends the use of the
-// buffers, with an error too.
+// arguments checks the arguments, copies them, and returns their addresses for
+// cuLaunchKernel. The caller ends the use of the buffers, also after an error.
 func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []unsafe.Pointer, dynamic int, used []*buffer, err error) {
 	params := k.entry.params
 	if len(args) != len(params) {
@@ -397,8 +398,7 @@ func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []un
 			if size := k.sizes[i]; size != 0 && len(a.Value) != size {
 				return nil, 0, used, wrong("is a value of %d bytes; the kernel takes %d", len(a.Value), size)
 			} else if size == 0 {
-				// The driver reads as many bytes as the type
-				// has, 4096 at most.
+				// The driver reads as many bytes as the type has, at most 4096.
 				p := make([]byte, max(len(a.Value), 4096))
 				copy(p, a.Value)
 				a.Value = p
@@ -423,7 +423,8 @@ func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []un
 	return values, dynamic, used, nil
 }
 
-// reserve asks for more local memory than kernels get without asking.
+// reserve sets the kernel's limit of local memory if it needs more than the
+// default.
 func (k *kernel) reserve(op string, dynamic int) error {
 	if k.static+dynamic <= freeLocal {
 		return nil

@@ -19,7 +19,8 @@ type queue struct {
 	closed atomic.Bool
 }
 
-// NewQueue makes a stream that does not wait for the program's own default one.
+// NewQueue creates a stream that does not synchronize with the program's
+// default stream.
 func (d *device) NewQueue() (driver.Queue, error) {
 	const op = "NewQueue"
 	if err := d.enter(op); err != nil {
@@ -124,8 +125,8 @@ func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff,
 	return nil
 }
 
-// Record takes an event from the device's store. It goes back there when it
-// has passed, or when the program has dropped it.
+// Record takes an event from the device's pool. It goes back to the pool when
+// it has passed, or when the program has dropped it.
 func (q *queue) Record() (driver.Event, error) {
 	const op = "Record"
 	if err := q.enter(op); err != nil {
@@ -194,7 +195,7 @@ func (q *queue) Finish() error {
 	return q.d.reclaim(op, false)
 }
 
-// finish waits for the queue, by an event: the wait for a stream would keep a
+// finish waits for the queue by an event: waiting for a stream would keep a
 // processor busy.
 func (q *queue) finish(op string) error {
 	h, err := q.record(op)
@@ -208,7 +209,7 @@ func (q *queue) finish(op string) error {
 	return nil
 }
 
-// wait is finish for a caller that holds the device's mu.
+// wait does the same for a caller that holds the device's mu.
 func (q *queue) wait(op string) error {
 	h, err := q.d.event(op)
 	if err != nil {
@@ -224,7 +225,7 @@ func (q *queue) wait(op string) error {
 	return nil
 }
 
-// Close waits for what was given to the queue.
+// Close waits for the queue's commands.
 func (q *queue) Close() error {
 	const op = "closing a queue"
 	if q.closed.Swap(true) {
@@ -232,7 +233,7 @@ func (q *queue) Close() error {
 	}
 	d := q.d
 	if d.closed.Load() || d.lost.Load() != nil {
-		return nil // Close has seen to it, or nothing can be done
+		return nil // the device's Close has destroyed it, or nothing can be done
 	}
 	if err := d.enter(op); err != nil {
 		return err
@@ -252,8 +253,8 @@ func (q *queue) Close() error {
 	return err
 }
 
-// await waits until a recorded event has passed: for a short time by looking,
-// because being woken takes long compared with a small kernel.
+// await waits until a recorded event has passed. It polls for a short time
+// first, because waking up takes long compared with a small kernel.
 func (d *device) await(op string, h uintptr) error {
 	for begin := time.Now(); time.Since(begin) < time.Millisecond; {
 		switch code := int32(dl.Call(d.cu.EventQuery, h)); code {
@@ -270,30 +271,29 @@ func (d *device) await(op string, h uintptr) error {
 	return nil
 }
 
-// recycle keeps an event that is not in use any more.
+// recycle returns an event to the pool.
 func (d *device) recycle(h uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed.Load() {
 		d.events = append(d.events, h)
-	} // else Close has seen to it
+	} // otherwise Close has destroyed it
 }
 
-// event is what the program has: its last reference gone, the moment's handle
-// is used again.
+// event is the program's reference. When it is garbage, the handle is reused.
 type event struct{ s *eventState }
 
 type eventState struct {
 	d      *device
 	mu     sync.Mutex
-	handle uintptr // 0 when it has passed
+	handle uintptr // 0 when the event has passed
 	users  int
 	passed bool
 	err    error
 }
 
-// use returns the handle for a call and unuse must follow, or 0 if the event
-// has passed, with its error.
+// use returns the handle for a call, which must end with unuse. If the event
+// has passed, use returns 0 and the event's error.
 func (s *eventState) use() (uintptr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +317,8 @@ func (s *eventState) unuse(passed bool, err error) {
 	}
 }
 
-// drop runs when the program has no event any more. What waits for it on
-// another queue has its own copy of it.
+// drop runs when the program has dropped the event. If another queue waits for
+// the event, that wait is not affected.
 func (s *eventState) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,7 @@ func equal[T comparable](t *testing.T, what string, got, want []T) {
 	}
 }
 
-// testSubset checks what the documented subset of OpenCL C computes.
+// testSubset checks the results of the documented subset of OpenCL C.
 func testSubset(t *testing.T, d driver.Device) {
 	b := newBench(t, d)
 	one := [3]int{1, 1, 1}
@@ -175,7 +175,7 @@ func testSubset(t *testing.T, d driver.Device) {
 		}
 	}
 
-	// 100 KiB of local memory, more than kernels get without asking.
+	// 100 KiB of local memory, more than kernels have without reserving it.
 	clear(ps)
 	b.run("shared", [3]int{items, 1, 1}, [3]int{group, 1, 1}, ints, driver.Arg{Local: 100 << 10}, ps, driver.Arg{Local: 16 * group})
 	if ps[63].New == 0 {

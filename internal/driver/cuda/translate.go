@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// preamble is what the translated text stands on, in CUDA C++.
+// preamble is CUDA C++ that the translated text needs.
 //
 //go:embed preamble.h
 var preamble string
 
 const (
-	sourceName  = "kernel.cl" // in the compiler's messages
-	entrySuffix = "_cl"       // of kernels, so that none is one of CUDA's functions
+	sourceName  = "kernel.cl" // name in the compiler's messages
+	entrySuffix = "_cl"       // suffix of kernels, so that no name collides with CUDA's functions
 	offsetName  = "cairn_offset_"
 )
 
@@ -33,14 +33,14 @@ func (k paramKind) String() string {
 type param struct {
 	name string
 	kind paramKind
-	size int // of a value, 0: not known from the text
+	size int // size of a value; 0: unknown from the text
 }
 
-// entry is a kernel as its declaration says.
+// entry is the declaration of a kernel.
 type entry struct {
 	name   string
 	params []param
-	group  [3]int // that it needs, or 0
+	group  [3]int // required size of groups, or 0
 }
 
 func (e *entry) String() string {
@@ -63,7 +63,7 @@ type translation struct {
 	kernels map[string]*entry
 }
 
-// translate makes CUDA C++ of OpenCL C. Lines stay where they are.
+// translate translates OpenCL C to CUDA C++. Lines keep their numbers.
 func translate(src string) (*translation, error) {
 	body, kernels, err := translateBody(src)
 	if err != nil {
@@ -111,14 +111,14 @@ func translateBody(src string) (string, map[string]*entry, error) {
 
 type translator struct {
 	toks       []token
-	sig        []int           // those that are no space and no directive
-	sizes      map[string]int  // of types that the source names; 0: not known
-	vectors    map[string]bool // names that the source gives to vectors
+	sig        []int           // indexes of tokens that are neither space nor directives
+	sizes      map[string]int  // sizes of types that the source names; 0: unknown
+	vectors    map[string]bool // names that the source defines for vectors
 	kernels    map[string]*entry
 	ownMembers bool // a struct of the source has members s0…s3
 }
 
-// at returns significant token i, an empty one beyond the ends.
+// at returns significant token i, or an empty token outside of the range.
 func (t *translator) at(i int) *token {
 	if i < 0 || i >= len(t.sig) {
 		return &token{}
@@ -132,7 +132,7 @@ func fault(line int, format string, args ...any) error {
 	return fmt.Errorf("%s(%d): error: %s", sourceName, line, fmt.Sprintf(format, args...))
 }
 
-// space is what names an address space.
+// space returns the address space that a word names, or "".
 func space(word string) string {
 	switch word {
 	case "__global", "global":
@@ -147,7 +147,8 @@ func space(word string) string {
 	return ""
 }
 
-// words of C++ that are none of C, so that they may be names in a source.
+// reserved are words of C++ that are not reserved in C, so that a source may
+// use them as names.
 var reserved = func() map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(`alignas alignof and and_eq bitand bitor catch char16_t char32_t class compl
@@ -160,7 +161,7 @@ var reserved = func() map[string]bool {
 	return m
 }()
 
-// plain translates words that mean the same wherever they stand.
+// plain translates words that have the same meaning in any context.
 func plain(word string) string {
 	switch word {
 	case "restrict", "__restrict":
@@ -174,7 +175,7 @@ func plain(word string) string {
 	return word
 }
 
-// directive handles a line of the preprocessor.
+// directive handles a preprocessor line.
 func (t *translator) directive(tok *token) error {
 	rest := strings.TrimLeft(tok.text[1:], " \t")
 	word := rest
@@ -221,7 +222,7 @@ func (t *translator) directive(tok *token) error {
 				macro.sig = append(macro.sig, i)
 			}
 		}
-		if len(toks) > 1 && toks[1].text == "(" { // its parameters
+		if len(toks) > 1 && toks[1].text == "(" { // skip its parameters
 			macro.sig = macro.sig[min(macro.match(0)+1, len(macro.sig)):]
 		}
 		for i := range macro.sig {
@@ -245,7 +246,7 @@ func (t *translator) directive(tok *token) error {
 	return nil
 }
 
-// sizeOf gives the size of a type of words, 0 if that is not known.
+// sizeOf returns the size of the type that words name, or 0 if it is unknown.
 func sizeOf(words []string, named map[string]int) int {
 	base, sign := "", false
 	for _, w := range words {
@@ -314,7 +315,7 @@ func (t *translator) findMembers() bool {
 	return false
 }
 
-// component gives the other name of s0…s3.
+// component returns the other name of s0…s3.
 func component(s string) string {
 	if len(s) == 2 && (s[0] == 's' || s[0] == 'S') && '0' <= s[1] && s[1] <= '3' {
 		return "xyzw"[s[1]-'0' : s[1]-'0'+1]
@@ -379,8 +380,8 @@ func (t *translator) walk() error {
 	return nil
 }
 
-// pointer tells whether the declaration with an address space at i is one of a
-// pointer to there, not of a variable there.
+// pointer reports whether the declaration with an address space at i declares a
+// pointer into that space, not a variable in it.
 func (t *translator) pointer(i int) bool {
 	for i++; i < len(t.sig); i++ {
 		switch t.at(i).text {
@@ -393,8 +394,9 @@ func (t *translator) pointer(i int) bool {
 	return false
 }
 
-// constant: a variable of the source stays in constant memory, one in a
-// function becomes an ordinary constant, and so does what a pointer leads to.
+// constant handles the word __constant. A variable of the source stays in
+// constant memory. A variable in a function becomes an ordinary constant, and
+// so does the target of a pointer.
 func (t *translator) constant(i, depth int) {
 	tok := t.at(i)
 	isPointer := t.pointer(i)
@@ -415,9 +417,9 @@ func (t *translator) constant(i, depth int) {
 	}
 }
 
-// vector makes (float2)(a, b) into float2(a, b), for any name in the place of
-// float2 that is not one of a scalar: C++ would take b alone. The commas of
-// names for vectors may come from a macro.
+// vector rewrites (float2)(a, b) as float2(a, b), for every type name that is
+// not a scalar: in C++, the first form means b alone. For names of vectors, the
+// comma may come from a macro.
 func (t *translator) vector(i int) {
 	name := i + 1
 	for qualifier(t.at(name).text) {
@@ -462,14 +464,14 @@ func qualifier(word string) bool {
 	return word == "const" || word == "volatile" || space(word) == "private"
 }
 
-// isVector tells the names of vectors that there are here.
+// isVector reports whether a word names a supported vector type.
 func isVector(word string) bool {
 	n := len(word) - 1
 	return n > 0 && (word[n] == '2' || word[n] == '4') && vectorBase[word[:n]]
 }
 
-// isOther tells vectors of OpenCL that there are not here. CUDA has some of
-// these names, for types of another size.
+// isOther reports whether a word names a vector type of OpenCL that is not
+// supported. CUDA has some of these names for types of another size.
 func isOther(word string) bool {
 	for _, end := range []string{"3", "8", "16"} {
 		if base, ok := strings.CutSuffix(word, end); ok && base != "size_t" && scalarSizes[base] > 0 {
@@ -479,7 +481,7 @@ func isOther(word string) bool {
 	return false
 }
 
-// alias notes that a name stands for a vector.
+// alias records that a name stands for a vector.
 func (t *translator) alias(name string, words []string) {
 	words = slices.DeleteFunc(slices.Clone(words), qualifier)
 	if len(words) == 1 && (isVector(words[0]) || t.vectors[words[0]]) {
@@ -487,7 +489,7 @@ func (t *translator) alias(name string, words []string) {
 	}
 }
 
-// typedef notes the size of a name for a simple type.
+// typedef records the size of a name for a simple type.
 func (t *translator) typedef(i int) {
 	var words []string
 	for i++; i < len(t.sig); i++ {

@@ -126,7 +126,7 @@ func (s *suite) scalarTypes(t *testing.T) {
 	}
 }
 
-// argumentParts gives kernels parts of buffers.
+// argumentParts passes parts of buffers to kernels.
 func (s *suite) argumentParts(t *testing.T) {
 	q, k := s.queue(t), s.kernel(t, "add")
 	x := ramp(5000, 0)
@@ -134,7 +134,7 @@ func (s *suite) argumentParts(t *testing.T) {
 	for i, c := range []struct{ off, n int }{{0, 10}, {64, 100}, {1024, 500}, {3, 1}, {7, 1000}, {1023, 2000}, {4999, 1}, {2048, 2952}} {
 		arg := driver.Arg{Buffer: b, Off: int64(4 * c.off), Len: int64(4 * c.n)}
 		if i%2 == 1 && c.off+c.n == len(x) {
-			arg.Len = 0 // up to the end
+			arg.Len = 0 // to the end of the buffer
 		}
 		must(t, q.Launch(k, dim(c.n), auto, []driver.Arg{arg, val(int32(c.n)), val(int32(1000 * i))}))
 		for j := c.off; j < c.off+c.n; j++ {
@@ -143,7 +143,7 @@ func (s *suite) argumentParts(t *testing.T) {
 	}
 	same(t, "parts of a buffer", get[int32](t, q, b, len(x)), x)
 
-	// Two parts of one buffer: read and written.
+	// Two parts of one buffer: one is read, the other written.
 	must(t, q.Launch(s.kernel(t, "affine"), dim(1001), auto, []driver.Arg{
 		{Buffer: b, Off: 4, Len: 4004}, {Buffer: b, Off: 4 * 3001, Len: 4004}, val(int32(1001)), val(int32(2)), val(int32(9)),
 	}))
@@ -246,7 +246,7 @@ func (s *suite) vectorTypes(t *testing.T) {
 	same(t, "uint4", get[[4]uint32](t, q, bu, n), u)
 }
 
-// rounding compares with what IEEE 754 says, bit for bit.
+// rounding compares results with IEEE 754, bit for bit.
 func (s *suite) rounding(t *testing.T) {
 	q, k := s.queue(t), s.kernel(t, "exact")
 	const n = 20000
@@ -254,7 +254,7 @@ func (s *suite) rounding(t *testing.T) {
 	r := rand.New(rand.NewPCG(16, 17))
 	for i := range n {
 		a[i], b[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
-		c[i] = -a[i] * b[i] * (1 + float32(r.IntN(3)-1)/(1<<20)) // the sum is mostly what rounding left
+		c[i] = -a[i] * b[i] * (1 + float32(r.IntN(3)-1)/(1<<20)) // the sum is mostly the rounding error
 	}
 	e := float32(1) / (1 << 12)
 	a[0], b[0], c[0] = 1+e, 1+e, -(1 + 2*e)
@@ -320,7 +320,7 @@ func (s *suite) rounding64(t *testing.T) {
 	same(t, "a*b+c, t-c, fma, a/b, sqrt, a*0.1", get[float64](t, q, out, 6*n), want)
 }
 
-// contract lets the compiler fuse: it may, or not.
+// contract allows the compiler to fuse operations. It may do so, or not.
 func (s *suite) contract(t *testing.T) {
 	src := source
 	src.Contract = true

@@ -34,7 +34,7 @@ __kernel void wrong(__global int *x) {
 	if text := err.Error(); !strings.Contains(text, "undeclared") || !regexp.MustCompile(`[:(]7[:),]`).MatchString(text) {
 		t.Errorf("the log does not show the error in line 7: %v", err)
 	}
-	// The device compiles what is right afterwards.
+	// The device still compiles correct sources.
 	p, err = s.d.Build(source)
 	must(t, err)
 	must(t, p.Close())
@@ -50,8 +50,8 @@ func (s *suite) unknownKernel(t *testing.T) {
 	}
 }
 
-// attempt launches something that must be refused, at once or late, and leave
-// the device as it was.
+// attempt launches something that must be refused, at once or late. The device
+// must stay usable.
 func (s *suite) attempt(t *testing.T, q driver.Queue, what string, k driver.Kernel, global, local [3]int, args []driver.Arg) {
 	t.Helper()
 	err := q.Launch(k, global, local, args)
@@ -70,7 +70,7 @@ func (s *suite) wrongArguments(t *testing.T) {
 	b := put(t, s, q, ramp(100, 0))
 	n, one := val(int32(100)), val(int32(1))
 	good := []driver.Arg{all(b), n, one}
-	must(t, q.Launch(k, dim(100), auto, good)) // so that left-over arguments would be found
+	must(t, q.Launch(k, dim(100), auto, good)) // so that arguments left over from it would be noticed
 	foreign := s.open(t)
 	defer foreign.Close()
 	other, err := foreign.Alloc(400)
@@ -161,16 +161,16 @@ func (s *suite) closedQueue(t *testing.T) {
 	k := s.kernel(t, "spin")
 	args := []driver.Arg{all(a), all(b), val(int32(1000)), val(int32(1000))}
 	must(t, q.Launch(k, dim(1000), auto, args))
-	must(t, q.Close()) // after what was given
+	must(t, q.Close()) // after commands were issued
 	s.dead(t, "a closed queue", q, k, args)
-	q.Close() // an error or not, but no harm
+	q.Close() // may return an error, but must do no harm
 	if got := get[uint32](t, s.queue(t), b, 1000); got[999] != spun(0, 1000) {
 		t.Error("Close of a queue did not wait for a launch")
 	}
 }
 
-// dead says that a queue takes nothing any more. The first two arguments are
-// buffers.
+// dead checks that a queue accepts nothing any more. The first two arguments
+// are buffers.
 func (s *suite) dead(t *testing.T, what string, q driver.Queue, k driver.Kernel, args []driver.Arg) {
 	t.Helper()
 	a, b := args[0].Buffer, args[1].Buffer
@@ -213,14 +213,14 @@ func (s *suite) closedDevice(t *testing.T) {
 	two.refused(t, "Build on a closed device", err)
 	_, err = p.Kernel("add")
 	two.refused(t, "Kernel on a closed device", err)
-	e.Wait() // all these may say what they like, but return
+	e.Wait() // all these may return any error, but must return
 	e.Done()
 	a.Free()
 	q.Close()
 	p.Close()
 	d.Close()
 
-	// Others of the same kind continue.
+	// Other devices of the same kind continue to work.
 	q = s.queue(t)
 	c := put(t, s, q, ramp(10, 0))
 	must(t, q.Launch(s.kernel(t, "add"), dim(10), auto, []driver.Arg{all(c), val(int32(10)), val(int32(1))}))

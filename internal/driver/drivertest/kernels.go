@@ -22,12 +22,13 @@ var source = driver.Source{OpenCL: kernelsCL, Go: map[string]func(*driver.Work){
 	"scalars": scalars, "atomics": atomics, "int64s": int64s, "vectors": vectors, "exact": exact, "low": low,
 }}
 
-// A program of its own: compilers have stumbled over kernels without arguments.
+// empty is a separate program: some compilers fail for kernels without
+// arguments.
 var empty = driver.Source{OpenCL: "__kernel void nothing(void) {}\n", Go: map[string]func(*driver.Work){"nothing": nothing}}
 
 var doubles = driver.Source{OpenCL: doublesCL, Go: map[string]func(*driver.Work){"exact64": exact64}}
 
-// count says that a kernel has n arguments.
+// count checks that a kernel has n arguments.
 func count(w *driver.Work, n int) {
 	if len(w.Args) != n {
 		panic(fmt.Sprintf("%d arguments, not %d", len(w.Args), n))
@@ -227,15 +228,16 @@ func exact(w *driver.Work) {
 	}
 }
 
-// exactly is what kernel exact must give.
+// exactly returns the expected result of kernel exact.
 func exactly(a, b, c float32) [5]float32 {
 	return [5]float32{
 		float32(a*b) + c, float32(a*b) - c, fma32(a, b, c), a / b,
-		float32(math.Sqrt(math.Abs(float64(a)))), // the double's root rounds to the right one
+		float32(math.Sqrt(math.Abs(float64(a)))), // the root in double precision rounds to the right value
 	}
 }
 
-// fma32 rounds a*b+c once: the sum in double is made odd where it is not exact.
+// fma32 rounds a*b+c once. If the sum in double precision is not exact, its
+// last bit is made odd.
 func fma32(a, b, c float32) float32 {
 	p, z := float64(a)*float64(b), float64(c) // the product is exact
 	s := p + z

@@ -64,7 +64,7 @@ func (s *suite) buffers(t *testing.T) {
 	b, err := s.d.Alloc(100)
 	must(t, err)
 	must(t, b.Free())
-	b.Free() // an error or not, but no harm
+	b.Free() // may return an error, but must do no harm
 	s.refused(t, "CopyIn into a freed buffer", q.CopyIn(b, 0, make([]byte, 10)))
 }
 
@@ -84,7 +84,7 @@ func (s *suite) copies(t *testing.T) {
 			p := noise(size, uint64(i))
 			copy(model[off:], p)
 			must(t, q.CopyIn(b, int64(off), p))
-			for j := range p { // it is ours again
+			for j := range p { // the memory may be changed again
 				p[j] = 0
 			}
 			continue
@@ -111,7 +111,7 @@ func (s *suite) copies(t *testing.T) {
 	must(t, q.Finish())
 }
 
-// pinned pins p and gives it back after the test.
+// pinned pins p and releases it after the test.
 func (s *suite) pinned(t *testing.T, p []byte) {
 	t.Helper()
 	release, err := s.d.Pin(p)
@@ -144,21 +144,21 @@ func (s *suite) stagingCopies(t *testing.T) {
 	must(t, err)
 	s.bounce(t, a, b)
 	must(t, release())
-	s.bounce(t, a[:100000], b[:100000]) // not any more
+	s.bounce(t, a[:100000], b[:100000]) // not pinned any more
 	for range 3 {
 		release, err := s.d.Pin(a)
 		must(t, err)
-		s.bounce(t, a[:100000], b[:100000]) // one of the two
+		s.bounce(t, a[:100000], b[:100000]) // only one of the two is pinned
 		must(t, release())
 	}
 	release, err = s.d.Pin(a[:1<<20])
 	must(t, err)
-	s.bounce(t, a[1<<19:3<<19], b[:1<<20]) // half of the first
+	s.bounce(t, a[1<<19:3<<19], b[:1<<20]) // partly pinned
 	must(t, release())
 }
 
-// bounce sends bytes from a through buffers of the device into b, several
-// times without waiting for more than it must.
+// bounce copies bytes from a through buffers of the device to b, several times,
+// and waits only where it must.
 func (s *suite) bounce(t *testing.T, a, b []byte) {
 	t.Helper()
 	q := s.queue(t)
@@ -177,7 +177,7 @@ func (s *suite) bounce(t *testing.T, a, b []byte) {
 		out, err := q.Record()
 		must(t, err)
 		must(t, in.Wait())
-		clear(a) // ours again, since the event has passed
+		clear(a) // the event has passed, so the memory may be changed
 		must(t, out.Wait())
 		if done, err := out.Done(); !done || err != nil {
 			t.Errorf("an event that was waited for has not passed: %v %v", done, err)
@@ -287,8 +287,8 @@ func (s *suite) noMemory(t *testing.T) {
 	must(t, q.Finish())
 }
 
-// freeInUse frees buffers that kernels have not read yet, and lets others
-// have the memory.
+// freeInUse frees buffers that kernels have not read yet, and allocates the
+// memory again.
 func (s *suite) freeInUse(t *testing.T) {
 	q, other := s.queue(t), s.queue(t)
 	k := s.kernel(t, "spin")

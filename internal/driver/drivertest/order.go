@@ -10,7 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// queueOrder gives commands of all kinds, each of which needs the one before.
+// queueOrder issues commands of all kinds. Each one needs the result of the one
+// before.
 func (s *suite) queueOrder(t *testing.T) {
 	q := s.queue(t)
 	k := s.kernel(t, "affine")
@@ -24,7 +25,7 @@ func (s *suite) queueOrder(t *testing.T) {
 	for i := range 100 {
 		args := []driver.Arg{all(a), all(b), val(int32(n)), val(int32(3)), val(int32(i))}
 		must(t, q.Launch(k, dim(n), auto, args))
-		for _, v := range args[2:] { // the launch has taken what it needs
+		for _, v := range args[2:] { // the launch has copied its arguments
 			clear(v.Value)
 		}
 		clear(args)
@@ -54,7 +55,7 @@ func (s *suite) events(t *testing.T) {
 		x[i] = uint32(i)
 	}
 	a, b, c := put(t, s, q1, x), s.alloc(t, 4*n), s.alloc(t, 4*n)
-	none, err := q2.Record() // nothing was before it
+	none, err := q2.Record() // it has no commands before it
 	must(t, err)
 	must(t, none.Wait())
 	for range 5 {
@@ -63,13 +64,13 @@ func (s *suite) events(t *testing.T) {
 		ready, err := q1.Record()
 		must(t, err)
 		must(t, q2.After(ready))
-		must(t, q2.After(ready)) // twice is once
+		must(t, q2.After(ready)) // a second time has no effect
 		must(t, q2.After(none))
 		must(t, q2.Copy(c, 0, b, 0, 4*n))
 		taken, err := q2.Record()
 		must(t, err)
 		must(t, q1.After(taken)) // b is free again
-		must(t, q1.After(ready)) // of the queue itself
+		must(t, q1.After(ready)) // an event of the queue itself
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
@@ -92,7 +93,7 @@ func (s *suite) events(t *testing.T) {
 	must(t, none.Wait())
 }
 
-// circle hands one buffer round four queues.
+// circle passes one buffer around four queues.
 func (s *suite) circle(t *testing.T) {
 	k := s.kernel(t, "affine")
 	const n, steps = 3000, 200
@@ -118,8 +119,8 @@ func (s *suite) circle(t *testing.T) {
 	same(t, "after the circle", get[int32](t, qs[steps%len(qs)], bufs[steps%2], n), want)
 }
 
-// goroutines use one kernel at a time with different arguments, each on a
-// queue and buffers of its own.
+// goroutines uses one kernel with different arguments in several goroutines,
+// each with its own queue and buffers.
 func (s *suite) goroutines(t *testing.T) {
 	k := s.kernel(t, "affine")
 	var all sync.WaitGroup
@@ -133,7 +134,7 @@ func (s *suite) goroutines(t *testing.T) {
 	all.Wait()
 }
 
-// oneQueue is the same with one queue for all.
+// oneQueue does the same with one queue for all.
 func (s *suite) oneQueue(t *testing.T) {
 	k, q := s.kernel(t, "affine"), s.queue(t)
 	var all sync.WaitGroup
@@ -147,7 +148,7 @@ func (s *suite) oneQueue(t *testing.T) {
 	all.Wait()
 }
 
-// chain computes something that depends on g. It makes a queue if it has none.
+// chain computes a result that depends on g. If q is nil, it creates a queue.
 func (s *suite) chain(k driver.Kernel, q driver.Queue, g int) (err error) {
 	if q == nil {
 		if q, err = s.d.NewQueue(); err != nil {

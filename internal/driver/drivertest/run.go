@@ -122,7 +122,7 @@ func (s *suite) kernel(t *testing.T, name string) driver.Kernel {
 	return k
 }
 
-// put makes a buffer with the elements x.
+// put returns a buffer with the elements x.
 func put[T any](t *testing.T, s *suite, q driver.Queue, x []T) driver.Buffer {
 	t.Helper()
 	b := s.alloc(t, len(raw(x)))
@@ -138,16 +138,16 @@ func get[T any](t *testing.T, q driver.Queue, b driver.Buffer, n int) []T {
 	return x
 }
 
-// raw is the memory of x.
+// raw returns the memory of x.
 func raw[T any](x []T) []byte {
 	var v T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(v)))
 }
 
-// val is a scalar argument.
+// val returns a scalar argument.
 func val[T any](v T) driver.Arg { return driver.Arg{Value: raw([]T{v})} }
 
-// all is a whole buffer as an argument.
+// all returns a whole buffer as an argument.
 func all(b driver.Buffer) driver.Arg { return driver.Arg{Buffer: b, Len: b.Size()} }
 
 func dim(n int) [3]int { return [3]int{n, 1, 1} }
@@ -172,7 +172,7 @@ func same[T comparable](t *testing.T, what string, got, want []T) {
 	}
 }
 
-// refused says that err must be an error that names the device.
+// refused checks that err is an error that names the device.
 func (s *suite) refused(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -182,7 +182,7 @@ func (s *suite) refused(t *testing.T, what string, err error) {
 	}
 }
 
-// noise is n bytes that look random, the same for the same seed.
+// noise returns n bytes that look random. They are the same for the same seed.
 func noise(n int, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := make([]byte, n)
@@ -195,7 +195,7 @@ func noise(n int, seed uint64) []byte {
 	return p
 }
 
-// ramp is n numbers from first on.
+// ramp returns n consecutive numbers from first on.
 func ramp(n int, first int32) []int32 {
 	x := make([]int32, n)
 	for i := range x {

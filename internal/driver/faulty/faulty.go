@@ -82,7 +82,7 @@ func (f *Fault) Fired() bool {
 	return f.fired
 }
 
-// count counts a call and returns its number, and whether it fails.
+// count counts a call. It returns its number, and whether it must fail.
 func (f *Fault) count(name string) (n int, now bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,31 +126,31 @@ type device struct {
 
 	mu     sync.Mutex
 	state  state
-	cause  error // of lost
+	cause  error // why it is lost
 	queues map[driver.Queue]bool
-	pins   map[*byte]int // length of what is pinned, by first byte
+	pins   map[*byte]int // length of pinned memory, by first byte
 }
 
 type state uint8
 
 const (
 	fine state = iota
-	late       // and nobody knows
+	late       // lost, but not reported yet
 	lost
 )
 
-// what a call is, as far as faults treat calls differently
+// class says how faults treat a call.
 type class uint8
 
 const (
-	command class = 1 << iota // its work may be left out
-	waits                     // it tells about commands before it
-	frees                     // it is always passed down
+	command class = 1 << iota // its work may be omitted
+	waits                     // it reports errors of earlier commands
+	frees                     // it is always passed to the device
 	plain   class = 0
 )
 
-// call counts a call. do says whether to pass it down; otherwise it returns
-// err, which is nil where a lost device has not been found out yet.
+// call counts a call. do says whether to pass it to the device. Otherwise the
+// call returns err, which is nil as long as a loss is not reported yet.
 func (w *device) call(name string, c class) (do bool, err error) {
 	n, now := w.f.count(name)
 	w.mu.Lock()
@@ -177,7 +177,7 @@ func (w *device) call(name string, c class) (do bool, err error) {
 	return true, nil
 }
 
-// lose makes the device lost. Nothing touches the program's memory after it.
+// lose makes the device lost. Nothing accesses the program's memory after that.
 func (w *device) lose(name string, n int) {
 	if w.state == lost {
 		return
@@ -192,7 +192,7 @@ func (w *device) error(name string, kind error, n int) error {
 	return &driver.Error{Device: w.d.Info().ID, Op: name, Text: fmt.Sprintf("call %d was made to fail", n), Kind: kind}
 }
 
-// either returns the first that is an error.
+// either returns the first error.
 func either(a, b error) error {
 	if a != nil {
 		return a
@@ -265,7 +265,7 @@ func (w *device) Pin(p []byte) (func() error, error) {
 	}, nil
 }
 
-// isPinned reports whether p lies in memory that was pinned.
+// isPinned reports whether p lies in pinned memory.
 func (w *device) isPinned(p []byte) bool {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	w.mu.Lock()
@@ -283,7 +283,7 @@ func (w *device) Close() error {
 	return either(lost, w.d.Close())
 }
 
-// wraps is the Wrapper of a shared device.
+// wraps adds driver.Wrapper for a shared device.
 type wraps struct {
 	w *device
 	d driver.Wrapper
@@ -291,7 +291,7 @@ type wraps struct {
 
 func (w wraps) Wrap(p []byte) driver.Buffer { return &buffer{w.w, w.d.Wrap(p)} }
 
-// points is the Pointers of a device whose memory has addresses.
+// points adds driver.Pointers for a device whose memory has addresses.
 type points struct {
 	w *device
 	d driver.Pointers

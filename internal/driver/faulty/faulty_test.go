@@ -37,8 +37,8 @@ var source = driver.Source{Go: map[string]func(*driver.Work){"double": func(w *d
 	}
 }}}
 
-// run doubles four bytes on a device, through pinned memory or not. It
-// returns all errors, in order, and continues as far as it can.
+// run doubles four bytes on a device, with pinned memory or without. It
+// continues as far as possible, and returns all errors in order.
 func run(d driver.Device, pin bool) (out []byte, errs []error) {
 	note := func(err error) bool {
 		if err != nil {
@@ -147,7 +147,8 @@ func TestFault_EveryCall(t *testing.T) {
 	}
 }
 
-// TestFault_Late says where the error comes from, and that the bytes are junk.
+// TestFault_Late checks which call returns the error, and that the bytes are
+// junk.
 func TestFault_Late(t *testing.T) {
 	f := &Fault{At: 4, Kind: Late}
 	d := Wrap(discrete(), f)
@@ -160,7 +161,7 @@ func TestFault_Late(t *testing.T) {
 	defer release()
 	q, _ := d.NewQueue()   // 2
 	b, err := d.Alloc(8)   // 3
-	e := q.CopyIn(b, 0, p) // 4: goes nowhere
+	e := q.CopyIn(b, 0, p) // 4: has no effect
 	if err != nil || e != nil {
 		t.Fatal(err, e)
 	}
@@ -236,7 +237,8 @@ func (p pointed) At(addr uintptr, n int64) driver.Buffer {
 
 func (p pointed) Synchronize() error { return nil }
 
-// TestWrap_Interfaces: the optional ones are there where the device has them.
+// TestWrap_Interfaces checks that the wrapped device has the optional
+// interfaces that the device has.
 func TestWrap_Interfaces(t *testing.T) {
 	both := struct {
 		pointed

@@ -14,8 +14,8 @@ func (b *buffer) Free() error {
 	return either(lost, b.b.Free())
 }
 
-// inner is what the device knows a buffer as. What it does not know is passed
-// on as it is, to be refused.
+// inner returns the device's own buffer. An unknown buffer is returned
+// unchanged, so that the device refuses it.
 func (w *device) inner(x driver.Buffer) driver.Buffer {
 	if b, ok := x.(*buffer); ok && b.w == w {
 		return b.b

@@ -30,7 +30,7 @@ const (
 // memory.
 type Options struct {
 	Index    int   // its ID is "host:Index"
-	Workers  int   // goroutines that compute at a time; 0: GOMAXPROCS
+	Workers  int   // goroutines that compute at the same time; 0: GOMAXPROCS
 	Discrete bool  // it has memory of its own, undefined when allocated; copies from and to pinned memory run by themselves
 	Memory   int64 // bytes that can be allocated; 0: what the machine has
 }
@@ -64,7 +64,7 @@ type device struct {
 	mu     sync.Mutex
 	used   int64
 	queues map[*queue]bool
-	pinned map[*byte]pin // by first byte; discrete devices only
+	pinned map[*byte]pin // discrete devices only: pinned memory by first byte
 }
 
 // pin is a range of host memory, pinned n times.
@@ -76,17 +76,17 @@ type pin struct {
 // shared is a device that works in the host's memory.
 type shared struct{ *device }
 
-// Wrap makes a buffer of host memory.
+// Wrap returns a buffer in host memory.
 func (d shared) Wrap(p []byte) driver.Buffer {
 	return &buffer{d: d.device, data: p[:len(p):len(p)], foreign: true}
 }
 
 func (d *device) Info() driver.Info { return d.info }
 
-// op is what was done when an error came up.
+// op describes the operation in an error.
 type op struct {
 	name  string
-	bytes int64 // 0: it is about none
+	bytes int64 // 0: the operation has no number of bytes
 }
 
 func (o op) String() string {
@@ -144,7 +144,8 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	return b, nil
 }
 
-// scribble makes undefined content look like that.
+// scribble fills memory whose content is undefined, so that a program that
+// relies on it fails.
 func scribble(p []byte) {
 	for i := range min(len(p), 64) {
 		p[i] = 0xdb
@@ -197,7 +198,7 @@ func (d *device) Pin(p []byte) (release func() error, err error) {
 	}), nil
 }
 
-// isPinned reports whether p lies in memory that was pinned.
+// isPinned reports whether p lies in pinned memory.
 func (d *device) isPinned(p []byte) bool {
 	if !d.opts.Discrete {
 		return false
@@ -214,7 +215,7 @@ func (d *device) isPinned(p []byte) bool {
 	return false
 }
 
-// Close waits for commands that run; those behind them are not run.
+// Close waits for commands that are running. Commands behind them do not run.
 func (d *device) Close() error {
 	d.mu.Lock()
 	d.closed.Store(true)
@@ -256,8 +257,8 @@ func (b *buffer) Free() error {
 	return nil
 }
 
-// giveBack counts the memory of a buffer that nobody uses as free. The
-// collector takes it when it likes.
+// giveBack counts the memory of an unused buffer as free. The garbage collector
+// frees it.
 func (b *buffer) giveBack() {
 	if b.uses > 0 || b.foreign {
 		return
@@ -267,7 +268,7 @@ func (b *buffer) giveBack() {
 	b.d.mu.Unlock()
 }
 
-// use takes n bytes from off on for a command; done ends that.
+// use reserves n bytes from off on for a command. done ends that.
 func (d *device) use(o op, x driver.Buffer, off, n int64) (*buffer, []byte, error) {
 	b, ok := x.(*buffer)
 	if !ok || b.d != d {
@@ -293,7 +294,7 @@ func (b *buffer) done() {
 	}
 }
 
-// cpuName is what the system calls the processor.
+// cpuName returns the system's name of the processor.
 func cpuName() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {

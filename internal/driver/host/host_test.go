@@ -28,7 +28,7 @@ func TestDriver_OneWorker(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return New(Options{Workers: 1, Discrete: true}) })
 }
 
-// open gives a device with a queue, and a way to make kernels of functions.
+// open returns a device with a queue, and a function that makes kernels.
 func open(t testing.TB, o Options) (driver.Device, driver.Queue, func(func(*driver.Work)) driver.Kernel) {
 	d := New(o)
 	t.Cleanup(func() { d.Close() })
@@ -56,8 +56,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestParts checks that parts are what driver.Work says: whole groups, whole
-// in all dimensions but one, every item once, the same every time.
+// TestParts checks that parts are as driver.Work documents: whole groups,
+// complete in all dimensions but one, every item once, the same in every
+// launch.
 func TestParts(t *testing.T) {
 	for _, workers := range []int{1, 2, 7, 64} {
 		_, q, kernel := open(t, Options{Workers: workers})
@@ -118,7 +119,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestQueues_Concurrent needs all workers at a time, for many items.
+// TestQueues_Concurrent needs all workers at the same time, for many items.
 func TestQueues_Concurrent(t *testing.T) {
 	_, q, kernel := open(t, Options{Workers: 4})
 	var here atomic.Int32
@@ -132,8 +133,8 @@ func TestQueues_Concurrent(t *testing.T) {
 	must(t, q.Finish())
 }
 
-// TestLaunch_FewLongParts: a few items that take long are shared as well. The first
-// part is done alone; the others meet.
+// TestLaunch_FewLongParts shows that a few long items are shared among workers,
+// too. The first part runs alone; the others run together.
 func TestLaunch_FewLongParts(t *testing.T) {
 	_, q, kernel := open(t, Options{Workers: 3})
 	var here atomic.Int32
@@ -174,7 +175,7 @@ func TestLaunch_Panic(t *testing.T) {
 		other, err := d.NewQueue()
 		must(t, err)
 		e, err := q.Record()
-		if err == nil { // it was still running
+		if err == nil { // the command was still running
 			must(t, other.After(e))
 			err = e.Wait()
 			if late := other.Finish(); late == nil {
@@ -198,7 +199,7 @@ func TestLaunch_Panic(t *testing.T) {
 		if ran {
 			t.Error("a launch behind one that panicked was run")
 		}
-		must(t, q.Finish()) // it was told
+		must(t, q.Finish()) // the error was reported already
 		must(t, q.Launch(next, [3]int{1, 1, 1}, [3]int{}, nil))
 		must(t, q.Finish())
 		if !ran {
@@ -207,7 +208,8 @@ func TestLaunch_Panic(t *testing.T) {
 	}
 }
 
-// TestLaunch_PanicInDriver: a wrong argument is reported where the kernel took it.
+// TestLaunch_PanicInDriver shows that a wrong argument is reported at the
+// kernel's line that used it.
 func TestLaunch_PanicInDriver(t *testing.T) {
 	_, q, kernel := open(t, Options{})
 	must(t, q.Launch(kernel(func(w *driver.Work) { driver.Value[int32](w, 0) }), [3]int{1, 1, 1}, [3]int{}, []driver.Arg{{Value: make([]byte, 8)}}))
@@ -226,7 +228,7 @@ func TestBuild_NoFunction(t *testing.T) {
 	}
 }
 
-// TestMemory fills the memory that a device was given.
+// TestMemory fills a device's memory.
 func TestMemory(t *testing.T) {
 	d, q, kernel := open(t, Options{Discrete: true, Memory: 1000})
 	b, err := d.Alloc(600)
@@ -252,7 +254,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestPinned: copies from pinned memory run behind a kernel, others wait.
+// TestPinned shows that copies from pinned memory run behind a kernel, and that
+// others wait.
 func TestPinned(t *testing.T) {
 	d, q, kernel := open(t, Options{Discrete: true})
 	b, err := d.Alloc(4096)
@@ -262,7 +265,7 @@ func TestPinned(t *testing.T) {
 	must(t, err)
 	gate := make(chan struct{})
 	must(t, q.Launch(kernel(func(*driver.Work) { <-gate }), [3]int{1, 1, 1}, [3]int{}, nil))
-	must(t, q.CopyIn(b, 1, p[1:101])) // does not wait, else the gate never opens
+	must(t, q.CopyIn(b, 1, p[1:101])) // if it waited, the gate would never open
 	must(t, q.CopyOut(p[1000:], b, 0))
 	e, err := q.Record()
 	must(t, err)
@@ -278,8 +281,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestClose_Waits: a closed device touches nothing any more, and what waited is
-// not run.
+// TestClose_Waits shows that a closed device accesses no memory any more, and
+// that waiting commands do not run.
 func TestClose_Waits(t *testing.T) {
 	d, q, kernel := open(t, Options{})
 	started, gate := make(chan struct{}), make(chan struct{})
@@ -310,7 +313,7 @@ func TestClose_Waits(t *testing.T) {
 	}
 }
 
-// TestBacklog gives far more commands than may wait, by several goroutines.
+// TestBacklog issues far more commands than may wait, from several goroutines.
 func TestBacklog(t *testing.T) {
 	_, q, kernel := open(t, Options{})
 	var ran atomic.Int64

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	manyItems = 4096                  // work that is surely worth several goroutines
-	longWork  = 20 * time.Microsecond // other work is, if a part of it took as long
+	manyItems = 4096                  // so many items justify several goroutines
+	longWork  = 20 * time.Microsecond // so does other work if one part of it takes this long
 )
 
-// program is a set of Go functions.
+// program is a collection of Go functions.
 type program struct {
 	d      *device
 	funcs  map[string]func(*driver.Work)
@@ -27,13 +27,13 @@ type program struct {
 type kernel struct {
 	p    *program
 	name string
-	op   op // its launch
+	op   op // describes a launch, for errors
 	fn   func(*driver.Work)
 }
 
 func (k *kernel) Name() string { return k.name }
 
-// Build takes the source's Go functions. The OpenCL text is not looked at.
+// Build takes the source's Go functions. It ignores the OpenCL text.
 func (d *device) Build(s driver.Source) (driver.Program, error) {
 	if err := d.open(op{"Build", 0}); err != nil {
 		return nil, err
@@ -61,18 +61,18 @@ func (p *program) Close() error {
 	return p.d.open(op{"Close of a program", 0})
 }
 
-// launch is a launch under way.
+// launch is a launch in progress.
 type launch struct {
 	d     *device
 	k     *kernel
-	work  driver.Work // all of it, local memory left out
-	local []int       // bytes of local memory, for each argument
-	dim   int         // is cut into parts
-	units int         // groups, or items, along it
-	unit  int         // items of one
+	work  driver.Work // the whole launch, without local memory
+	local []int       // size of local memory, for each argument
+	dim   int         // the dimension that is divided into parts
+	units int         // number of groups, or of items, along dim
+	unit  int         // items of one unit
 	parts int
 
-	next atomic.Int64 // part that nobody does
+	next atomic.Int64 // the next part that no worker has taken
 	mu   sync.Mutex
 	err  error
 }
@@ -110,7 +110,7 @@ func (q *queue) Launch(x driver.Kernel, global, local [3]int, args []driver.Arg)
 	return q.add(k.op, c)
 }
 
-// arguments fills in work.Args and local, and notes the buffers in c.
+// arguments fills in work.Args and local, and records the buffers in c.
 func (l *launch) arguments(args []driver.Arg, c *command) error {
 	l.work.Args = make([][]byte, len(args))
 	shared := 0
@@ -148,8 +148,9 @@ func (l *launch) arguments(args []driver.Arg, c *command) error {
 	return nil
 }
 
-// cut decides on the parts. They depend on the sizes and the workers only, so
-// that a kernel that sums by parts gives the same result every time.
+// cut chooses the parts. They depend only on the sizes and the number of
+// workers, so that a kernel that sums by parts gives the same result every
+// time.
 func (l *launch) cut(items int) {
 	for i, n := range l.work.Global {
 		if n > 1 {
@@ -160,12 +161,12 @@ func (l *launch) cut(items int) {
 	l.units = (l.work.Global[l.dim] + l.unit - 1) / l.unit
 	l.parts = l.d.opts.Workers
 	if l.parts > 1 && items >= manyItems {
-		l.parts *= 4 // some may be slower than others
+		l.parts *= 4 // because some parts may be slower than others
 	}
 	l.parts = min(l.parts, l.units)
 }
 
-// run does all parts, alone while that is quick.
+// run executes all parts, without other goroutines as long as that is fast.
 func (l *launch) run(many bool) error {
 	var helpers sync.WaitGroup
 	helped := l.parts == 1
@@ -192,7 +193,7 @@ func (l *launch) run(many bool) error {
 	return l.err
 }
 
-// some does parts until there are none, and calls after, if there is one,
+// some executes parts until none is left. If after is not nil, it is called
 // after each.
 func (l *launch) some(after func()) {
 	w := l.work
@@ -209,7 +210,7 @@ func (l *launch) some(after func()) {
 		if i >= l.parts {
 			return
 		}
-		part := w // the function may do with it what it likes
+		part := w // a copy: the function may change it
 		part.Lo[l.dim] = i * l.units / l.parts * l.unit
 		part.Hi[l.dim] = min((i+1)*l.units/l.parts*l.unit, w.Global[l.dim])
 		if err := l.call(&part); err != nil {
@@ -218,7 +219,7 @@ func (l *launch) some(after func()) {
 				l.err = err
 			}
 			l.mu.Unlock()
-			l.next.Store(int64(l.parts)) // no more
+			l.next.Store(int64(l.parts)) // stop all workers
 			return
 		}
 		if after != nil {
@@ -227,7 +228,7 @@ func (l *launch) some(after func()) {
 	}
 }
 
-// call runs the function. A panic of it is an error.
+// call runs the function. A panic becomes an error.
 func (l *launch) call(w *driver.Work) (err error) {
 	returned := false
 	defer func() {
@@ -235,7 +236,7 @@ func (l *launch) call(w *driver.Work) (err error) {
 			return
 		}
 		p := recover()
-		if p == nil { // nothing can stop that; better loud than hanging
+		if p == nil { // runtime.Goexit: it cannot be stopped, and a panic is better than a hang
 			panic("the Go function of kernel " + l.k.name + " called runtime.Goexit, perhaps by FailNow of a test")
 		}
 		err = l.d.error(l.k.op, nil, "its Go function panicked: %v%s", p, where())
@@ -245,7 +246,8 @@ func (l *launch) call(w *driver.Work) (err error) {
 	return nil
 }
 
-// where tells which line panicked, leaving out the runtime and package driver.
+// where returns the line that panicked, without frames of the runtime and of
+// package driver.
 func where() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

@@ -7,37 +7,38 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// maxWaiting is the number of commands that may wait in a queue; who gives one
-// more waits with it.
+// maxWaiting is the maximum number of commands that wait in a queue. A caller
+// that adds another one waits.
 const maxWaiting = 4096
 
-// queue runs its commands on a goroutine that lives while there are some.
+// queue runs its commands on a goroutine, which exists while there are
+// commands.
 type queue struct {
 	d *device
 
 	mu      sync.Mutex
 	list    []command
-	running bool      // somebody runs commands
-	idle    sync.Cond // nobody does, or there is room again
+	running bool      // a goroutine runs commands
+	idle    sync.Cond // signals that no goroutine runs commands, or that there is room again
 	closed  bool
-	err     error // of a command, until Finish takes it
+	err     error // error of a command, until Finish returns it
 }
 
-// command is something that a queue does.
+// command is one operation of a queue.
 type command struct {
 	run  func() error // nil: nothing
-	bufs []*buffer    // it uses
-	ev   *event       // passes after it
+	bufs []*buffer    // buffers that it uses
+	ev   *event       // the event that passes after it
 }
 
-// event is a moment on a queue.
+// event is a position in a queue.
 type event struct {
 	d    *device
-	done chan struct{} // closed when it has passed; then
-	err  error         // says how
+	done chan struct{} // closed when the event has passed; err is valid then
+	err  error         // error of the commands before it
 }
 
-// passed is the channel of events that have passed when they are made.
+// passed is the channel of events that have passed from the start.
 var passed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -58,7 +59,8 @@ func (e *event) Done() (bool, error) {
 	}
 }
 
-// check returns why the queue cannot take a command. The caller holds mu.
+// check returns why the queue cannot accept a command, or nil. The caller holds
+// mu.
 func (q *queue) check(o op) error {
 	if err := q.d.open(o); err != nil {
 		return err
@@ -69,7 +71,7 @@ func (q *queue) check(o op) error {
 	return q.err
 }
 
-// add appends a command and makes sure that it is run.
+// add appends a command and makes sure that it will run.
 func (q *queue) add(o op, c command) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +90,8 @@ func (q *queue) add(o op, c command) error {
 	return nil
 }
 
-// do runs a command and waits for it: at once if nothing is before it.
+// do runs a command and waits for it. If the queue is empty, it runs the
+// command itself.
 func (q *queue) do(o op, c command) error {
 	q.mu.Lock()
 	if q.running || q.check(o) != nil {
@@ -149,7 +152,8 @@ func (q *queue) stop() {
 	q.idle.Broadcast()
 }
 
-// end is called once when a command is done, or will never be.
+// end must be called once for each command: when it is done, or when it will
+// not run.
 func (c *command) end(err error) {
 	for _, b := range c.bufs {
 		b.done()
@@ -264,7 +268,7 @@ func (q *queue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.drain() // what came meanwhile
+	q.drain() // commands that came meanwhile
 	q.d.mu.Lock()
 	delete(q.d.queues, q)
 	q.d.mu.Unlock()

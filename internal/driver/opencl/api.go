@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// api is the library's functions, by address.
+// api holds the addresses of the library's functions.
 type api struct {
 	getPlatformIDs, getDeviceIDs, getDeviceInfo        uintptr
 	createContext, releaseContext                      uintptr
@@ -24,10 +24,10 @@ type api struct {
 	getKernelInfo, getKernelArgInfo, getGroupInfo      uintptr
 }
 
-// libraries are the names of the ICD loader.
+// libraries lists names of the ICD loader.
 var libraries = []string{"libOpenCL.so.1", "libOpenCL.so", "/usr/local/cuda/lib64/libOpenCL.so.1"}
 
-// load opens the first ICD loader of these names.
+// load opens the first ICD loader with one of these names.
 func load(names ...string) (*api, error) {
 	lib, err := dl.Open(names...)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -134,8 +134,8 @@ const (
 	codeNVIDIAFault       = -9999
 )
 
-// bytesOf asks one of the clGet…Info functions for a value of any length. The
-// words of obj come before the number of what is asked for.
+// bytesOf queries a value of any length with one of the clGet…Info functions.
+// obj are the arguments before param.
 func bytesOf(fn uintptr, param uintptr, obj ...uintptr) ([]byte, int32) {
 	ask := func(n uintptr, p unsafe.Pointer, size *uintptr) int32 {
 		switch len(obj) {
@@ -155,7 +155,7 @@ func bytesOf(fn uintptr, param uintptr, obj ...uintptr) ([]byte, int32) {
 	return p[:min(size, uintptr(len(p)))], 0
 }
 
-// text is bytesOf for strings, "" if it fails.
+// text queries a string. It returns "" if that fails.
 func text(fn uintptr, param uintptr, obj ...uintptr) string {
 	p, _ := bytesOf(fn, param, obj...)
 	for len(p) > 0 && p[len(p)-1] == 0 {
@@ -164,7 +164,7 @@ func text(fn uintptr, param uintptr, obj ...uintptr) string {
 	return string(p)
 }
 
-// number is bytesOf for numbers of 1 to 8 bytes, 0 if it fails.
+// number queries a number of 1 to 8 bytes. It returns 0 if that fails.
 func number(fn uintptr, param uintptr, obj ...uintptr) uint64 {
 	p, _ := bytesOf(fn, param, obj...)
 	var v uint64
@@ -174,7 +174,7 @@ func number(fn uintptr, param uintptr, obj ...uintptr) uint64 {
 	return v
 }
 
-// words names an error code.
+// words describes an error code.
 func words(code int32) string {
 	if s, ok := codes[code]; ok {
 		return s
@@ -182,9 +182,9 @@ func words(code int32) string {
 	return fmt.Sprintf("an error of the driver's own, %d", code)
 }
 
-// kind tells what an error means that a call returned at once. Late errors,
-// of commands that were accepted and failed, are all driver.ErrLost: nobody
-// knows what they left in memory.
+// kind classifies an error that a call returned at once. Late errors, of
+// commands that were accepted and then failed, are all driver.ErrLost, because
+// their effect on memory is unknown.
 func kind(code int32) error {
 	switch code {
 	case codeAllocation, codeHostMemory, codeBufferSize:

@@ -8,13 +8,14 @@ import (
 	"github.com/cairnrun/cairn/internal/dl"
 )
 
-// parameter is what the compiler says of an argument; drivers need not know.
+// parameter is what the compiler reports about an argument. Drivers need not
+// report it.
 type parameter struct {
-	space uint64 // one of the address spaces, or 0
+	space uint64 // the address space, or 0 if unknown
 	reads bool   // memory that the kernel does not write
 }
 
-// parameters asks what is known of the arguments of a kernel.
+// parameters queries what is known about the arguments of a kernel.
 func (a *api) parameters(kernel uintptr) []parameter {
 	list := make([]parameter, number(a.getKernelInfo, kernelArgs, kernel))
 	for i := range list {
@@ -25,12 +26,12 @@ func (a *api) parameters(kernel uintptr) []parameter {
 	return list
 }
 
-// names are the kernels of a program that was built.
+// names returns the kernels of a program that was built.
 func (a *api) names(program uintptr) []string {
 	return strings.Split(text(a.getProgramInfo, programKernels, program), ";")
 }
 
-// with calls do with a kernel of a program, unless there is none of that name.
+// with calls do with the kernel of that name, if there is one.
 func (a *api) with(program uintptr, name string, do func(kernel uintptr)) {
 	zero := append([]byte(name), 0)
 	var code int32
@@ -41,9 +42,10 @@ func (a *api) with(program uintptr, name string, do func(kernel uintptr)) {
 	}
 }
 
-// learn finds out what the arguments of a program's kernels are if the compiler
-// can tell only where every kernel has some: it asks about the same source with
-// the others made plain functions. It returns what it finds, by kernel.
+// learn finds out about the arguments of a program's kernels when the compiler
+// can report them only if every kernel has arguments. It compiles the same
+// source again, with the kernels that have none turned into plain functions,
+// and returns the result by kernel.
 func (d *device) learn(op string, program uintptr, source, options string) map[string][]parameter {
 	var some []string
 	for _, name := range d.a.names(program) {
@@ -73,7 +75,7 @@ func (d *device) learn(op string, program uintptr, source, options string) map[s
 	return known
 }
 
-// plain makes a kernel of a source a function that is none.
+// plain turns a kernel of a source into an ordinary function.
 func plain(source, name string) string {
 	const between = `(?:\s+|__attribute__\s*\(\((?s:.*?)\)\)\s*)*`
 	head := regexp.MustCompile(`\b(?:__)?kernel\b` + between + `\bvoid\b` + between + `\b` + regexp.QuoteMeta(name) + `\s*\(`)

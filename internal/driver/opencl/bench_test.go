@@ -144,7 +144,7 @@ func read[T any](b *bench, m driver.Buffer) []T {
 	return v
 }
 
-// What a launch costs, beside the library's own call.
+// BenchmarkLaunch measures a launch, compared with the library's own call.
 func BenchmarkLaunch(b *testing.B) {
 	x := newBench(b, false)
 	k := must(x.p.Kernel("nothing"))(b)

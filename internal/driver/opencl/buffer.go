@@ -12,21 +12,21 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A buffer keeps parts for later launches. From fewParts on they go when that
-// needs no waiting, and beyond maxParts in any case: with many that overlap
-// NVIDIA's driver takes a millisecond for each.
+// A buffer keeps parts for later launches. When it has fewParts or more, it
+// releases them if that needs no waiting, and beyond maxParts in any case: with
+// many overlapping parts, NVIDIA's driver takes a millisecond for each.
 const (
 	fewParts = 64
 	maxParts = 128
 )
 
-// maxLeaving is how many freed buffers there are that commands still use parts
-// of.
+// maxLeaving is the maximum number of freed buffers with parts that commands
+// still use.
 const maxLeaving = 256
 
-type region struct{ off, n int64 } // a cl_buffer_region, too
+type region struct{ off, n int64 } // it has the layout of a cl_buffer_region
 
-// end is where a region ends.
+// end returns where a region ends.
 func (r region) end() int64 { return r.off + r.n }
 
 func (r region) overlaps(o region) bool { return r.off < o.end() && o.off < r.end() }
@@ -36,16 +36,16 @@ type buffer struct {
 	size int64
 
 	mu    sync.Mutex
-	mem   uintptr            // 0: gone
+	mem   uintptr            // 0: released
 	users int                // calls that use mem or parts
-	freed bool               // and gone with its last user
+	freed bool               // its last user releases it
 	parts map[region]uintptr // sub-buffers
-	made  []uintptr          // the same, the oldest first
+	made  []uintptr          // the same, oldest first
 	uses  []use              // commands that may still use them
-	later bool               // it is among those that are leaving
+	later bool               // it is in device.leaving
 }
 
-// use is the last command of a queue that was given a part of a buffer.
+// use is the last command of a queue that uses a part of a buffer.
 type use struct {
 	q      *queue
 	number int64
@@ -77,9 +77,9 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	return b, nil
 }
 
-// room makes memory that is there.
+// room allocates memory and makes sure that it exists.
 func (d *device) room(op string, n int64) (uintptr, error) {
-	// Drivers that work in host memory would let the machine run out of it.
+	// Drivers that use host memory would let the machine run out of memory.
 	if n > d.info.Memory || d.used.Add(n) > d.info.Memory {
 		if n <= d.info.Memory {
 			d.used.Add(-n)
@@ -89,7 +89,7 @@ func (d *device) room(op string, n int64) (uintptr, error) {
 	mem, err := d.alloc(op, n)
 	if err == nil {
 		one := make([]byte, 1)
-		// Only this makes the driver allocate.
+		// Only a write makes the driver allocate the memory.
 		if code := int32(dl.Call(d.a.write, d.own, mem, 1, 0, 1, uintptr(unsafe.Pointer(&one[0])), 0, 0, 0)); code != 0 {
 			err = d.noRoom(op, "clEnqueueWriteBuffer", code)
 			dl.Call(d.a.releaseMem, mem)
@@ -102,7 +102,8 @@ func (d *device) room(op string, n int64) (uintptr, error) {
 	return mem, nil
 }
 
-// alloc makes memory that may not be there before its first use.
+// alloc allocates memory. The driver may defer the real allocation to the first
+// use.
 func (d *device) alloc(op string, n int64) (uintptr, error) {
 	var code int32
 	mem := dl.Call(d.a.createBuffer, d.context, memReadWrite, uintptr(n), 0, uintptr(unsafe.Pointer(&code)))
@@ -112,7 +113,7 @@ func (d *device) alloc(op string, n int64) (uintptr, error) {
 	return mem, nil
 }
 
-// noRoom is fail, for calls that fail for lack of memory first of all.
+// noRoom is like fail, for calls that fail mostly for lack of memory.
 func (d *device) noRoom(op, call string, code int32) error {
 	err := d.fail(op, call, code, d.own).(*driver.Error)
 	if code == codeResources && err.Kind == nil {
@@ -123,7 +124,7 @@ func (d *device) noRoom(op, call string, code int32) error {
 
 func (b *buffer) Size() int64 { return b.size }
 
-// Free may be called again, and does nothing then.
+// Free may be called repeatedly.
 func (b *buffer) Free() error {
 	b.d.remove(b)
 	b.drop()
@@ -138,8 +139,9 @@ func (b *buffer) drop() {
 	b.leave()
 }
 
-// leave lets a freed buffer go that nobody uses; OpenCL waits for commands that
-// use it. If they use parts of it, that must be done here: it goes later.
+// leave releases a freed buffer that no call uses. OpenCL itself waits for
+// commands that use the buffer, but not for commands that use parts of it. If
+// there are such commands, the buffer is released later.
 func (b *buffer) leave() {
 	b.mu.Lock()
 	if b.goes() || b.users > 0 || b.mem == 0 || b.later {
@@ -157,7 +159,7 @@ func (b *buffer) leave() {
 	}
 }
 
-// goes lets b go if it can be now, and tells whether it did.
+// goes releases b if that is possible now, and reports whether it did.
 func (b *buffer) goes() bool {
 	if !b.freed || b.users > 0 || b.mem == 0 || !b.idle() {
 		return false
@@ -169,8 +171,8 @@ func (b *buffer) goes() bool {
 	return true
 }
 
-// reap lets freed buffers go that no command uses any more, or waits and lets
-// all of them go. If the device is lost they stay.
+// reap releases freed buffers that no command uses any more. With wait set, it
+// waits and releases all of them. If the device is lost, they stay.
 func (d *device) reap(wait bool) {
 	if wait {
 		d.reaping.Lock()
@@ -200,7 +202,7 @@ func (d *device) reap(wait bool) {
 	}
 }
 
-// idle tells whether no command uses parts of b, as far as is known.
+// idle reports whether no command is known to use parts of b.
 func (b *buffer) idle() bool {
 	b.uses = slices.DeleteFunc(b.uses, use.passed)
 	return len(b.uses) == 0
@@ -212,7 +214,7 @@ func (b *buffer) rest() {
 		if u.passed() {
 			continue
 		}
-		// A queue that was closed meanwhile has waited itself.
+		// If the queue was closed meanwhile, its Close has waited.
 		if err := u.q.settle("Finish"); errors.Is(err, driver.ErrLost) {
 			return
 		}
@@ -220,9 +222,9 @@ func (b *buffer) rest() {
 	b.uses = nil
 }
 
-// dropParts lets parts go that no command uses. NVIDIA's driver crashes if
-// parts that overlap go in any other order than the last one first; it holds on
-// to those that commands use, and lets go of them in the order of the commands.
+// dropParts releases the parts; no command may use them. NVIDIA's driver
+// crashes if overlapping parts are released in any order but newest first. If
+// commands used them, it would release them in the order of the commands.
 func (b *buffer) dropParts() {
 	for _, part := range slices.Backward(b.made) {
 		dl.Call(b.d.a.releaseMem, part)
@@ -231,7 +233,8 @@ func (b *buffer) dropParts() {
 	b.made = b.made[:0]
 }
 
-// use returns the memory of b, which stays until unuse. r must lie in it.
+// use returns b, whose memory is not released before unuse. r must lie in the
+// buffer.
 func (d *device) use(op string, v driver.Buffer, r region) (*buffer, error) {
 	b, ok := v.(*buffer)
 	if !ok || b.d != d {
@@ -264,7 +267,8 @@ func (b *buffer) unuse() {
 	}
 }
 
-// given notes the command that was given a part of b, before its unuse.
+// given records the command that was given a part of b. It must be called
+// before unuse.
 func (b *buffer) given(q *queue, number int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,8 +281,8 @@ func (b *buffer) given(q *queue, number int64) {
 	b.uses = append(slices.DeleteFunc(b.uses, use.passed), use{q, number})
 }
 
-// part returns a sub-buffer, whose offset is a multiple of d.align. It stays
-// until the caller's unuse.
+// part returns a sub-buffer. Its offset must be a multiple of d.align. It
+// exists until the caller's unuse.
 func (b *buffer) part(op string, r region) (uintptr, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -301,7 +305,8 @@ func (b *buffer) part(op string, r region) (uintptr, error) {
 	return mem, nil
 }
 
-// pins are the ranges of pinned memory, by address. They hold on to it.
+// pins holds the ranges of pinned memory, by address. It keeps the memory
+// alive.
 type pins struct {
 	mu   sync.RWMutex
 	list []*pin
@@ -312,7 +317,7 @@ type pin struct {
 	p      []byte
 }
 
-// holds tells whether all of p is pinned.
+// holds reports whether all of p is pinned.
 func (s *pins) holds(p []byte) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -341,7 +346,7 @@ func (s *pins) add(p []byte) *pin {
 	return n
 }
 
-// remove tells whether n was still there.
+// remove removes n, and reports whether it was still there.
 func (s *pins) remove(n *pin) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,9 +359,9 @@ func (s *pins) remove(n *pin) bool {
 	return false
 }
 
-// arrivals are the copies to pinned memory that may be under way. NVIDIA's
-// driver takes what a later command copies from there when the command is
-// given, not when its turn has come.
+// arrivals holds the copies to pinned memory that may be in progress. If a
+// later command copies from that memory, NVIDIA's driver reads it when the
+// command is issued, not when the command runs.
 type arrivals struct {
 	mu   sync.Mutex
 	list []arrival
@@ -365,7 +370,7 @@ type arrivals struct {
 type arrival struct {
 	lo, hi uintptr
 	q      *queue
-	number int64 // of the command
+	number int64 // number of the command
 }
 
 func (a *arrivals) add(p []byte, q *queue, number int64) {
@@ -379,7 +384,7 @@ func (a *arrivals) add(p []byte, q *queue, number int64) {
 	a.list = append(a.list, arrival{lo, hi, q, number})
 }
 
-// await waits for the copies that bring a part of p.
+// await waits for the copies that fill a part of p.
 func (a *arrivals) await(p []byte) error {
 	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	hi := lo + uintptr(len(p))
@@ -392,7 +397,7 @@ func (a *arrivals) await(p []byte) error {
 	}
 	a.mu.Unlock()
 	for _, q := range queues {
-		// A queue that was closed meanwhile has waited itself.
+		// If the queue was closed meanwhile, its Close has waited.
 		if err := q.Finish(); errors.Is(err, driver.ErrLost) {
 			return err
 		}
@@ -400,8 +405,8 @@ func (a *arrivals) await(p []byte) error {
 	return nil
 }
 
-// Pin notes that copies from and to p need not wait. Its release waits for
-// those that are still under way.
+// Pin records that copies from and to p need not wait. release waits for copies
+// that are still in progress.
 func (d *device) Pin(p []byte) (release func() error, err error) {
 	if err := d.open("Pin"); err != nil {
 		return nil, err
@@ -432,7 +437,7 @@ func (d *device) settle() error {
 	d.mu.Unlock()
 	for _, q := range queues {
 		if q.copying.Load() > q.passed.Load() {
-			// A queue that was closed meanwhile has waited itself.
+			// If the queue was closed meanwhile, its Close has waited.
 			if err := q.Finish(); errors.Is(err, driver.ErrLost) {
 				return err
 			}

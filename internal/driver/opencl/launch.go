@@ -9,18 +9,18 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// localAlign is what local memory may be aligned to.
+// localAlign is the largest alignment of local memory.
 const localAlign = 128
 
-// operand is an argument of a launch that is memory.
+// operand is an argument of a launch that is a buffer.
 type operand struct {
-	arg    int // its index
+	arg    int // index of the argument
 	b      *buffer
 	r      region
-	mem    uintptr // what the kernel is given
+	mem    uintptr // the memory that the kernel gets
 	part   bool    // mem is a part of b
 	moved  bool    // mem is a copy, because the part is not aligned
-	shared bool    // the copy of an earlier operand
+	shared bool    // mem is the copy of an earlier operand
 	writes bool
 }
 
@@ -38,7 +38,7 @@ func (q *queue) Launch(v driver.Kernel, global, local [3]int, args []driver.Arg)
 	}
 	var few [8]operand
 	operands := few[:0]
-	number := int64(0) // of the command
+	number := int64(0) // number of the command
 	defer func() {
 		for i := range operands {
 			if o := &operands[i]; o.part && number > 0 {
@@ -81,7 +81,7 @@ func (q *queue) Launch(v driver.Kernel, global, local [3]int, args []driver.Arg)
 	err = q.launch(k, dims, &global, &local, args, operands)
 	for i := range operands {
 		if o := &operands[i]; o.moved && !o.shared && o.mem != 0 {
-			dl.Call(q.d.a.releaseMem, o.mem) // it stays until the commands are done
+			dl.Call(q.d.a.releaseMem, o.mem) // OpenCL keeps it until the commands are done
 		}
 	}
 	if err != nil {
@@ -91,7 +91,7 @@ func (q *queue) Launch(v driver.Kernel, global, local [3]int, args []driver.Arg)
 	return q.end(k.op)
 }
 
-// launch gives the commands of a launch; the queue is locked.
+// launch issues the commands of a launch. The caller has locked the queue.
 func (q *queue) launch(k *kernel, dims int, global, local *[3]int, args []driver.Arg, operands []operand) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,14 +133,14 @@ func (q *queue) launch(k *kernel, dims int, global, local *[3]int, args []driver
 	for i := range operands {
 		if o := &operands[i]; o.moved && !o.shared && o.writes {
 			if err := q.copyBuffer(k.op+": copy", o.b.mem, o.r.off, o.mem, 0, o.r.n); err != nil {
-				return q.d.late(k.op, "clEnqueueCopyBuffer", int32(err.(*driver.Error).Code)) // some arguments are new, this one is not
+				return q.d.late(k.op, "clEnqueueCopyBuffer", int32(err.(*driver.Error).Code)) // the kernel has some new arguments by now, but not this one
 			}
 		}
 	}
 	return nil
 }
 
-// move copies an operand to memory of its own.
+// move copies an operand to separate memory.
 func (q *queue) move(k *kernel, operands []operand, o *operand) error {
 	for i := range operands {
 		p := &operands[i]
@@ -149,7 +149,7 @@ func (q *queue) move(k *kernel, operands []operand, o *operand) error {
 		}
 		if p.moved && p.b == o.b && p.r == o.r {
 			o.mem, o.shared = p.mem, true
-			p.writes = p.writes || o.writes // only the first one of them is copied back
+			p.writes = p.writes || o.writes // only the first of them is copied back
 			return nil
 		}
 	}
@@ -161,7 +161,7 @@ func (q *queue) move(k *kernel, operands []operand, o *operand) error {
 	return q.copyBuffer(k.op+": copy", mem, 0, o.b.mem, o.r.off, o.r.n)
 }
 
-// overlaps refuses operands that overlap if a copy of one would hide what the
+// overlaps refuses overlapping operands if a copy of one would hide what the
 // kernel writes to the other.
 func (k *kernel) overlaps(operands []operand) error {
 	for i := range operands {
@@ -206,8 +206,8 @@ func (k *kernel) operand(i int, arg *driver.Arg) (operand, error) {
 	return o, nil
 }
 
-// fits tells whether an argument is of the kind that the kernel declares.
-// Drivers take any eight bytes for a buffer, and crash.
+// fits checks that an argument has the kind that the kernel declares. Drivers
+// treat any eight bytes as a buffer, and crash.
 func (k *kernel) fits(i int, arg *driver.Arg) error {
 	given := "a value"
 	switch {
@@ -233,8 +233,8 @@ func (k *kernel) fits(i int, arg *driver.Arg) error {
 	return nil
 }
 
-// shape checks the sizes of a launch, chooses groups where none are given,
-// rounds up to whole groups, and returns the number of dimensions.
+// shape checks the sizes of a launch, chooses groups if none are given, rounds
+// up to whole groups, and returns the number of dimensions.
 func (k *kernel) shape(global, local *[3]int) (dims int, err error) {
 	for i, n := range global {
 		if n < 1 {
@@ -256,10 +256,11 @@ func (k *kernel) shape(global, local *[3]int) (dims int, err error) {
 	return dims, nil
 }
 
-// groups chooses the size of groups. Drivers would do it, too, but PoCL takes
-// another size for almost every number of items and compiles the kernel again
-// for each; powers of two are few. One that divides the number of items is
-// best, if it is not too small; else one that leaves few items idle.
+// groups chooses the size of groups. A driver would do it, too, but PoCL
+// chooses another size for almost every number of items, and compiles the
+// kernel again for each. There are few powers of two. The best one divides the
+// number of items and is not too small; otherwise one that leaves few items
+// idle is chosen.
 func (k *kernel) groups(global [3]int) [3]int {
 	if k.required[0] != 0 {
 		return k.required

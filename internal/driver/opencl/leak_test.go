@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// resident is the memory of this process in bytes, C's included.
+// resident returns the resident memory of this process in bytes, including C's.
 func resident(t *testing.T) int {
 	p, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -23,9 +23,9 @@ func resident(t *testing.T) int {
 	return n * os.Getpagesize()
 }
 
-// Launches, parts, copies and events, waited for or not, leave nothing behind.
-// CAIRN_LAUNCHES=1000000 makes it long. The race detector has a memory of its
-// own.
+// TestClose_NoLeak shows that launches, parts, copies and events leave nothing
+// behind, whether they were waited for or not. CAIRN_LAUNCHES=1000000 makes the
+// test long. It is skipped under the race detector, which uses memory itself.
 func TestClose_NoLeak(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("CAIRN_LAUNCHES"))
 	n = max(n, 20000)
@@ -56,9 +56,9 @@ func TestClose_NoLeak(t *testing.T) {
 		check(t, b.q.Finish())
 		runtime.GC()
 	}
-	// A leak is there every time: what is kept of a command is some 300
-	// bytes, of a buffer more. Caches and heaps grow a few times only, most
-	// of all those of NVIDIA's driver.
+	// A leak grows in every iteration: a command takes some 300 bytes, a buffer
+	// more. Caches and heaps grow only a few times, most of all in NVIDIA's
+	// driver.
 	var grown []int
 	for range 20 {
 		before := resident(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A device that was lost stays lost, and closing it is no trouble.
+// TestLost shows that a lost device stays lost and can be closed.
 func TestLost(t *testing.T) {
 	for _, code := range []int32{codeNotAvailable, codeInvalidQueue, codeNVIDIAFault} {
 		b := newBench(t, false)
@@ -35,7 +35,7 @@ func TestLost(t *testing.T) {
 		check(t, b.d.Close())
 	}
 	b := newBench(t, false)
-	// The queue still works: it is only lack of resources.
+	// The queue still works, so this is only a lack of resources.
 	if err := b.d.fail("op", "call", codeResources, b.d.own); errors.Is(err, driver.ErrLost) {
 		t.Error(err)
 	}
@@ -68,9 +68,9 @@ func held(t *testing.T, b *bench) (pass func()) {
 	}
 }
 
-// A command that fails after it was accepted: what comes next says so, and the
-// device is lost. A function of libc, which never returns 0, stands for the one
-// that the driver reports it from.
+// TestLate shows that a device is lost when an accepted command fails, and that
+// the next call reports it. A function of libc that never returns 0 replaces
+// the one that reports the driver's error.
 func TestLate(t *testing.T) {
 	launch := func(b *bench, a driver.Buffer) error {
 		k, err := b.p.Kernel("add")
@@ -131,7 +131,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// Giving commands stops when there are too many, and continues.
+// TestWindow shows that issuing commands waits when there are too many, and
+// then continues.
 func TestWindow(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(0)
@@ -160,7 +161,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Others may wait for a queue while it is closed.
+// TestClose_WhileWaiting closes a queue while other goroutines wait for it.
 func TestClose_WhileWaiting(t *testing.T) {
 	for range 5 {
 		b := newBench(t, false)
@@ -180,9 +181,9 @@ func TestClose_WhileWaiting(t *testing.T) {
 	}
 }
 
-// A kernel that writes to nowhere costs the device. NVIDIA's driver does not
-// give the process another context then; others are fine, those that were there
-// and those that come. On a CPU it would be the end of the process.
+// TestFault runs a kernel that writes outside of its buffers. The device is
+// lost. NVIDIA's driver gives this process no other context for it then. Other
+// processes are not affected. On a CPU, the process would end.
 func TestFault(t *testing.T) {
 	const child = "CAIRN_TEST_FAULT"
 	b := newBench(t, false)
@@ -234,7 +235,7 @@ func TestFault(t *testing.T) {
 		t.Error("later:", err)
 	}
 	check(t, b.d.Close())
-	// The other context has been lost with it, or works.
+	// The other context is lost, too, or works.
 	err = other.q.CopyOut(make([]byte, 4), x, 0)
 	t.Log("another context:", err)
 	if err == nil {

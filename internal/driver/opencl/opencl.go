@@ -91,7 +91,7 @@ func devicesOf(a *api, platform uintptr) ([]uintptr, int32) {
 	return ids, 0
 }
 
-// describe makes a device, or nil if it cannot be used.
+// describe returns a device, or nil if it cannot be used.
 func describe(a *api, id uintptr, name string) *device {
 	ask := func(param uintptr) uint64 { return number(a.getDeviceInfo, param, id) }
 	if ask(deviceAvailable) == 0 || ask(deviceCompiler) == 0 || ask(deviceLittleEndian) == 0 {
@@ -128,28 +128,28 @@ func describe(a *api, id uintptr, name string) *device {
 	return d
 }
 
-// closer is what goes when its device is closed.
+// closer is a resource that is released when its device is closed.
 type closer interface{ drop() }
 
 type device struct {
 	a       *api
 	id      uintptr
 	info    driver.Info
-	align   int64 // of parts of buffers
-	fp64    bool  // doubles are an extension
-	rounded bool  // single precision can be divided exactly
+	align   int64 // alignment of parts of buffers
+	fp64    bool  // doubles need an extension
+	rounded bool  // single-precision division can be exact
 
 	used atomic.Int64                 // bytes allocated
-	lost atomic.Pointer[driver.Error] // why
+	lost atomic.Pointer[driver.Error] // why the device is lost
 
 	mu      sync.Mutex
 	closed  bool
 	context uintptr // 0 until it is needed
 	own     uintptr // a queue for Alloc
 	live    map[closer]struct{}
-	leaving []*buffer // freed, perhaps still in use
+	leaving []*buffer // freed buffers that may still be in use
 
-	reaping sync.Mutex // held while those that are leaving go
+	reaping sync.Mutex // held while buffers in leaving are released
 
 	pins     pins
 	arrivals arrivals
@@ -165,7 +165,7 @@ func (d *device) FreeMemory() (int64, error) {
 	return max(d.info.Memory-d.used.Load(), 0), nil
 }
 
-// usable tells whether there is any sense in doing something.
+// usable returns an error if the device is lost or closed.
 func (d *device) usable(op string) error {
 	if e := d.lost.Load(); e != nil {
 		return &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrLost, Text: "since " + e.Op + ": " + e.Text, Call: e.Call, Code: e.Code}
@@ -173,18 +173,18 @@ func (d *device) usable(op string) error {
 	return nil
 }
 
-// refusedAgain is what codeNVIDIAFault means of a new context.
+// refusedAgain is the meaning of codeNVIDIAFault for a new context.
 const refusedAgain = "a kernel that this process ran earlier read or wrote outside of its buffers, and since then the driver does not let the process use the device; only a new process can: start the program again, from its last checkpoint"
 
-// fail makes the error of a call that was refused. after is a queue that may
-// have more to say, or 0.
+// fail returns the error of a call that was refused. after is a queue that may
+// have more information, or 0.
 func (d *device) fail(op, call string, code int32, after uintptr) error {
 	e := &driver.Error{Device: d.info.ID, Op: op, Call: call, Code: int(code), Text: words(code), Kind: kind(code)}
 	if code == codeNVIDIAFault && call == "clCreateContext" {
 		e.Text = refusedAgain
 	}
-	// Drivers report a kernel that failed as lack of resources of whatever
-	// comes next. The queue does not work any more then.
+	// Drivers report a failed kernel as a lack of resources of the next call.
+	// Then the queue does not work any more.
 	if code == codeResources && after != 0 && int32(dl.Call(d.a.finish, after)) != 0 {
 		e.Kind = driver.ErrLost
 	}
@@ -194,14 +194,14 @@ func (d *device) fail(op, call string, code int32, after uintptr) error {
 	return e
 }
 
-// late makes the error of a command that was accepted and failed.
+// late returns the error of a command that was accepted and then failed.
 func (d *device) late(op, call string, code int32) error {
 	e := &driver.Error{Device: d.info.ID, Op: op, Call: call, Code: int(code), Text: "an earlier command failed: " + words(code), Kind: driver.ErrLost}
 	d.lost.CompareAndSwap(nil, e)
 	return e
 }
 
-// wrong makes the error of a call that makes no sense.
+// wrong returns the error for a call with wrong arguments.
 func (d *device) wrong(op, format string, args ...any) error {
 	return &driver.Error{Device: d.info.ID, Op: op, Text: fmt.Sprintf(format, args...)}
 }
@@ -233,7 +233,8 @@ func (d *device) open(op string) error {
 	return nil
 }
 
-// add notes what goes with the device. If the device went first, c goes too.
+// add registers c, which is released with the device. If the device is closed
+// already, add releases c.
 func (d *device) add(op string, c closer) error {
 	d.mu.Lock()
 	closed := d.closed
@@ -254,7 +255,7 @@ func (d *device) remove(c closer) {
 	d.mu.Unlock()
 }
 
-// Close waits for commands under way, unless the device is lost.
+// Close waits for unfinished commands, unless the device is lost.
 func (d *device) Close() error {
 	d.mu.Lock()
 	live := d.live

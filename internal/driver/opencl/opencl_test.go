@@ -37,7 +37,8 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// Several devices compute at a time, and their buffers do not mix.
+// TestDevices shows that several devices can compute at the same time with
+// separate buffers.
 func TestDevices(t *testing.T) {
 	devs := openAll(t)
 	if len(devs) < 2 {
@@ -104,7 +105,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Sizes that are chosen are few, fit the kernel, and leave few items idle.
+// TestGroups shows that the chosen sizes are few, fit the kernel, and leave few
+// items idle.
 func TestGroups(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.CPU, driver.GPU} {
 		for _, limit := range []int{1, 48, 4096} {
@@ -198,7 +200,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Copies of pinned memory do not wait; release does.
+// TestPin shows that copies of pinned memory do not wait, and that release
+// does.
 func TestPin(t *testing.T) {
 	b := newBench(t, false)
 	n := 1 << 20
@@ -239,8 +242,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// Memory that a copy is still to fill is not copied from before that is done,
-// whichever queue is to do it; other memory is.
+// TestPin_BothDirections shows that memory which a copy will fill is not copied
+// from before that, by any queue. Other memory is copied at once.
 func TestPin_BothDirections(t *testing.T) {
 	b := newBench(t, false)
 	host := make([]byte, 64)
@@ -273,7 +276,7 @@ func TestPin_BothDirections(t *testing.T) {
 	}
 	check(t, unpin())
 	check(t, other.Close())
-	check(t, b.q.CopyIn(y, 0, host[:16])) // of a queue that was closed
+	check(t, b.q.CopyIn(y, 0, host[:16])) // from a queue that was closed
 }
 
 func TestEvents(t *testing.T) {
@@ -367,7 +370,7 @@ func TestAlloc_NoRoom(t *testing.T) {
 	b := newBench(t, false)
 	for _, n := range []int64{b.d.info.Memory + 1, b.d.info.MaxAlloc + 1, math.MaxInt64} {
 		a, err := b.d.Alloc(n)
-		if err == nil && n == b.d.info.MaxAlloc+1 { // NVIDIA does not take it seriously
+		if err == nil && n == b.d.info.MaxAlloc+1 { // NVIDIA's driver ignores the limit
 			check(t, a.Free())
 		} else if !errors.Is(err, driver.ErrMemory) || errors.Is(err, driver.ErrLost) {
 			t.Errorf("%d bytes: %v", n, err)
@@ -387,7 +390,8 @@ func TestAlloc_NoRoom(t *testing.T) {
 	}
 }
 
-// Memory is aligned for every type, and so are parts that are not.
+// TestAlignment shows that memory is aligned for every type, and so are copies
+// of parts that are not.
 func TestAlignment(t *testing.T) {
 	b := newBench(t, false)
 	p := must(b.d.Build(driver.Source{OpenCL: "__kernel void address(__global const int *a, __global ulong *out) { out[0] = (ulong)a; }"}))(t)
@@ -467,7 +471,8 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// Goroutines share a queue, a kernel and buffers.
+// TestQueues_Concurrent shares a queue, a kernel and buffers between
+// goroutines.
 func TestQueues_Concurrent(t *testing.T) {
 	b := newBench(t, false)
 	q2 := must(b.d.NewQueue())(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Parts at any offset are what the kernel sees, and all it changes.
+// TestParts shows that a kernel sees and changes exactly the parts that it is
+// given, at any offset.
 func TestParts(t *testing.T) {
 	b := newBench(t, false)
 	const n = 512
@@ -33,7 +34,7 @@ func TestParts(t *testing.T) {
 			t.Fatal(parts(), "parts are kept")
 		}
 	}
-	// Len 0 is the rest.
+	// Len 0 means the rest.
 	b.launch("add", n-3, 0, part(a, 12, 0), value(int32(5)), value(int32(n-3)))
 	for i := 3; i < n; i++ {
 		want[i] += 5
@@ -70,8 +71,7 @@ func TestParts_Overlap(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What does not overlap is fine, and a copy of the same part is one
-	// copy.
+	// Parts that do not overlap are allowed, and the same part is copied once.
 	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 20, 8), part(a, 12, 8), value(int32(2)))
 	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 4, 8), part(a, 4, 8), value(int32(2)))
 	if v := read[int32](b, a); v[0] != 1 || v[1] != 4 || v[2] != 6 || v[3] != 8 || v[4] != 10 || v[5] != 6 {
@@ -79,18 +79,18 @@ func TestParts_Overlap(t *testing.T) {
 	}
 }
 
-// Parts that overlap go while kernels that use them run or wait for their turn,
-// when there are too many or with their buffer; the kernels do what they
-// should.
+// TestParts_Freed releases overlapping parts while kernels that use them run or
+// wait: because there are too many, or with their buffer. The kernels must give
+// the right results.
 func TestParts_Freed(t *testing.T) {
 	b := newBench(t, false)
 	other := must(b.d.NewQueue())(t)
 	add := must(b.p.Kernel("add"))(t)
 	slow := b.ints(1)
 	rnd := rand.New(rand.NewPCG(5, 6))
-	step := int(b.d.align / 4) // elements from one place for parts to the next
+	step := int(b.d.align / 4) // elements between two possible starts of parts
 	used := b.d.used.Load()
-	went, all := 0, 0 // times that there were many, and too many
+	went, all := 0, 0 // how often there were many, and too many
 	for round := range 60 {
 		n := step * (2 + rnd.IntN(9))
 		times := 5 + rnd.IntN(3*fewParts)
@@ -175,8 +175,8 @@ func TestParts_Freed(t *testing.T) {
 	}
 }
 
-// Buffers that go later because of their parts: there is an end to them, and
-// their memory can be had.
+// TestLeaving shows that the number of buffers that are released later is
+// bounded, and that their memory can be reused.
 func TestLeaving(t *testing.T) {
 	b := newBench(t, false)
 	add := must(b.p.Kernel("add"))(t)
@@ -197,7 +197,7 @@ func TestLeaving(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		leave(2 * b.d.align) // waits for the held ones
+		leave(2 * b.d.align) // waits for the held commands
 	}()
 	select {
 	case <-done:
@@ -211,14 +211,14 @@ func TestLeaving(t *testing.T) {
 		t.Error(got, b.d.used.Load())
 	}
 
-	// No room but theirs: what is needed is waited for.
+	// Only their memory is left: the allocation waits for it.
 	real := b.d.info.Memory
 	defer func() { b.d.info.Memory = real }()
 	b.d.info.Memory = used + 4*b.d.align
 	for range 50 {
 		leave(3 * b.d.align)
 	}
-	// Of a queue that was closed, and of a device.
+	// The same with a closed queue, and with a closed device.
 	leave(3 * b.d.align)
 	check(t, b.q.Close())
 	if got := must(b.d.FreeMemory())(t); got != 4*b.d.align {

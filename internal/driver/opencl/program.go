@@ -16,7 +16,7 @@ import (
 
 type program struct {
 	d     *device
-	known map[string][]parameter // of kernels that cannot be asked themselves
+	known map[string][]parameter // parameters of kernels that cannot be queried directly
 
 	mu      sync.Mutex
 	h       uintptr // 0: closed
@@ -47,8 +47,8 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	var known map[string][]parameter
 	err := d.compile(op, h, options+telling)
 	if err != nil && err.Kind == driver.ErrBuild && strings.Contains(err.Log, "ptxas") {
-		// NVIDIA's compiler puts what it knows of arguments into code
-		// that its assembler refuses if a kernel has none.
+		// NVIDIA's compiler puts its knowledge of arguments into code that its
+		// assembler refuses if a kernel has no arguments.
 		if d.compile(op, h, options) == nil {
 			err = nil
 			known = d.learn(op, h, prologue+src.OpenCL, options+telling)
@@ -66,7 +66,7 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	return p, nil
 }
 
-// program makes a program of a source.
+// program creates a program from a source.
 func (d *device) program(op, source string) (uintptr, error) {
 	start, length := unsafe.Pointer(unsafe.StringData(source)), uintptr(len(source))
 	var code int32
@@ -77,7 +77,7 @@ func (d *device) program(op, source string) (uintptr, error) {
 	return h, nil
 }
 
-// compile builds a program; it may be called again after it failed.
+// compile builds a program. It may be called again after a failure.
 func (d *device) compile(op string, h uintptr, options string) *driver.Error {
 	zero := append([]byte(options), 0)
 	code := int32(dl.Call(d.a.buildProgram, h, 1, uintptr(unsafe.Pointer(&d.id)), uintptr(unsafe.Pointer(&zero[0])), 0, 0))
@@ -92,8 +92,8 @@ func (d *device) compile(op string, h uintptr, options string) *driver.Error {
 	return err
 }
 
-// prologue comes before the source; lines in the compiler's messages are the
-// source's own.
+// prologue returns text that is put before the source. The compiler's messages
+// still have the line numbers of the source.
 func (d *device) prologue(src driver.Source) string {
 	var b strings.Builder
 	if d.fp64 {
@@ -106,12 +106,12 @@ func (d *device) prologue(src driver.Source) string {
 	return b.String()
 }
 
-// unaware finds places in messages of NVIDIA's compiler, which counts lines
-// from the start of what it was given, whatever #line says.
+// unaware finds positions in messages of NVIDIA's compiler, which counts lines
+// from the start of its input and ignores #line.
 var unaware = regexp.MustCompile(`<kernel>:(\d+):`)
 
-// ownLines makes such places those of the source, which comes after the lines
-// of a prologue.
+// ownLines converts such positions to lines of the source, which follows the
+// lines of a prologue.
 func ownLines(log string, prologue int) string {
 	return unaware.ReplaceAllStringFunc(log, func(place string) string {
 		line, err := strconv.Atoi(unaware.FindStringSubmatch(place)[1])
@@ -122,8 +122,8 @@ func ownLines(log string, prologue int) string {
 	})
 }
 
-// Close lets go of the program and its kernels; those that were launched run
-// to their end.
+// Close releases the program and its kernels. Kernels that were launched run to
+// their end.
 func (p *program) Close() error {
 	p.d.remove(p)
 	p.drop()
@@ -149,16 +149,16 @@ func (p *program) drop() {
 type kernel struct {
 	d    *device
 	name string
-	op   string // in errors
+	op   string // for errors
 	args []parameter
 
-	maxGroup int    // items of a group
-	required [3]int // the only size of groups that it works with, or zeros
-	local    int    // bytes of local memory besides its arguments
+	maxGroup int    // maximum size of a group
+	required [3]int // the only size of groups that it supports, or zeros
+	local    int    // bytes of local memory, without its arguments
 
-	mu  sync.Mutex // from the first argument to the launch
+	mu  sync.Mutex // held from the first argument to the launch
 	h   uintptr    // 0: closed
-	mem uintptr    // an argument
+	mem uintptr    // value of an argument
 }
 
 func (k *kernel) Name() string { return k.name }

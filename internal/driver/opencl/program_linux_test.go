@@ -15,8 +15,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A compiler whose assembler refuses to tell of arguments if a kernel has none
-// is asked about the others alone; one that finds fault with the source is not.
+// TestBuild_NoArguments has a compiler whose assembler refuses information
+// about arguments if a kernel has none. The package compiles the other kernels
+// alone to learn about them. It does not do so if the source itself is wrong.
 func TestBuild_NoArguments(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(1)
@@ -52,7 +53,7 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	}
 	check(t, p.Close())
 
-	// A kernel that cannot be found in the source: nothing is known, and it
+	// If a kernel cannot be found in the source, nothing is known, and it
 	// works.
 	asked = 0
 	p = must(b.d.Build(driver.Source{OpenCL: "#warning ptxas fatal\n#define NAME none\n#define KIND __kernel\n" + strings.ReplaceAll(strings.ReplaceAll(source, "void none", "void NAME"), "__kernel", "KIND") + "// __kernel void none"}))(t)
@@ -63,15 +64,15 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	}
 	check(t, p.Close())
 
-	// Nothing to learn.
+	// There is nothing to learn.
 	asked = 0
 	p = must(b.d.Build(driver.Source{OpenCL: "#warning ptxas fatal\n__kernel void none(void) {}"}))(t)
 	check(t, b.q.Launch(must(p.Kernel("none"))(t), [3]int{1, 1, 1}, [3]int{}, nil))
 	if asked != 2 {
 		t.Error(asked)
 	}
-	// A fault of another kind. PoCL keeps messages by what its preprocessor
-	// makes of a source, so this one is not as those above.
+	// A different kind of error. PoCL caches messages by the preprocessed
+	// source, so this source differs from those above.
 	asked = 0
 	const faulty = "__kernel void once(__global int *a) { a[0]++; } // __kernel void none"
 	if _, err := b.d.Build(driver.Source{OpenCL: faulty}); !errors.Is(err, driver.ErrBuild) || asked != 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// window is how many commands are given before the ones of the window before
-// must be done.
+// A queue waits for the commands of the window before last when it has been
+// given window more commands.
 const window = 1024
 
 type queue struct {
@@ -21,11 +21,11 @@ type queue struct {
 	copying atomic.Int64 // number of the last command that copies pinned memory
 	passed  atomic.Int64 // commands up to this one are known to be done
 
-	mu    sync.Mutex // held while commands are given, not while they run
+	mu    sync.Mutex // held while commands are issued, not while they run
 	h     uintptr    // 0: closed
 	given int64      // commands so far
 	mark  uintptr    // event of the last full window, or 0
-	out   uintptr    // where calls leave their results
+	out   uintptr    // calls store their results here
 	sizes [2][3]uintptr
 
 	waiting sync.WaitGroup // calls that wait without the lock
@@ -48,7 +48,8 @@ func (d *device) NewQueue() (driver.Queue, error) {
 	return q, nil
 }
 
-// begin locks the queue for commands, unless it returns an error.
+// begin locks the queue for commands. If it returns an error, the queue is not
+// locked.
 func (q *queue) begin(op string) error {
 	if err := q.d.usable(op); err != nil {
 		return err
@@ -61,13 +62,13 @@ func (q *queue) begin(op string) error {
 	return nil
 }
 
-// end sends the commands off and unlocks the queue. It waits if there are too
-// many under way.
+// end flushes the commands and unlocks the queue. It waits if there are too
+// many unfinished ones.
 func (q *queue) end(op string) error {
 	defer q.mu.Unlock()
 	q.given++
-	// Whoever gave a command that is told to have failed would not count
-	// with what it does: errors from here on say that the device is lost.
+	// An error from here on would make the caller believe that its command had
+	// no effect. So these errors say that the device is lost.
 	if q.given%window == 0 {
 		mark, err := q.marker(op)
 		if err != nil {
@@ -90,7 +91,7 @@ func (q *queue) end(op string) error {
 	return nil
 }
 
-// marker makes an event; the queue is locked.
+// marker creates an event. The caller has locked the queue.
 func (q *queue) marker(op string) (uintptr, error) {
 	if code := int32(dl.Call(q.d.a.marker, q.h, 0, 0, uintptr(unsafe.Pointer(&q.out)))); code != 0 {
 		return 0, q.d.fail(op, "clEnqueueMarkerWithWaitList", code, q.h)
@@ -98,7 +99,8 @@ func (q *queue) marker(op string) (uintptr, error) {
 	return q.out, nil
 }
 
-// wait waits for an event and returns the code of what went wrong before it.
+// wait waits for an event. It returns the code of an error of the commands
+// before it.
 func (a *api) wait(event uintptr) int32 {
 	code := int32(dl.Call(a.waitForEvents, 1, uintptr(unsafe.Pointer(&event))))
 	if code == 0 || code == codeFailedInList {
@@ -109,8 +111,7 @@ func (a *api) wait(event uintptr) int32 {
 	return code
 }
 
-// status tells whether an event has passed, and if something went wrong its
-// code.
+// status reports whether an event has passed, and the code of an error.
 func (a *api) status(event uintptr) (done bool, code int32) {
 	var status int32
 	if code := int32(dl.Call(a.getEventInfo, event, eventStatus, 4, uintptr(unsafe.Pointer(&status)), 0)); code != 0 {
@@ -127,8 +128,9 @@ func (q *queue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
 	return q.transfer("CopyOut", "clEnqueueReadBuffer", q.d.a.read, src, off, dst)
 }
 
-// transfer copies between a buffer and host memory. Its commands do not wait;
-// for memory that is not pinned it does itself, and lets others use the queue.
+// transfer copies between a buffer and host memory. The command itself does not
+// block. If the memory is not pinned, transfer waits for the command, and other
+// goroutines can use the queue meanwhile.
 func (q *queue) transfer(name, call string, fn uintptr, v driver.Buffer, off int64, p []byte) error {
 	op := func() string { return fmt.Sprintf("%s of %d bytes", name, len(p)) }
 	b, err := q.d.use(name, v, region{off, int64(len(p))})
@@ -178,7 +180,7 @@ func (q *queue) transfer(name, call string, fn uintptr, v driver.Buffer, off int
 	return err
 }
 
-// pass notes that commands up to a number are done.
+// pass records that commands up to a number are done.
 func (q *queue) pass(number int64) {
 	for {
 		old := q.passed.Load()
@@ -218,7 +220,7 @@ func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff,
 	return q.end(op)
 }
 
-// copyBuffer gives one command; the queue is locked.
+// copyBuffer issues one command. The caller has locked the queue.
 func (q *queue) copyBuffer(op string, dst uintptr, dstOff int64, src uintptr, srcOff, n int64) error {
 	if code := int32(dl.Call(q.d.a.copy, q.h, src, dst, uintptr(srcOff), uintptr(dstOff), uintptr(n), 0, 0, 0)); code != 0 {
 		return q.d.fail(fmt.Sprintf("%s of %d bytes", op, n), "clEnqueueCopyBuffer", code, q.h)
@@ -249,7 +251,7 @@ func (q *queue) settle(op string) error {
 		return err
 	}
 	defer q.waiting.Done()
-	// Only drivers know which of the two reports an error.
+	// It depends on the driver which of the two calls reports an error.
 	code, call := int32(dl.Call(q.d.a.finish, h)), "clFinish"
 	if code == 0 {
 		code, call = q.d.a.wait(mark), "clWaitForEvents"
@@ -275,7 +277,7 @@ func (q *queue) drop() {
 	if q.h == 0 {
 		return
 	}
-	if q.d.lost.Load() == nil { // so that no pinned memory is used after this
+	if q.d.lost.Load() == nil { // so that pinned memory is not accessed after this
 		if code := int32(dl.Call(q.d.a.finish, q.h)); code != 0 {
 			q.d.late("Close", "clFinish", code)
 		} else {
@@ -293,7 +295,7 @@ func (q *queue) drop() {
 // event is a marker on a queue.
 type event struct {
 	q       *queue
-	number  int64 // commands before it
+	number  int64 // number of commands before it
 	cleanup runtime.Cleanup
 
 	mu    sync.Mutex
@@ -317,7 +319,8 @@ func (q *queue) Record() (driver.Event, error) {
 	return e, q.end(op)
 }
 
-// get returns the handle, which stays until put. It is 0 if the event passed.
+// get returns the handle, which is valid until put. It is 0 if the event has
+// passed.
 func (e *event) get() (uintptr, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -327,7 +330,7 @@ func (e *event) get() (uintptr, error) {
 	return e.h, e.err
 }
 
-// put ends a get. The handle goes with the last one after the event passed.
+// put ends a get. After the event has passed, the last put releases the handle.
 func (e *event) put(passed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A product is rounded before it is added to, unless the source allows else.
+// TestRounding shows that a product is rounded before it is added, unless the
+// source allows otherwise.
 func TestRounding(t *testing.T) {
 	b := newBench(t, false)
 	const n = 4096
@@ -17,7 +18,7 @@ func TestRounding(t *testing.T) {
 	fused := 0
 	for i := range a {
 		a[i], m[i] = rnd.Float32()+1, rnd.Float32()+1
-		c[i] = -(a[i] * m[i]) // a fused result is the rounding error, not 0
+		c[i] = -(a[i] * m[i]) // a fused result is the rounding error, otherwise 0
 		if float64(a[i])*float64(m[i])+float64(c[i]) != 0 {
 			fused++
 		}
@@ -61,7 +62,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// With Contract the compiler may fuse; on processors that can it does.
+// TestContract shows that with Contract the compiler may fuse operations, which
+// it does if the processor can.
 func TestContract(t *testing.T) {
 	b := newBench(t, true)
 	a := []float32{1 + 0x1p-12}

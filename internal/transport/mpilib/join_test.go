@@ -197,7 +197,7 @@ func joinBody() error {
 	return ctx.Err()
 }
 
-// TestJoin has processes of three launches come together.
+// TestJoin joins processes of three launches.
 func TestJoin(t *testing.T) {
 	with := launchers[0]
 	need(t, with.program, with.libraries)
@@ -234,7 +234,7 @@ func TestJoin(t *testing.T) {
 		}
 		args := append([]string{"--ompi-server", at}, with.args...)
 		cmd := launch(t.Context(), with.program, args, n, []string{self}, []string{bodyEnv + "=join", dirEnv + "=" + dir, rankEnv + "=" + rank})
-		wg.Go(func() { outputs[i], _ = cmd.CombinedOutput() }) // it complains in any case: MPI was not ended
+		wg.Go(func() { outputs[i], _ = cmd.CombinedOutput() }) // it always reports an error: MPI was not finalized
 	}
 	wg.Wait()
 	for r := range 4 {
@@ -246,8 +246,8 @@ func TestJoin(t *testing.T) {
 	server.Wait()
 }
 
-// spawnOthers starts ranks 2 and 3 in one of the processes that are there, and
-// besides them some that die, or cannot be started.
+// spawnOthers starts ranks 2 and 3 from one of the existing processes. It also
+// starts some processes that die, and some that cannot be started.
 func spawnOthers(d *Driver) error {
 	if d.Rank() != 1 {
 		return nil
@@ -262,8 +262,8 @@ func spawnOthers(d *Driver) error {
 	if err := d.Spawn(d.Host(0), []string{"/bin/true"}, []string{"A=" + strings.Repeat("x", 300)}); err == nil {
 		return errors.New("more variables than the library takes")
 	}
-	// What mpirun has started lives on; it must not end before the others
-	// do, nor fail. It ends with what started it.
+	// A process that mpirun has started must not fail, and must not end before
+	// the others do. The script ends with the process that started it.
 	const script = `unset OMPI_PARENT_PORT; "$@"
 while [ -e "$0" ] && read -r pid name state parent rest </proc/$$/stat && [ "$parent" = $PPID ]; do sleep 0.1; done; exit 0`
 	alive := filepath.Join(os.Getenv(dirEnv), "alive")
@@ -280,7 +280,7 @@ while [ -e "$0" ] && read -r pid name state parent rest </proc/$$/stat && [ "$pa
 	if err := d.Spawn(d.Host(0), []string{"/bin/sh", "-c", script, "/no/such/file", "/no/such/program"}, []string{"A=1"}); err != nil {
 		return err
 	}
-	for range 2 { // mpirun does not bear two of these
+	for range 2 { // mpirun crashes at the second one
 		if err := d.Spawn("no-such-host", []string{"/bin/true"}, []string{"A=1"}); err == nil || !strings.Contains(err.Error(), "no-such-host") {
 			return fmt.Errorf("started on a host that is not there: %w", err)
 		}
@@ -288,7 +288,7 @@ while [ -e "$0" ] && read -r pid name state parent rest </proc/$$/stat && [ "$pa
 	return nil
 }
 
-// TestSpawn has processes come together that were started one by the other.
+// TestSpawn joins processes of which one started the others.
 func TestSpawn(t *testing.T) {
 	with := launchers[0]
 	need(t, with.program, with.libraries)
@@ -300,8 +300,8 @@ func TestSpawn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := launch(ctx, with.program, with.args, 2, []string{self}, []string{bodyEnv + "=spawn", dirEnv + "=" + dir})
-	cmd.WaitDelay = 5 * time.Second // for what keeps its output open
-	out, _ := cmd.CombinedOutput()  // it complains in any case: MPI was not ended
+	cmd.WaitDelay = 5 * time.Second // for processes that keep its output open
+	out, _ := cmd.CombinedOutput()  // it always reports an error: MPI was not finalized
 	os.Remove(filepath.Join(dir, "alive"))
 	for r := range 4 {
 		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("address%d.ok", r))); err != nil {

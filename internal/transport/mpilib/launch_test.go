@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// eachMPI runs a test under every launcher that is here.
+// eachMPI runs a test under every launcher that is installed.
 func eachMPI(t *testing.T, test func(t *testing.T, run func(body string, n int) (string, error))) {
 	self, err := os.Executable()
 	if err != nil {
@@ -45,7 +45,8 @@ func TestSignals(t *testing.T)  { passes(t, "signals", 2) }
 func TestFinished(t *testing.T) { passes(t, "finished", 2) }
 func TestLeaves(t *testing.T)   { passes(t, "leaves", 2) }
 
-// What Go prints when it dies comes out with a library loaded too.
+// TestCrash shows that the Go runtime's crash output appears with a library
+// loaded, too.
 func TestCrash(t *testing.T) {
 	for body, want := range map[string]string{"crash": "bodies_test.go", "panic": "panic: as it should be"} {
 		eachMPI(t, func(t *testing.T, run func(string, int) (string, error)) {
@@ -57,7 +58,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// Without a launcher that is known, the library is found by trying.
+// TestSlurm shows that, under an unknown launcher, the library is found by
+// trying.
 func TestSlurm(t *testing.T) {
 	for _, with := range launchers {
 		need(t, with.program, with.libraries)
@@ -65,7 +67,7 @@ func TestSlurm(t *testing.T) {
 	passes(t, "slurm", 2)
 }
 
-// The same without cgo, however this test was built.
+// TestWithoutCgo runs the tests without cgo, however this test was built.
 func TestWithoutCgo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not tested: it builds another binary")
