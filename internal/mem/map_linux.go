@@ -32,14 +32,14 @@ func mapShared(n int) (mapping, error) {
 		f.Close()
 		return mapping{}, fmt.Errorf("no memory for %d MiB of staging: %w (set a smaller memory bound)", n>>20, err)
 	}
-	// A process that maps the file must be sure that it does not shrink. Within
-	// one process that does not matter.
+	// A process that maps the file must be able to rely on its size. Within one
+	// process that does not matter.
 	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	return mapping{data: m, file: f}, nil
 }
 
-// populate faults memory in, with several threads and in pieces: meanwhile
-// nobody else in the process can map memory.
+// populate faults memory in, with several threads and in pieces, because no
+// other thread of the process can map memory during one call.
 func populate(m []byte) error {
 	const piece = 16 << 20
 	pieces := (len(m) + piece - 1) / piece

@@ -59,7 +59,7 @@ func TestStaging(t *testing.T) {
 	}
 }
 
-// TestTracker compares what the kernel reports with what was written.
+// TestTracker compares the kernel's report with what was written.
 func TestTracker(t *testing.T) {
 	tr, err := NewTracker()
 	if err != nil {
@@ -109,7 +109,7 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestDigest compares Digest with the library it stands in for.
+// TestDigest compares Digest with the library that it replaces.
 func TestDigest(t *testing.T) {
 	p := make([]byte, 200_000)
 	for i := range p {
@@ -155,7 +155,8 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// TestCopy compares Copy with the builtin, and looks for bytes written beside.
+// TestCopy compares Copy with the builtin, and checks that no other bytes are
+// written.
 func TestCopy(t *testing.T) {
 	src := make([]byte, 70_000)
 	for i := range src {

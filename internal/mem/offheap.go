@@ -11,7 +11,7 @@ import (
 type OffHeap[T any] struct {
 	S     []T // the elements; call GrowOne before appending beyond the capacity
 	raw   []byte
-	high  int // the most elements since memory was freed
+	high  int // the maximum number of elements since memory was freed
 	tried bool
 	clean runtime.Cleanup
 }

@@ -178,7 +178,7 @@ func (r *FrozenReader) Flush() error {
 // Discard drops the copy that has not been started yet.
 func (r *FrozenReader) Discard() { r.dst = nil }
 
-// remotes are all reserved ranges, sorted by address.
+// remotes holds all reserved ranges, sorted by address.
 var remotes struct {
 	sync.RWMutex
 	list []reserved

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStaging_Shared maps the staging memory once more, as another process
+// TestStaging_Shared maps the staging memory a second time, as another process
 // would.
 func TestStaging_Shared(t *testing.T) {
 	s := NewStaging(2)
@@ -32,8 +32,8 @@ func TestStaging_Shared(t *testing.T) {
 	}
 }
 
-// TestStaging_Attach shares staging memory as a helper does, and refuses memory
-// whose size could change.
+// TestStaging_Attach shares staging memory as a helper does. It must refuse
+// memory whose size could change.
 func TestStaging_Attach(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()
@@ -65,7 +65,7 @@ func TestStaging_Attach(t *testing.T) {
 	if unix.Ftruncate(int(s.Files()[0].Fd()), 0) == nil {
 		t.Error("shared memory can be made smaller")
 	}
-	for _, n := range []int{0, -1, 5, 1} { // too few, too many, not its size
+	for _, n := range []int{0, -1, 5, 1} { // too few, too many, and not the size of the file
 		f := dup(s.Files()[0])
 		if err := h.Attach(f, n); err == nil {
 			t.Errorf("%d more segments were attached", n)
@@ -84,7 +84,8 @@ func TestStaging_Attach(t *testing.T) {
 	}
 }
 
-// The ring has segments of its own, and gets them back.
+// TestStaging_Ring shows that the ring has separate segments, and gets them
+// back.
 func TestStaging_Ring(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()

@@ -24,13 +24,13 @@ type Staging struct {
 	maps     []mapping
 
 	mu         sync.Mutex
-	free, ring chan int // each has room for all of its segments
+	free, ring chan int // the capacity of each channel is the number of its segments
 }
 
 // mapping is memory from the system.
 type mapping struct {
 	data []byte
-	file *os.File // what another process maps to share it; nil: private memory
+	file *os.File // another process maps this file to share the memory; nil: private memory
 	ring bool
 }
 
@@ -146,7 +146,7 @@ func (s *Staging) home(ring bool) chan int {
 // Release returns a segment.
 func (s *Staging) Release(i int) {
 	s.mu.Lock()
-	defer s.mu.Unlock() // the channels have room for all
+	defer s.mu.Unlock() // the channels have room for all segments, so this does not block
 	if s.isRing[i] {
 		s.ring <- i
 	} else {

@@ -17,7 +17,7 @@ import (
 type Tracker struct {
 	uffd    int
 	pagemap *os.File
-	vec     []pageRegion // the result of a scan; nil: no scan yet
+	vec     []pageRegion // buffer for the result of a scan; nil: no scan yet
 }
 
 // From linux/userfaultfd.h and linux/fs.h.
@@ -60,7 +60,7 @@ func NewTracker() (*Tracker, error) {
 	if err == nil {
 		t.pagemap, err = os.Open("/proc/self/pagemap")
 	}
-	if err == nil { // an empty scan shows whether the call exists
+	if err == nil { // an empty scan shows whether the kernel has the call
 		arg := pmScanArg{size: uint64(unsafe.Sizeof(pmScanArg{})), categoryMask: pageIsWritten, returnMask_: pageIsWritten}
 		err = ioctl(int(t.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
 	}

@@ -68,8 +68,8 @@ func (e *Engine) exchange(ctx context.Context) ([]endpoint, error) {
 	return e.readEndpoints(all)
 }
 
-// readEndpoints decodes endpoints, which are indexed by rank. Missing ones are
-// empty in the result.
+// readEndpoints decodes endpoints, which are indexed by rank. A missing
+// endpoint is empty in the result.
 func (e *Engine) readEndpoints(all [][]byte) ([]endpoint, error) {
 	endpoints := make([]endpoint, e.size)
 	for i, raw := range all {
@@ -89,7 +89,7 @@ func (e *Engine) readEndpoints(all [][]byte) ([]endpoint, error) {
 	return endpoints, nil
 }
 
-// settle notes the endpoints and machines of ranks. The lock is held.
+// settle stores the endpoints and machines of ranks. The lock is held.
 func (e *Engine) settle(endpoints []endpoint) {
 	here := 0
 	for i := range e.peers {
@@ -216,7 +216,8 @@ func (e *Engine) addLink(l transport.Link, d transport.Driver, endpoints [][]byt
 	e.sleep.wake() // a sleeping goroutine watches only the old links
 }
 
-// unmute sends the control messages that have waited. The lock is held.
+// unmute sends the control messages that have waited for a link. The lock is
+// held.
 func (e *Engine) unmute(to int) {
 	p := &e.peers[to]
 	p.muted = false

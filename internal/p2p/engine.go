@@ -61,25 +61,25 @@ type Config struct {
 	OtherByteOrder, OtherIntSize bool
 }
 
-// peer is what an engine knows of a rank.
+// peer is what an engine knows about a rank.
 type peer struct {
 	link         transport.Link
-	puller       transport.Puller // nil: it cannot pull from this one
+	puller       transport.Puller // nil: this rank cannot pull from it
 	eager        int
-	sent         uint64 // whole messages
+	sent         uint64 // complete messages
 	received     uint64
-	taken        uint64        // … of them by the program
-	recorded     *SavedMessage // what is coming in, see Record
-	incoming     *message      // its payload is coming in …
-	into         *Request      // … or straight into this receive
+	taken        uint64        // messages that the program has received
+	recorded     *SavedMessage // the recording of the incoming message, see Record
+	incoming     *message      // the message whose payload is coming in …
+	into         *Request      // … or the receive whose buffer the payload is written to
 	ended        bool
-	finished     bool     // … and its work is done
-	detached     bool     // it sends no more on this link, which is closed, or its process replaced
-	muted        bool     // … and neither does this rank
-	detaches     uint64   // detach frames that this rank has sent on this link,
-	peerDetaches uint64   // and that the peer has sent
-	gone         error    // it was lost after that
-	backlog      [][]byte // control messages that wait for that
+	finished     bool     // it has ended, and its work is done
+	detached     bool     // it sends no more on this link: the link will be closed, or its process replaced
+	muted        bool     // this rank sends no more on this link either
+	detaches     uint64   // detach frames that this rank has sent on this link
+	peerDetaches uint64   // detach frames that the peer has sent
+	gone         error    // why it was lost after it had detached
+	backlog      [][]byte // control messages that wait until it is not muted
 	machine      string   // its machine
 }
 
@@ -88,40 +88,40 @@ type peer struct {
 // Observer, or is between Lock and Unlock.
 type Engine struct {
 	mu             sync.Mutex
-	wanted         atomic.Int32 // goroutines that wait for mu
+	wanted         atomic.Int32 // number of goroutines that wait for mu
 	waiters        []*waiter    // goroutines that wait for messages
 	rank, size     int
 	cfg            Config
 	count          bool
 	observer       Observer
 	peers          []peer
-	endpoints      []endpoint // of all ranks, as far as they are known
+	endpoints      []endpoint // of all ranks, as far as known
 	links          []link
 	matchers       map[uint32]*matchQueues
 	lastCtx        uint32
 	lastQueues     *matchQueues
-	requests       map[uint64]*Request // in rendezvous
+	requests       map[uint64]*Request // requests in rendezvous, by number
 	lastID         uint64
-	clock          uint64 // orders posts and arrivals
-	eagers         uint   // sends since the last look at what comes in
+	clock          uint64 // orders receives and arrivals
+	eagers         uint   // sends since the last poll
 	openSends      uint64 // sends that are not done
 	free           []*Request
 	pulls          []*message
-	deferred       []*message // of the next epoch, while paused
+	deferred       []*message // messages of the next epoch that came while paused
 	saved          int        // see SavedReceives
 	restored       []restoredReceive
 	paused         bool
-	pulling        bool // announced messages are fetched before they are asked for
+	pulling        bool // announced messages are fetched before the program asks for them
 	epoch          uint32
 	contexts       uint32 // the next free context
-	order          byte   // of this rank's memory, as in frames
-	oversubscribed bool   // there are more ranks than processors here
+	order          byte   // byte order and int size of this rank, as in frames
+	oversubscribed bool   // this machine has more ranks than processors
 	unconnected    bool   // it is not connected yet
-	replaying      bool   // … and the program gets what came to its predecessor
+	replaying      bool   // the program gets the messages that its predecessor received
 	recording      recording
 	resuming       bool   // receives of a checkpoint are being posted
 	restoredFlags  []bool // see Counters
-	err            error  // nothing works any more
+	err            error  // why nothing works any more
 	closed         bool
 	header         transport.Header
 	head           frame
@@ -393,7 +393,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 		e.sleep.broadcast()
 	case kindReattach:
 		p.detached = false
-		if !p.muted { // it may have detached in vain
+		if !p.muted { // it may have detached for a move that was cancelled
 			p.detaches = max(p.detaches, f.seq)
 		}
 	default:
@@ -416,7 +416,7 @@ func (e *Engine) sentPayload(token any) {
 // lost is called by links when a peer is lost.
 func (e *Engine) lost(rank int, err error) {
 	p := &e.peers[rank]
-	if p.ended && e.closed { // it has announced its end, and waited for this rank
+	if p.ended && e.closed { // it has announced its end, and has waited for this rank
 		return
 	}
 	if p.detached && p.muted { // Relink or Reattach decides what follows
@@ -434,9 +434,9 @@ func (e *Engine) lost(rank int, err error) {
 	}
 }
 
-// handler is the engine as one link sees it. A link reports only on the ranks
-// that it serves. If an old link reports on a rank that another link serves
-// now, that concerns a process that was replaced.
+// handler is the engine for one link. A link reports only on the ranks that it
+// serves. If an old link reports on a rank that another link serves now, the
+// report concerns a process that was replaced, and is ignored.
 type handler struct {
 	*Engine
 	link transport.Link
@@ -487,12 +487,12 @@ func (e *Engine) fetch(m *message) {
 	}
 	m.asked = true
 	if m.addr != 0 && e.peers[m.source].puller != nil {
-		e.pulls = append(e.pulls, m) // not from inside Poll
+		e.pulls = append(e.pulls, m) // fetched later, not inside Poll
 		return
 	}
 	e.lastID++
 	r := m.want
-	if r == nil || m.length > len(r.buf) { // it cannot go into the program's buffer
+	if r == nil || m.length > len(r.buf) { // it cannot be written to the program's buffer
 		m.data = make([]byte, m.length)
 		r = &Request{message: m}
 	}

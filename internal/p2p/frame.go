@@ -15,19 +15,19 @@ const (
 	kindReady
 	kindData
 	kindDone
-	kindControl  // for the layer above: a message of the coordination
+	kindControl  // a message of the coordination, for the layer above
 	kindBye      // this rank sends no more messages
-	kindDetach   // the last frame before this link is closed, to be opened again, or its process replaced
-	kindReattach // … it was not: this link is used again
+	kindDetach   // the last frame before this link is closed, to be reopened or because the process is replaced
+	kindReattach // cancels kindDetach: this link is used again
 )
 
 // Bits of the byte order in frames.
 const (
-	orderLittle = 1 << iota // else big-endian
-	orderNarrow             // an int has 32 bits, else 64
+	orderLittle = 1 << iota // little-endian, otherwise big-endian
+	orderNarrow             // an int has 32 bits, otherwise 64
 )
 
-// order is this machine's byte order, as in frames.
+// order is this machine's byte order and int size, as in frames.
 var order = func() byte {
 	o := byte(0)
 	if one := uint16(1); *(*byte)(unsafe.Pointer(&one)) == 1 {
@@ -76,8 +76,8 @@ func (f *frame) get(h *transport.Header) {
 	f.other = le.Uint64(h[40:])
 }
 
-// address is where p lies, for a peer that reads it.
+// address returns the address of p, for a peer that reads the memory.
 func address(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) }
 
-// maxLength bounds the length in a frame: what a slice can have.
+// maxLength is the maximum length in a frame: what a slice can have.
 const maxLength = uint64(1)<<(bits.UintSize-2) - 1

@@ -12,15 +12,15 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// club is what drivers that must be joined have in common in a test.
+// club is the shared state of drivers that must join, in a test.
 type club struct {
 	mu    sync.Mutex
-	first *circle // of those that are there from the beginning
+	first *circle // the drivers that exist from the beginning
 	calls map[string]*gathered
-	times int // that it came together
+	times int // how often drivers have joined
 }
 
-// circle is who can be reached.
+// circle is the set of addresses that can be reached.
 type circle map[string]bool
 
 type gathered struct {
@@ -29,8 +29,8 @@ type gathered struct {
 	all  circle
 }
 
-// joiner passes on what another driver does, between processes that have
-// joined. It has one link at a time.
+// joiner wraps another driver. It connects only processes that have joined, and
+// has one link at a time.
 type joiner struct {
 	transport.Driver
 	club *club
@@ -38,8 +38,7 @@ type joiner struct {
 	open bool
 }
 
-// driver makes a driver of one that is there from the beginning, or comes
-// later.
+// driver wraps a driver that exists from the beginning, or comes later.
 func (c *club) driver(d transport.Driver, late bool) *joiner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +128,8 @@ func (l *joinedLink) Close(ctx context.Context) error {
 	return l.Link.Close(ctx)
 }
 
-// Destinations join where that is of use: TestMove checks what becomes of
-// messages, this which way they go.
+// TestMove_Joins shows that destinations join where that is useful. TestMove
+// checks the messages; this test checks which transport they use.
 func TestMove_Joins(t *testing.T) {
 	routes := func(s *stage) (out []string) {
 		for _, p := range s.at {
@@ -149,7 +148,7 @@ func TestMove_Joins(t *testing.T) {
 		times int
 	}{
 		{"joins", [][]int{{1}, {0, 2}, {1}, {0, 1, 2}, {2}}, "[lib]", 5},
-		{"together", [][]int{{1}, {0, 2}, {1}, {0, 1, 2}, {2}}, "[shm]", 0}, // all share memory, and rather use that
+		{"together", [][]int{{1}, {0, 2}, {1}, {0, 1, 2}, {2}}, "[shm]", 0}, // all share memory and prefer it
 		{"apart", [][]int{{0}, {0}, {1}}, "[shm lib shm lib]", 3},
 	} {
 		t.Run(c.way, func(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// message is a message that has come or was announced, and was not received
-// yet.
+// message is a message that has arrived or was announced, and that the program
+// has not received yet.
 type message struct {
 	source   int
 	ctx      uint32
@@ -15,17 +15,17 @@ type message struct {
 	order    byte
 	arrival  uint64
 	length   int
-	data     []byte // its payload, once it is being fetched
-	whole    bool   // … and has come
-	id       uint64 // of the sender's request, if it was announced
-	addr     uint64 // where the payload lies in the sender's memory, 0: ask for it
-	asked    bool   // it was announced, and has been asked for
-	restored bool   // from before a restart: its sender does not count it
+	data     []byte // payload; nil until it is being fetched
+	whole    bool   // the payload is complete
+	id       uint64 // number of the sender's request, if it was announced
+	addr     uint64 // address of the payload in the sender's memory; 0: ask the sender to send it
+	asked    bool   // it was announced, and its payload was requested
+	restored bool   // it is from before a restart: its sender does not count it
 	want     *Request
 	recorded *SavedMessage // see Record
 }
 
-// queue is a list that usually loses its first element.
+// queue is a list from which usually the first element is removed.
 type queue[T comparable] []T
 
 func (q *queue[T]) remove(v T) {

@@ -142,9 +142,9 @@ func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (
 	return e.err
 }
 
-// join has transports admit destinations that they could not connect with
-// otherwise. It closes such a transport's links first, and returns the ranks
-// that they served, which must be connected again.
+// join lets destinations join transports that cannot connect with them
+// otherwise. It closes the links of such a transport first, and returns the
+// ranks that these links served, which must be connected again.
 func (e *Engine) join(ctx context.Context, read []endpoint, moving []int) (again []int, err error) {
 	e.lock()
 	e.settle(read)
@@ -240,7 +240,7 @@ func (e *Engine) Reaches(endpoints [][]byte) error {
 func (e *Engine) dropLinks(list []int) (idle []link) {
 	for _, i := range list {
 		p := &e.peers[i]
-		p.muted = true // until there is a link again
+		p.muted = true // until there is a new link
 		if l := p.link; l != nil {
 			p.link, p.puller = nil, nil
 			l.Drop(i)

@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// Before its process has a place among the ranks, an engine refuses everything
-// that needs another rank, and waits for nothing.
+// TestSend_NotConnected shows that an engine without a place among the ranks
+// refuses everything that needs another rank, and waits for nothing.
 func TestSend_NotConnected(t *testing.T) {
 	s := newStage(t, "mem", 3)
 	p := s.enter(1, nil)
@@ -43,7 +43,7 @@ func TestSend_NotConnected(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// What a rank says to itself is no matter of others.
+	// Messages from a rank to itself need no other rank.
 	if err := p.Send(0, 1, 1, pattern(10, 1)); err != nil {
 		t.Error(err)
 	}
@@ -52,7 +52,7 @@ func TestSend_NotConnected(t *testing.T) {
 	}
 }
 
-// rejoin calls a move off everywhere.
+// rejoin cancels a move on all ranks.
 func (s *stage) rejoin(moving []int) {
 	s.t.Helper()
 	s.all(func(p *place) error {
@@ -63,8 +63,9 @@ func (s *stage) rejoin(moving []int) {
 	})
 }
 
-// Ranks that have detached from one that never detaches continue, and the
-// next move does not take that for its own.
+// TestDetach_InVain shows that ranks continue after they have detached from a
+// rank that never detaches, and that the next move does not confuse this detach
+// with its own.
 func TestDetach_InVain(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestDetach_InVain(t *testing.T) {
 			s.hold()
 			enough := errors.New("enough")
 			s.all(func(p *place) error {
-				if p.rank == 1 { // it cannot be moved, and says so to somebody else
+				if p.rank == 1 { // it cannot be moved, and the cancellation comes from another rank
 					return nil
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -100,8 +101,8 @@ func TestDetach_InVain(t *testing.T) {
 	}
 }
 
-// A rank hears that the move is off, and rejoins, while another one still takes
-// leave of a third.
+// TestReattach_Early has a rank that learns of the cancellation and reattaches
+// while another one still detaches from a third.
 func TestReattach_Early(t *testing.T) {
 	f, es := world(t, 3, mem.Options{})
 	moving := []int{1}
@@ -125,7 +126,7 @@ func TestReattach_Early(t *testing.T) {
 		for _, r := range []int{0, 2} {
 			go part(es[r])
 		}
-		for range 2 { // the ranks 0 and 2 need nothing more of each other
+		for range 2 { // ranks 0 and 2 need nothing more from each other
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -150,8 +151,8 @@ func TestReattach_Early(t *testing.T) {
 	}
 }
 
-// A rank that dies while the others have taken leave of it is missed when they
-// continue with it, and not before.
+// TestLost_WhileDetached shows that a rank which dies after the others have
+// detached from it is reported when they reattach, not before.
 func TestLost_WhileDetached(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
@@ -159,7 +160,7 @@ func TestLost_WhileDetached(t *testing.T) {
 			s.hold()
 			s.part([]int{1})
 			s.at[1].kill()
-			// Long enough for the links to notice.
+			// Poll long enough for the links to notice.
 			for _, p := range []*place{s.at[0], s.at[2]} {
 				p.Lock()
 				end := time.Now().Add(5 * time.Second)
@@ -179,7 +180,8 @@ func TestLost_WhileDetached(t *testing.T) {
 	}
 }
 
-// A rank that dies before it has taken leave is lost as always.
+// TestLost_BeforeDetach shows that a rank which dies before it has detached is
+// lost as usual.
 func TestLost_BeforeDetach(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
@@ -204,7 +206,8 @@ func TestLost_BeforeDetach(t *testing.T) {
 	}
 }
 
-// What goes wrong with Relink ends the engine, and says why.
+// TestRelink_Fails shows that an error of Relink ends the engine, with the
+// reason.
 func TestRelink_Fails(t *testing.T) {
 	s := newStage(t, "tcp", 3)
 	destination := s.enter(1, nil)
@@ -271,8 +274,8 @@ func TestSetCounters(t *testing.T) {
 	}
 }
 
-// Of messages that wait, those of an earlier start stay apart: their senders
-// do not count them.
+// TestCounters_Restored shows that messages from before a restart are kept
+// apart: their senders do not count them.
 func TestCounters_Restored(t *testing.T) {
 	s := newStage(t, "mem", 2)
 	old := s.at[1]
@@ -302,11 +305,11 @@ func TestCounters_Restored(t *testing.T) {
 	}
 }
 
-// A transport that comes later serves destinations that the first does not
-// reach.
+// TestAddDriver shows that a transport that is added later serves destinations
+// that the first one does not reach.
 func TestAddDriver(t *testing.T) {
 	s := newStage(t, "shm", 3)
-	later := newStage(t, "tcp", 3) // for its drivers
+	later := newStage(t, "tcp", 3) // provides the later drivers
 	s.open = func(r int) []transport.Driver { return later.open(r)[:1] }
 	s.hold()
 	for r, p := range s.at {
@@ -337,7 +340,8 @@ func TestAddDriver(t *testing.T) {
 	}
 }
 
-// Links that are closed for every checkpoint are closed for destinations, too.
+// TestMove_Fragile shows that links which are closed for every checkpoint are
+// also closed for destinations.
 func TestMove_Fragile(t *testing.T) {
 	for _, o := range []mem.Options{{MustClose: true}, {MustClose: true, EagerLimit: 16, Pull: true}} {
 		ways["fragile"] = o

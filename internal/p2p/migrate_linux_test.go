@@ -20,7 +20,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/tcp"
 )
 
-// place is a process of the test: an engine with the drivers that it has.
+// place is a process of the test: an engine with its drivers.
 type place struct {
 	*Engine
 	drivers []transport.Driver
@@ -65,13 +65,13 @@ type stage struct {
 	t         *testing.T
 	n         int
 	open      func(rank int) []transport.Driver
-	endpoints [][]byte // as a supervisor knows them
-	dir       string   // for files of transports
+	endpoints [][]byte // as a supervisor has them
+	dir       string   // directory for the transports' files
 	club      club
 	at        []*place
 }
 
-// stages are the ways to connect ranks.
+// stages are the ways in which ranks are connected.
 var stages = []string{"mem", "pull", "narrow", "shm", "tcp", "mixed", "joins", "some join"}
 
 func newStage(t *testing.T, way string, n int) *stage {
@@ -98,13 +98,13 @@ func newStage(t *testing.T, way string, n int) *stage {
 			return []transport.Driver{viaShm(r, "here")}
 		case "tcp":
 			return []transport.Driver{viaTCP(r, "here")}
-		case "mixed": // destinations are on this host or on that
+		case "mixed": // destinations are on this host or another one
 			host := fmt.Sprint("host", opened/2%2)
 			opened++
 			return []transport.Driver{viaShm(r, host), viaTCP(r, host)}
 		case "joins", "some join":
 			opened++
-			if way == "some join" && opened > n && opened%3 == 0 { // it cannot
+			if way == "some join" && opened > n && opened%3 == 0 { // this one cannot join
 				return []transport.Driver{viaTCP(r, "here")}
 			}
 			return []transport.Driver{s.club.driver(viaTCP(r, "here"), opened > n), viaTCP(r, "here")}
@@ -146,7 +146,7 @@ func newStage(t *testing.T, way string, n int) *stage {
 	return s
 }
 
-// enter makes the engine of a process.
+// enter creates the engine of a process.
 func (s *stage) enter(r int, meet func(context.Context, []byte) ([][]byte, error)) *place {
 	p := &place{drivers: s.open(r), log: &controls{got: make(map[int][]string)}}
 	e, err := New(Config{Rank: r, Size: s.n, Oversubscribed: true, Drivers: p.drivers, Exchange: meet, Observer: p.log})
@@ -157,7 +157,8 @@ func (s *stage) enter(r int, meet func(context.Context, []byte) ([][]byte, error
 	return p
 }
 
-// all runs body on all ranks. A rank that is done serves the others.
+// all runs body on all ranks. A rank that is done continues to serve the
+// others.
 func (s *stage) all(body func(p *place) error) {
 	s.t.Helper()
 	var wg sync.WaitGroup
@@ -187,7 +188,7 @@ func (s *stage) all(body func(p *place) error) {
 	}
 }
 
-// hold holds all ranks, and brings in what is in flight.
+// hold pauses all ranks, and receives what is in flight.
 func (s *stage) hold() {
 	s.t.Helper()
 	sent := make([][]uint64, s.n)
@@ -225,8 +226,8 @@ func (s *stage) release() {
 	})
 }
 
-// part has all ranks take leave. Controls that are sent after it arrive when
-// the move is over, however it ends.
+// part makes all ranks detach. Control messages that are sent after it arrive
+// when the move is over, whether it succeeds or is cancelled.
 func (s *stage) part(moving []int) {
 	s.t.Helper()
 	s.all(func(p *place) error {
@@ -244,7 +245,7 @@ func (s *stage) part(moving []int) {
 	})
 }
 
-// controlsCame waits for what part sent.
+// controlsCame waits for the control messages that part sent.
 func (s *stage) controlsCame(moving []int) {
 	s.t.Helper()
 	s.all(func(p *place) error {
@@ -265,7 +266,7 @@ func (s *stage) controlsCame(moving []int) {
 	})
 }
 
-// pending is receives that wait when their rank moves.
+// pending is a list of receives that wait when their rank moves.
 type pending struct {
 	from int
 	tag  int32
@@ -273,7 +274,7 @@ type pending struct {
 	r    *Request
 }
 
-// move moves ranks. waits are the receives that are pending, by rank.
+// move moves ranks. waits are the pending receives, by rank.
 func (s *stage) move(moving []int, waits [][]*pending) {
 	s.t.Helper()
 	destinations := make(map[int]*place)
@@ -291,7 +292,7 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 			posted[i] = w.r.posted
 		}
 		old.Unlock()
-		// It travels as bytes.
+		// The counters are transferred as bytes.
 		var wire bytes.Buffer
 		var carried Counters
 		if err := errors.Join(gob.NewEncoder(&wire).Encode(ledger), gob.NewDecoder(&wire).Decode(&carried)); err != nil {
@@ -331,8 +332,8 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 	s.controlsCame(moving)
 }
 
-// traffic is messages between all pairs of ranks, some of which stay
-// unreceived from one call to the next.
+// traffic sends messages between all pairs of ranks. Some of them are received
+// only in the next call.
 type traffic struct {
 	sent, got [][]int // by sender, by receiver
 	waits     [][]*pending
@@ -358,7 +359,7 @@ func (x *traffic) run(s *stage, count, keep int) {
 	s.t.Helper()
 	s.all(func(p *place) error {
 		me := p.rank
-		for _, w := range x.waits[me] { // those that were pending in the last call
+		for _, w := range x.waits[me] { // receives that were pending in the last call
 			st, err := p.Wait(w.r)
 			if want := pattern(50, uint64(w.from)); err != nil || !bytes.Equal(w.buf[:st.Bytes], want) {
 				return fmt.Errorf("a receive from rank %d that was pending: %d bytes, %w", w.from, st.Bytes, err)
@@ -391,7 +392,7 @@ func (x *traffic) run(s *stage, count, keep int) {
 			x.waits[me] = append(x.waits[me], w)
 		}
 		p.Lock()
-		err := p.Serve(func() bool { // what is large is fetched when all are paused
+		err := p.Serve(func() bool { // large messages are fetched when all ranks are paused
 			return !slices.ContainsFunc(reqs, func(r *Request) bool { return !r.done && len(r.buf) <= p.peers[r.peer].eager })
 		})
 		p.Unlock()
@@ -399,7 +400,7 @@ func (x *traffic) run(s *stage, count, keep int) {
 	})
 }
 
-// wake satisfies the receives that are pending.
+// wake satisfies the pending receives.
 func (x *traffic) wake(s *stage) {
 	s.t.Helper()
 	s.all(func(p *place) error {
@@ -412,7 +413,7 @@ func (x *traffic) wake(s *stage) {
 	})
 }
 
-// held counts what this process has open: descriptors, and files of
+// held counts the resources of this process: descriptors, and files of
 // transports, by name and in memory.
 func (s *stage) held() (fds, files, maps int) {
 	list, err := os.ReadDir("/proc/self/fd")
@@ -424,8 +425,8 @@ func (s *stage) held() (fds, files, maps int) {
 	return len(list), len(left), strings.Count(string(m), "/cairn-move-")
 }
 
-// Ranks move back and forth, one, several or all at a time, with messages that
-// were not received and receives that are pending; some moves are called off.
+// TestMove moves ranks back and forth, one, several or all at a time, with
+// unreceived messages and pending receives. Some moves are cancelled.
 func TestMove(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
@@ -474,9 +475,8 @@ func TestMove(t *testing.T) {
 					t.Errorf("rank %d has lost %v", a, p.log.lost)
 				}
 			}
-			// What links take depends on how many there are, which
-			// a last move of all ranks makes as it was after the
-			// first.
+			// The resources of links depend on their number. A last move of all
+			// ranks makes it the same as after the first move.
 			s.hold()
 			s.move([]int{0, 1, 2, 3}, x.waits)
 			if f, left, m := s.held(); way != "mixed" && (f > fds || m > maps) || left > 0 {

@@ -75,7 +75,7 @@ func each(t *testing.T, es []*Engine, body func(e *Engine) error) {
 	}
 }
 
-// ways are the ways that messages go.
+// ways are the ways in which messages are sent.
 var ways = map[string]mem.Options{
 	"eager":      {EagerLimit: 1 << 20},
 	"rendezvous": {EagerLimit: 16},
@@ -142,7 +142,7 @@ func TestMessages_Order(t *testing.T) {
 	}
 }
 
-// watcher notes what an engine tells.
+// watcher is an observer that records calls.
 type watcher struct {
 	control [][]byte
 	arrived map[int]int
@@ -154,8 +154,8 @@ func (w *watcher) Blocked()                   {}
 func (w *watcher) Ended(int)                  {}
 func (w *watcher) Lost(int, error)            {}
 
-// TestCapture takes the state of a rank while messages for it are unexpected
-// and half rendezvoused, and puts it into another world.
+// TestCapture captures the state of a rank while messages for it are unexpected
+// or in the middle of a rendezvous, and restores it in another world.
 func TestCapture(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestCloseFragile(t *testing.T) {
 	})
 }
 
-// TestSend_Goroutines has many goroutines of one rank wait at a time.
+// TestSend_Goroutines makes many goroutines of one rank wait at the same time.
 func TestSend_Goroutines(t *testing.T) {
 	_, es := world(t, 2, mem.Options{})
 	each(t, es, func(e *Engine) error {
@@ -382,8 +382,8 @@ func TestSend_Goroutines(t *testing.T) {
 	})
 }
 
-// TestTotals_OpenSends: as long as a sender has not heard that its message was
-// received, the totals show that something is on its way.
+// TestTotals_OpenSends shows that the totals report something in flight until a
+// sender knows that its message was received.
 func TestTotals_OpenSends(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ type recording struct {
 	bytes int
 	limit int
 	on    bool
-	over  bool // there was more than the limit
+	over  bool // the messages exceeded the limit
 }
 
 // Record begins to record messages from other ranks, up to limit bytes, until

@@ -14,16 +14,16 @@ const (
 type Request struct {
 	kind    int
 	ctx     uint32
-	peer    int // as requested
+	peer    int // as the caller requested
 	tag     int32
 	buf     []byte
 	posted  uint64
-	message *message // its payload goes there
+	message *message // a message whose payload is received into this request's buffer
 	done    bool
 	open    bool // a send that is not done, see Totals
 	err     error
 
-	from     int // what came
+	from     int // the received message
 	tagGot   int32
 	length   int
 	order    byte

@@ -12,12 +12,12 @@ import (
 // sleeper lets goroutines wait until there may be something to do. One of them
 // sleeps on the descriptors of all links. The others wait for it.
 type sleeper struct {
-	mu          sync.Mutex // guards event against close
-	event       int        // an eventfd that wakes the one who sleeps
+	mu          sync.Mutex // guards event against concurrent close
+	event       int        // an eventfd that wakes the sleeping goroutine
 	asleep      bool
 	wakePending atomic.Bool
 	others      []chan struct{}
-	backoff     time.Duration // between two looks at a link without a descriptor
+	backoff     time.Duration // time between two polls of a link without a descriptor
 }
 
 func (s *sleeper) init() error {
@@ -43,7 +43,7 @@ func (s *sleeper) wake() {
 	if s.wakePending.Swap(true) {
 		return
 	}
-	s.mu.Lock() // the descriptor may be closed, and be another file's
+	s.mu.Lock() // the descriptor may be closed, and its number reused
 	defer s.mu.Unlock()
 	if s.event < 0 {
 		return
@@ -52,8 +52,8 @@ func (s *sleeper) wake() {
 	unix.Write(s.event, one[:])
 }
 
-// broadcast says that something may have happened that goroutines wait for. The
-// lock is held.
+// broadcast wakes all waiting goroutines, because their conditions may have
+// changed. The lock is held.
 func (s *sleeper) broadcast() {
 	if s.asleep {
 		s.wake()
@@ -77,7 +77,7 @@ func (s *sleeper) sleep(e *Engine) {
 	}
 	fds := make([]unix.PollFd, 1, 4)
 	fds[0] = unix.PollFd{Fd: int32(s.event), Events: unix.POLLIN}
-	timeout := time.Second // a lost wake-up would cost that, no more
+	timeout := time.Second // a missed wake-up costs at most this much time
 	armed := 0
 	ready := true
 	for _, l := range e.links {
@@ -107,7 +107,7 @@ func (s *sleeper) sleep(e *Engine) {
 		if fds[0].Revents != 0 {
 			var buf [8]byte
 			unix.Read(s.event, buf[:])
-			s.wakePending.Store(false) // last: who rang before is heard, since the caller looks again
+			s.wakePending.Store(false) // reset it last: a caller of wake before that is noticed, because the caller of sleep checks its condition again
 		}
 	}
 	for _, l := range e.links[:min(armed, len(e.links))] { // they may be closed by now

@@ -4,7 +4,7 @@ package p2p
 
 import "time"
 
-// sleeper, where runs have one rank, has nobody to wait for.
+// sleeper does nothing on systems where runs have one rank.
 type sleeper struct{}
 
 func (s *sleeper) init() error { return nil }

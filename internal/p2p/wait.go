@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// none is no rank: the wait depends on no particular one.
+// none says that a wait depends on no particular rank.
 const none = -2
 
 const (
-	// An idle caller polls links spins times (oversubscribedSpins where
-	// ranks share processors) before it counts as blocked. Where ranks
-	// share processors, it then sleeps. Else it polls on for spinTime,
-	// because waking up takes as long as a peer takes to read half a
-	// megabyte.
+	// An idle caller polls links spins times (oversubscribedSpins if ranks
+	// share processors) before it counts as blocked. If ranks share processors,
+	// it then sleeps. Otherwise it continues to poll for spinTime, because
+	// waking up takes as long as a peer takes to read half a megabyte.
 	spins               = 4000
 	oversubscribedSpins = 20
 	spinTime            = time.Millisecond
-	// yieldEvery is the number of polls after which others may have the
-	// lock.
+	// yieldEvery is the number of polls after which other goroutines may take
+	// the lock.
 	yieldEvery = 32
 )
 
-// lock takes the lock. It tells a goroutine that polls that another one waits.
+// lock takes the lock. It tells a polling goroutine that another one waits.
 func (e *Engine) lock() {
 	if e.mu.TryLock() {
 		return
@@ -33,8 +32,8 @@ func (e *Engine) lock() {
 	e.wanted.Add(-1)
 }
 
-// yieldLock lets others have the lock. It waits a little for them: waking up
-// takes them longer than this goroutine takes to lock again.
+// yieldLock lets other goroutines take the lock. It waits a little for them,
+// because they need longer to wake up than this goroutine needs to lock again.
 func (e *Engine) yieldLock() {
 	e.mu.Unlock()
 	runtime.Gosched()
@@ -59,7 +58,7 @@ func (e *Engine) wait(r *Request) error {
 func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
 	idle, limit := 0, spins
-	var since time.Time // when it became blocked
+	var since time.Time // time when it became blocked
 	if e.oversubscribed {
 		limit = oversubscribedSpins
 	}
@@ -86,7 +85,7 @@ func (e *Engine) until(on int, done func() bool) error {
 		if idle >= limit && blocked == nil && on != none {
 			blocked = &waiter{on, done}
 			e.block(blocked)
-			continue // that may have sent something
+			continue // the observer may have sent something
 		}
 		if idle < limit || !e.oversubscribed && (idle%yieldEvery != 0 || time.Since(since) < spinTime) {
 			if idle%yieldEvery == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
@@ -96,7 +95,7 @@ func (e *Engine) until(on int, done func() bool) error {
 		}
 		e.sleep.sleep(e)
 		if idle = 0; !e.oversubscribed {
-			idle = limit // not again for so long, unless something comes
+			idle = limit // do not wait that long again unless something comes
 		}
 	}
 	if blocked != nil {

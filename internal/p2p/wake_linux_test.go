@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// TestWake_Lost: a wake-up that comes while the one before is taken in.
+// TestWake_Lost calls Wake while the previous wake-up is being handled.
 func TestWake_Lost(t *testing.T) {
 	_, es := world(t, 1, mem.Options{})
 	e := es[0]
@@ -41,7 +41,7 @@ func TestWake_Lost(t *testing.T) {
 	close(stop)
 }
 
-// TestWake_AfterClose: Wake beside Close.
+// TestWake_AfterClose calls Wake concurrently with Close.
 func TestWake_AfterClose(t *testing.T) {
 	for range 300 {
 		_, es := world(t, 1, mem.Options{})

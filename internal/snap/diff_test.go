@@ -15,8 +15,9 @@ func TestDiff(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDiff() })
 }
 
-// testDiff diffs extents of many blocks and alignments, with none, some and
-// all of the blocks changed; kernels behind it change nothing of it.
+// testDiff diffs extents with many block sizes and alignments, in which none,
+// some or all blocks have changed. Kernels that are launched later must not
+// affect the result.
 func (w *world) testDiff() {
 	t := w.t
 	run := w.overwrite()
@@ -78,7 +79,7 @@ func (w *world) testDiff() {
 	}
 }
 
-// TestDiff_Twice: two diffs and a snapshot share the room.
+// TestDiff_Twice shares the room between two diffs and a snapshot.
 func TestDiff_Twice(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		one, two := random(1<<20, 15), random(1<<20, 16)
@@ -122,7 +123,8 @@ func TestDiff_Twice(t *testing.T) {
 	})
 }
 
-// TestDiff_NoRoom: more has changed than there is room for, or there is none.
+// TestDiff_NoRoom diffs when more has changed than there is room for, and when
+// there is no room.
 func TestDiff_NoRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 2 << 20})
 	t.Cleanup(func() { dev.Close() })
@@ -144,7 +146,7 @@ func TestDiff_NoRoom(t *testing.T) {
 	v.Close()
 	must(w.Freeze([]mem.Extent{{Buffer: a, Len: 100_000, Block: 64 << 10}}))(t).Close()
 	w.Release()
-	if err := w.q.Finish(); err != nil { // what is freed is so now
+	if err := w.q.Finish(); err != nil { // freed memory is available now
 		t.Fatal(err)
 	}
 	more := must(dev.Alloc(must(dev.FreeMemory())(t)))(t)

@@ -41,7 +41,7 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 	defer func() {
 		if err != nil { // it may still be in use
 			e.abandon(s)
-			q.Finish() // the queue starts over
+			q.Finish() // so that the queue is usable again
 			return
 		}
 		e.put(s)
@@ -70,7 +70,8 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 	if err != nil {
 		return nil, err
 	}
-	// A digest is stored as it is in memory here, the high half first.
+	// A digest is stored in the layout that it has in memory here: the high
+	// half first.
 	out = slices.Clone(unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(s.host))), p.blocks))
 	for i := p.blocks - short; i < p.blocks; i++ {
 		n := min(int64(len(tail)), p.block)
@@ -80,7 +81,7 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 	return out, nil
 }
 
-// mostBlocks is the most blocks that the kernels can count.
+// mostBlocks is the maximum number of blocks that the kernels can count.
 const mostBlocks = min(math.MaxInt32/4, math.MaxInt/1024)
 
 // launchDigest launches the digest kernel. The results go to the device's

@@ -13,9 +13,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// TestEngine_Faults makes every call of the device fail, in all ways: what
-// comes back without an error is right, errors say what happened, nothing
-// hangs, and all memory of the device is given back.
+// TestEngine_Faults makes every call of the device fail, in all ways. Results
+// without an error must be right, errors must say what happened, nothing may
+// hang, and all memory of the device must be freed.
 func TestEngine_Faults(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Lost, faulty.Memory, faulty.Late} {
 		for n := 1; ; n++ {
@@ -51,8 +51,8 @@ func TestEngine_Faults(t *testing.T) {
 
 var errProgram = errors.New("the program's own memory")
 
-// checkpoint does what one does, several times. wrong is set if bytes or
-// digests that came without an error are not right.
+// checkpoint does what a checkpoint does, several times. wrong is set if bytes
+// or digests are wrong although there was no error.
 func checkpoint(dev driver.Device) (err, wrong error) {
 	var cleanups []func() error
 	defer func() {
@@ -104,7 +104,7 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 	}
 	e.Reserve(200_000)
 	var first error
-	note := func(err error) bool { // whether to continue with the same thing
+	note := func(err error) bool { // reports whether to continue with the same object
 		if first == nil {
 			first = err
 		}
@@ -148,8 +148,8 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 	return first, nil
 }
 
-// diffing diffs an extent, all but a short last block, of which some blocks
-// have changed.
+// diffing diffs an extent, without a short last block. Some of its blocks have
+// changed.
 func diffing(e *Engine, at mem.Extent, data, staging []byte, note func(error) bool) (wrong error) {
 	at.Len -= at.Len % at.Block
 	for changed := range 4 {

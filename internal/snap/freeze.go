@@ -21,15 +21,15 @@ const (
 // frozen implements mem.Frozen.
 type frozen struct {
 	e       *Engine
-	extents []mem.Extent // the originals
+	extents []mem.Extent // the original extents
 	parts   []part       // where the bytes are now
 	ready   driver.Event // on the program's queue
 	room    *room        // nil: the extents themselves
 	size    int64        // the bytes of room in use
-	table   *scratch     // of the gather or the diff; nil: none
+	table   *scratch     // scratch memory of the gather or the diff; nil: none
 
-	reading, summing bool         // the queue waits for ready
-	unwaited         bool         // a command was put on reads since marked
+	reading, summing bool         // the queue already waits for ready
+	unwaited         bool         // a command was issued on reads after marked
 	marked           driver.Event // after the commands on reads; nil: none
 	failed           bool
 }

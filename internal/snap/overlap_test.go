@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// TestOverlap: Freeze does not wait for kernels before it, and what was frozen
-// is drained while a kernel behind it runs.
+// TestOverlap shows that Freeze does not wait for kernels before it, and that
+// frozen data is drained while a kernel behind it runs.
 func TestOverlap(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 64 << 20})
 	t.Cleanup(func() { dev.Close() })
@@ -40,10 +40,10 @@ func TestOverlap(t *testing.T) {
 	}
 
 	launch(0)
-	f := must(w.Freeze(at))(t) // hangs here if it waits for the kernel before it
+	f := must(w.Freeze(at))(t) // it hangs here if Freeze waits for the kernel before it
 	launch(1)
 	close(gates[0])
-	got, sums := read(t, w, f, at) // or here, for the kernel behind it
+	got, sums := read(t, w, f, at) // or here, if reading waits for the kernel behind it
 	for i, x := range at {
 		if !bytes.Equal(got[i], data[x.Off:][:x.Len]) {
 			t.Fatalf("extent %d is not as the kernel before the snapshot left it", i)
@@ -54,7 +54,7 @@ func TestOverlap(t *testing.T) {
 	close(gates[1])
 }
 
-// TestParallel: everything at a time.
+// TestParallel does everything at the same time.
 func TestParallel(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		data := random(1<<20, 21)

@@ -34,7 +34,7 @@ import (
 type Engine struct {
 	dev     driver.Device
 	info    driver.Info
-	kernels driver.Queue // the program's
+	kernels driver.Queue // the queue of the program
 	reads   driver.Queue
 	sums    driver.Queue
 	shape   shape
@@ -45,15 +45,15 @@ type Engine struct {
 	gather      driver.Kernel
 	compare     driver.Kernel
 	copyChanged driver.Kernel
-	items       int // of a work group of gather, compare and copyChanged
+	items       int // size of a work group of gather, compare and copyChanged
 
 	mu     sync.Mutex
 	closed bool
-	spare  *room      // for the next snapshot; nil: none
-	taken  int64      // bytes of rooms in use
+	spare  *room      // room for the next snapshot; nil: none
+	taken  int64      // bytes of room in use
 	most   int64      // the largest recent value of taken
-	idle   []*scratch // not in use
-	broken []*scratch // may still be used by a failed command
+	idle   []*scratch // scratches that are not in use
+	broken []*scratch // scratches that a failed command may still use
 	pins   []pin
 }
 
@@ -63,7 +63,7 @@ var _ mem.Device = (*Engine)(nil)
 type room struct {
 	buffer driver.Buffer
 	used   int64 // bytes at its beginning that are in use
-	users  int   // if 0, used is 0, too
+	users  int   // number of users; if it is 0, used is 0, too
 }
 
 // pin is pinned host memory.
@@ -213,7 +213,7 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 	e.mu.Unlock()
 	b, err := e.dev.Alloc(n)
 	if errors.Is(err, driver.ErrMemory) && spare != nil {
-		// Both do not fit; one in place of the other might.
+		// There is not enough memory for both. Try to replace one by the other.
 		size := spare.buffer.Size()
 		spare.buffer.Free()
 		spare = nil

@@ -15,8 +15,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Devices stay open from test to test: libraries start threads that they
-// never end.
+// Devices stay open from test to test: libraries start threads that they never
+// end.
 var opened []driver.Device
 
 var backends = []func() ([]driver.Device, error){opencl.Open}
@@ -41,7 +41,7 @@ func onAll(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 }
 
-// world is a device in a test.
+// world is a device under test.
 type world struct {
 	*Engine
 	t *testing.T
@@ -70,7 +70,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-// buffer makes one with this content.
+// buffer returns a buffer with this content.
 func (w *world) buffer(p []byte) driver.Buffer {
 	w.t.Helper()
 	b := must(w.dev.Alloc(int64(len(p))))(w.t)
@@ -81,7 +81,7 @@ func (w *world) buffer(p []byte) driver.Buffer {
 	return b
 }
 
-// random bytes, with runs of zeros.
+// random returns random bytes with runs of zeros.
 func random(n int, seed uint64) []byte {
 	p := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
@@ -92,7 +92,7 @@ func random(n int, seed uint64) []byte {
 	return p
 }
 
-// want is what the digests of extents must be.
+// want returns the expected digests of extents.
 func want(data map[driver.Buffer][]byte, at []mem.Extent) (out []xxh3.Uint128) {
 	for _, x := range at {
 		p := data[x.Buffer.(driver.Buffer)][x.Off:][:x.Len]
@@ -105,7 +105,7 @@ func want(data map[driver.Buffer][]byte, at []mem.Extent) (out []xxh3.Uint128) {
 	return out
 }
 
-// digests are those of all blocks of extents.
+// digests returns the digests of all blocks of extents.
 func digests(e *Engine, at []mem.Extent) (out []xxh3.Uint128, err error) {
 	f, err := e.Live(at)
 	if err != nil {
@@ -134,7 +134,8 @@ func compare(t *testing.T, what string, got, want []xxh3.Uint128) {
 	}
 }
 
-// lengths of blocks around all borders of XXH3 and of the kernels.
+// lengths returns lengths of blocks around all limits of XXH3 and of the
+// kernels.
 func lengths() []int64 {
 	var out []int64
 	add := func(n int64) {
@@ -194,8 +195,8 @@ func TestDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDigests() })
 }
 
-// TestDigests_Shapes runs all ways to spread the work. On processors, where
-// compiling is slow, only some.
+// TestDigests_Shapes tests all shapes. On processors, where compiling is slow,
+// it tests some.
 func TestDigests_Shapes(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		for i, s := range append([]shape{alone}, shapes...) {
@@ -265,7 +266,7 @@ func TestEngine_BadExtents(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// read brings all of a Frozen to the host, in steps, and its digests.
+// read reads all of a Frozen in steps, and its digests.
 func read(t *testing.T, w *world, f mem.Frozen, at []mem.Extent) (data [][]byte, sums []xxh3.Uint128) {
 	t.Helper()
 	for i, x := range at {
@@ -343,7 +344,8 @@ func (w *world) overwrite() func(b driver.Buffer, rounds uint32) {
 	}
 }
 
-// extents of one or two buffers: one long, or scattered ones of all alignments.
+// scattered returns extents of one or two buffers: a long one, or scattered
+// ones of all alignments.
 func scattered(a, b driver.Buffer) []mem.Extent {
 	r := rand.New(rand.NewPCG(5, 6))
 	out := []mem.Extent{{Buffer: a, Off: 3, Len: 1<<20 + 17, Block: 64 << 10}, {Buffer: b, Block: 1}}
@@ -365,8 +367,8 @@ func scattered(a, b driver.Buffer) []mem.Extent {
 	return out
 }
 
-// TestFreeze: kernels before a snapshot are in it, kernels behind it are not,
-// again and again in the same memory.
+// TestFreeze shows that a snapshot has the effect of kernels before it, and not
+// of kernels behind it, repeatedly in the same memory.
 func TestFreeze(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
@@ -432,7 +434,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestFreeze_Two: two snapshots at a time do not get in each other's way.
+// TestFreeze_Two shows that two snapshots can exist at the same time.
 func TestFreeze_Two(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
@@ -457,8 +459,8 @@ func TestFreeze_Two(t *testing.T) {
 	})
 }
 
-// TestFreeze_NoRoom: what does not fit is said to be so, and what does still
-// works.
+// TestFreeze_NoRoom shows that a snapshot which does not fit is reported, and
+// that smaller ones still work.
 func TestFreeze_NoRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 10 << 20})
 	t.Cleanup(func() { dev.Close() })
@@ -471,11 +473,11 @@ func TestFreeze_NoRoom(t *testing.T) {
 		t.Fatal("there is more room than memory")
 	}
 	w.Reserve(3 << 20)
-	w.Reserve(7 << 20) // in its place: not even that fits
+	w.Reserve(7 << 20) // replaces the spare room: not even that fits
 	if w.spare == nil || w.spare.buffer.Size() != 3<<20 {
 		t.Fatal("the old room is gone")
 	}
-	f := must(w.Freeze(at))(t) // in its place
+	f := must(w.Freeze(at))(t) // replaces the spare room
 	if _, err := w.Freeze(at); !errors.Is(err, mem.ErrNoRoom) || !errors.Is(err, driver.ErrMemory) {
 		t.Fatalf("a second snapshot: %v", err)
 	}
@@ -486,7 +488,7 @@ func TestFreeze_NoRoom(t *testing.T) {
 	must(w.Freeze(at))(t).Close()
 }
 
-// TestFreeze_DeviceFull: a device without a free byte is digested and drained,
+// TestFreeze_DeviceFull digests and drains a device without free memory,
 // slowly.
 func TestFreeze_DeviceFull(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 5<<20 + 50})
@@ -510,7 +512,7 @@ func TestFreeze_DeviceFull(t *testing.T) {
 	compare(t, "live", sums, want(all, at))
 }
 
-// TestFreeze_LittleRoom: there is room for a snapshot, but for no table.
+// TestFreeze_LittleRoom has room for a snapshot, but not for a table.
 func TestFreeze_LittleRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 3 << 20})
 	t.Cleanup(func() { dev.Close() })

@@ -11,7 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// filled makes a buffer of n bytes of random content, n a multiple of 1 MiB.
+// filled returns a buffer of n bytes of random content. n is a multiple of 1
+// MiB.
 func (w *world) filled(n int64) driver.Buffer {
 	w.t.Helper()
 	b := must(w.dev.Alloc(n))(w.t)
@@ -30,7 +31,7 @@ func (w *world) filled(n int64) driver.Buffer {
 	return b
 }
 
-// speed runs f often enough, after once to warm up, and returns GB/s.
+// speed runs f often enough, after one run to warm up, and returns GB/s.
 func (w *world) speed(bytes int64, f func() error) float64 {
 	w.t.Helper()
 	best := 0.0
@@ -49,10 +50,10 @@ func (w *world) speed(bytes int64, f func() error) float64 {
 	return best
 }
 
-// TestSweep prints how fast all shapes are, and what Freeze and Read reach,
-// against copies on the device. CAIRN_SNAP_SWEEP is the number of MiB to do
-// that with; CAIRN_SNAP_SWEEP_ON the ID of the device, without it the first
-// one that is no host.
+// TestSweep prints the speed of all shapes, of Freeze and of Read, compared
+// with copies on the device. CAIRN_SNAP_SWEEP is the number of MiB.
+// CAIRN_SNAP_SWEEP_ON is the ID of the device; by default, the first one that
+// is not a host.
 func TestSweep(t *testing.T) {
 	mib, _ := strconv.ParseInt(os.Getenv("CAIRN_SNAP_SWEEP"), 10, 64)
 	if mib <= 0 {
@@ -147,7 +148,7 @@ func TestSweep(t *testing.T) {
 	fmt.Printf("%-34s %10s %12.1f\n", "read to pinned staging", "", rate)
 }
 
-// sweep is one line.
+// sweep prints one line.
 func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64) {
 	at := []mem.Extent{{Buffer: src, Off: off, Len: size, Block: block}}
 	// A sample of the results must be right.
@@ -172,7 +173,7 @@ func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64
 }
 
 // BenchmarkDigest digests 64 KiB blocks, and compares with copying on the
-// device: a digest reads, a copy reads and writes.
+// device. A digest reads; a copy reads and writes.
 func BenchmarkDigest(b *testing.B) {
 	for _, dev := range opened {
 		b.Run(dev.Info().ID, func(b *testing.B) {

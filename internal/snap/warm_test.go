@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// TestWarm: after Warm nothing is compiled any more, and what it used is given
-// back.
+// TestWarm shows that nothing is compiled after Warm, and that Warm frees its
+// memory.
 func TestWarm(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true})
 	q, err := dev.NewQueue()

@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// How a run in a checkpoint directory ended.
+// These are the ways in which a run in a checkpoint directory can end.
 const (
 	Finished  = "finished"  // its work is done
-	Discarded = "discarded" // somebody starts over
+	Discarded = "discarded" // a new run starts in its place
 )
 
 // End says how the run in a checkpoint directory ended. It is durable before

@@ -36,7 +36,7 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 	kept := 0
 	for _, n := range all {
 		if !slices.Contains(committed, n) {
-			if n <= line || d.has(n) { // else another rank may have just begun it
+			if n <= line || d.has(n) { // otherwise another rank may have just begun it
 				err = errors.Join(err, d.removeRest(n))
 			}
 			continue
@@ -80,7 +80,7 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	out := make(map[uint64][]int, len(all))
 	for _, n := range all {
 		entries, err := fsys.ReadDir(d.checkpointDir(n))
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			continue
 		}
 		if err != nil {

@@ -45,13 +45,13 @@ func TestPruneLine(t *testing.T) {
 			publish(t, d, n+1, "x", 0)
 			publish(t, other, n+1, "y", 0)
 		}
-		if _, err := other.Begin(7); err != nil { // begun by another rank: stays
+		if _, err := other.Begin(7); err != nil { // begun by another rank: it stays
 			t.Fatal(err)
 		}
-		if err := fsys.Mkdir("/ckpt/ckpt-00000008"); err != nil { // … or about to be
+		if err := fsys.Mkdir("/ckpt/ckpt-00000008"); err != nil { // about to be begun: it stays
 			t.Fatal(err)
 		}
-		if _, err := d.Begin(9); err != nil { // our own, left by a crash: goes
+		if _, err := d.Begin(9); err != nil { // left by a crash of this rank: it is removed
 			t.Fatal(err)
 		}
 		if _, err := d.PruneLine(c.line, c.keep, c.damaged); err != nil {
@@ -71,8 +71,8 @@ func TestPruneLine(t *testing.T) {
 	}
 }
 
-// TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they
-// take empty directories away under each other's hands.
+// TestBegin_RanksAtOnce publishes and prunes with several ranks at the same
+// time. A rank may remove an empty directory that another one is about to use.
 func TestBegin_RanksAtOnce(t *testing.T) {
 	fsys := vfstest.NewMem()
 	var wg sync.WaitGroup
@@ -176,8 +176,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLine_Crash cuts the power before every operation: the line is the old one
-// or the new one.
+// TestLine_Crash cuts the power before every operation. The line must be the
+// old one or the new one.
 func TestLine_Crash(t *testing.T) {
 	for _, loss := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		for at := 0; crashAt(t, at, loss); at++ {
@@ -185,7 +185,8 @@ func TestLine_Crash(t *testing.T) {
 	}
 }
 
-// crashAt cuts the power before operation at, if there are so many.
+// crashAt cuts the power before operation number at, and reports whether there
+// are so many.
 func crashAt(t *testing.T, at int, loss vfstest.Loss) bool {
 	disk := vfstest.NewMem()
 	d := create(t, disk, 0)
@@ -253,7 +254,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 			d.fs = vfstest.Hook(disk, func(op, name string) error {
 				act := c.at[step(op, name)]
 				if op == "remove" && name == tmp {
-					armed = true // the listing is behind us
+					armed = true // the directory has been listed already
 				}
 				if act == nil || !armed {
 					return nil

@@ -294,7 +294,7 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 		if err := d.fs.Mkdir(d.checkpointDir(index)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		if err := d.fs.SyncDir(d.path); err != nil { // now, while there is time
+		if err := d.fs.SyncDir(d.path); err != nil { // now, before the data is written
 			return nil, err
 		}
 		if err := d.fs.Remove(d.tmp(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -363,7 +363,7 @@ func (p *Pending) Commit() error {
 		err = cerr
 	}
 	if err == nil && len(p.links) > 0 {
-		err = d.fs.SyncDir(d.checkpointDir(p.index)) // the links, before the name that needs them
+		err = d.fs.SyncDir(d.checkpointDir(p.index)) // makes the links durable before the name that needs them
 	}
 	if err == nil {
 		step.At("commit.written")
