@@ -6,9 +6,9 @@ import "sort"
 // checkpoint needs more than a few older files.
 type compaction struct {
 	table *Table
-	drop  []bool // per base: its blocks are written again
-	keep  []Base // the others
-	rows  []int  // of the blocks to write again, ascending
+	drop  []bool // per base: whether its blocks are written again
+	keep  []Base // the other bases
+	rows  []int  // rows of the blocks to write again, ascending
 }
 
 // spread bounds the size of all bases together, in multiples of the state.

@@ -85,7 +85,7 @@ func readFile(t testing.TB, fsys vfs.FS, path string) []byte {
 	return p
 }
 
-// fileFS shows one file.
+// fileFS is a file system with one file.
 type fileFS struct {
 	vfs.FS
 	data []byte
@@ -101,7 +101,8 @@ func (f *fileFS) Open(string) (vfs.File, error) {
 	return w, err
 }
 
-// wrongly returns why the result of loading a damaged file is not acceptable.
+// wrongly returns why the result of loading a damaged file is unacceptable, or
+// "".
 func wrongly(v *ckpttest.Values, err error, want *ckpttest.Values) string {
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
@@ -115,13 +116,14 @@ func wrongly(v *ckpttest.Values, err error, want *ckpttest.Values) string {
 	return ""
 }
 
-// TestLoad_BitFlips flips every bit of a small checkpoint, one at a time: it is
-// detected, or harmless. The short test flips one bit of each byte.
+// TestLoad_BitFlips flips every bit of a small checkpoint, one at a time. Each
+// flip must be detected, or harmless. The short test flips one bit of each
+// byte.
 func TestLoad_BitFlips(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		want := ckpttest.Sample(40)
 		if c != None {
-			want = ckpttest.Sample(600) // has a chunk
+			want = ckpttest.Sample(600) // large enough to have a chunk
 		}
 		fsys := vfstest.NewMem()
 		dir := save(t, fsys, Options{Compression: c}, want)
@@ -227,7 +229,7 @@ func TestLoad_FlipsInBlocks(t *testing.T) {
 	}
 }
 
-// TestVerify_NamesBlocks flips a byte of a block and looks for its name.
+// TestVerify_NamesBlocks flips a byte of a block. Verify must name the block.
 func TestVerify_NamesBlocks(t *testing.T) {
 	want := ckpttest.Sample(200_000)
 	fsys := vfstest.NewMem()

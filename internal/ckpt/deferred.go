@@ -9,15 +9,15 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// deferredRun is consecutive blocks in guarded host memory: it does not change
-// without notice, so that it is digested and copied after the pause.
+// deferredRun is consecutive blocks in guarded host memory. The memory does not
+// change without notice, so it is digested and copied after the pause.
 type deferredRun struct {
 	dataset, lo, hi int
 	data            []byte
-	digest          *xxh3.Uint128 // of a single block that must be stored; nil: not known
+	digest          *xxh3.Uint128 // digest of a single block that must be stored; nil: unknown
 	guard           func(yield func([]byte)) (release func())
 	parts           []deferredPart
-	each            int // bytes of a part; the last one may be shorter
+	each            int // size of a part in bytes; the last one may be shorter
 }
 
 // deferredPart is a part of a run that is staged at once.

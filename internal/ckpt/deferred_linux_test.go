@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestStaging_Bound moves data between host and devices: staging memory stays
-// within its bound, plus the two segments of a drain.
+// TestStaging_Bound moves data between host and devices. Staging memory must
+// stay within its bound, plus the two segments of a drain.
 func TestStaging_Bound(t *testing.T) {
 	const big = 1 << 30
 	for name, order := range map[string][][2]int64{
@@ -49,7 +49,7 @@ func TestStaging_Bound(t *testing.T) {
 }
 
 // TestDeferred_MemoryReleased checks that after a save, whatever its result,
-// nobody waits for it, all segments are free, and the Saver does not keep the
+// nothing waits for it, all segments are free, and the Saver does not keep the
 // program's memory alive.
 func TestDeferred_MemoryReleased(t *testing.T) {
 	for _, h := range homes {
@@ -113,7 +113,7 @@ func TestDeferred_MemoryReleased(t *testing.T) {
 	}
 }
 
-// estimates remembers what a writer was told to expect.
+// estimates records the estimates that a writer was given.
 type estimates struct {
 	Writer
 	last int64
@@ -126,7 +126,7 @@ func (e *estimates) Begin(j Job) {
 
 // TestSave_Estimate checks that a save allocates file space for what will
 // probably be stored, not for everything that it examines. A disk that has room
-// for the changes is enough.
+// for the changes must be enough.
 func TestSave_Estimate(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -146,7 +146,7 @@ func TestSave_Estimate(t *testing.T) {
 		var w *estimates
 		var prev *Table
 		for step, most := range []int64{16 << 20, 1 << 20, 2 << 20, -1, 1 << 20} {
-			if most < 0 || s == nil { // the program is started again
+			if most < 0 || s == nil { // restart the program
 				if s != nil {
 					s.Close()
 				}

@@ -82,7 +82,7 @@ func Resolve(d *Dataset, b *Memory) (host Memory, runs []Placement, err error) {
 			start := off
 			for _, part := range [3]struct {
 				to    int64
-				whole bool // blocks
+				whole bool // whole blocks
 			}{{lo, false}, {hi, true}, {end, false}} {
 				n := part.to - off
 				switch {
@@ -144,10 +144,10 @@ type deviceExtent struct {
 	dataset, lo int
 	at          mem.Extent
 	digests     []xxh3.Uint128
-	diff        mem.Diff      // in progress; nil: none
+	diff        mem.Diff      // diff in progress; nil: none
 	changed     []mem.Changed // the diff's result; nil: all blocks, in order
 	unordered   bool          // see mem.Place
-	frozen      mem.Frozen    // the copy …
+	frozen      mem.Frozen    // the frozen copy …
 	index       int           // … and the extent's index in it
 }
 

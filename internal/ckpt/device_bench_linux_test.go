@@ -14,7 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// nullDevice does nothing, at once: what remains is the host's part.
+// nullDevice does nothing and returns at once, so that only the host's part is
+// measured.
 type nullDevice struct {
 	*ckpttest.Device
 	digests []xxh3.Uint128
@@ -50,7 +51,7 @@ func (f *nullFrozen) Mark() (func() error, error)                   { return fun
 func (f *nullFrozen) Wait() error                                   { return nil }
 func (f *nullFrozen) Close()                                        {}
 
-// nullArray is an array of any size on it.
+// nullArray is an array of any size on a nullDevice.
 type nullArray struct {
 	dev     mem.Device
 	n       int64

@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestSave_OnDevicesHelperGone loses the helper while devices are being drained
-// through one segment: the save ends with an error, or is there as a whole.
+// TestSave_OnDevicesHelperGone kills the helper while devices are being drained
+// through one segment. The save must fail, or be complete.
 func TestSave_OnDevicesHelperGone(t *testing.T) {
 	for _, h := range homes {
 		for _, room := range []int64{1 << 30, 0} {

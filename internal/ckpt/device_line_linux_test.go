@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestSave_OnDevicesLine moves the recovery line right after each save, while
-// the checkpoint of a device's memory has only begun.
+// TestSave_OnDevicesLine moves the recovery line right after each save, when
+// the device's memory is still being drained.
 func TestSave_OnDevicesLine(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		dev := &ckpttest.Device{Room: 1 << 30}

@@ -42,7 +42,8 @@ func restoreFake(t testing.TB, dir *store.Dir, index uint64, size int64, inPlace
 }
 
 // TestSave_OnDevices saves an array on devices and on the host, changes it, and
-// saves again. Every checkpoint has the values of its time.
+// saves again, several times. Every checkpoint must have the values of its
+// time.
 func TestSave_OnDevices(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		over := 0
@@ -71,10 +72,10 @@ func TestSave_OnDevices(t *testing.T) {
 				if r.IntN(2) == 0 {
 					s.Prefetch()
 					switch r.IntN(3) {
-					case 0: // in vain
+					case 0: // without effect
 						a.Change(r)
 						a.Upload(false)
-					case 1: // it moves, and nothing is written
+					case 1: // move the data; nothing is written
 						a.Parts = slices.Clone(a.Parts)
 						for i := range a.Parts {
 							old := a.Parts[i].Buf
@@ -92,7 +93,7 @@ func TestSave_OnDevices(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := bytes.Clone(a.Data)
-				for _, w := range a.Parts { // the program continues
+				for _, w := range a.Parts { // the program continues and changes the data
 					clear(w.Buf)
 				}
 				res := <-s.Done()
@@ -101,7 +102,7 @@ func TestSave_OnDevices(t *testing.T) {
 					t.Fatal(res.Err, a.Guarded.Load())
 				}
 				at := int64(0)
-				for i, w := range a.Parts { // … and has the same values again: no kernel ran
+				for i, w := range a.Parts { // restore the values: no kernel ran
 					copy(a.Parts[i].Buf, a.Data[at:at+w.Len])
 					at += w.Len
 				}
@@ -111,7 +112,7 @@ func TestSave_OnDevices(t *testing.T) {
 				}
 				a.Change(r)
 				if step == 5 {
-					for i := range a.Data { // more than before
+					for i := range a.Data { // change more than before
 						a.Data[i]++
 					}
 				}
@@ -136,8 +137,8 @@ func TestSave_OnDevices(t *testing.T) {
 	})
 }
 
-// TestSave_OnDevicesCopiesOnlyChanges saves an array on a device of which
-// little changes.
+// TestSave_OnDevicesCopiesOnlyChanges saves an array on a device when little
+// has changed.
 func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 	dev := &ckpttest.Device{Room: 1 << 30}
 	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -153,7 +154,7 @@ func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 	a := ckpttest.NewArray(64 << 20)
 	defer mem.Unreserve(a.Ptr)
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range a.Data[:32<<20] { // half of it stays zero
+	for i := range a.Data[:32<<20] { // the other half stays zero
 		a.Data[i] = byte(r.Uint32()) | 1
 	}
 	a.Parts = []ckpttest.Part{{Len: 64 << 20, Dev: dev}}
@@ -186,13 +187,13 @@ func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 			a.Data[i<<20]++
 			a.Upload(false)
 		case 2:
-			a.Upload(true) // kernels wrote what was there
+			a.Upload(true) // kernels write the same values again
 		}
 	}
 }
 
-// TestSave_DeviceFails lets every call of the device fail in turn: the save
-// fails, no segment is lost, and what was saved before is intact.
+// TestSave_DeviceFails makes every call of the device fail in turn. The save
+// must fail, no segment may be lost, and earlier checkpoints must be intact.
 func TestSave_DeviceFails(t *testing.T) {
 	for _, room := range []int64{1 << 30, 0} {
 		for fail := 1; ; fail++ {
@@ -224,7 +225,7 @@ func TestSave_DeviceFails(t *testing.T) {
 				s.Collect(res)
 				return res.Err
 			}
-			for range 2 { // the device diffs from the third on
+			for range 2 { // the device diffs from the third save on
 				a.Data[3]++
 				a.Upload(false)
 				if err := save(); err != nil {

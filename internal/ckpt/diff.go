@@ -119,7 +119,7 @@ func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progr
 		if err := a.check(i, k, bufA); err != nil {
 			return err
 		}
-		first := int64(k) * d.Block / int64(ta.Size) // element
+		first := int64(k) * d.Block / int64(ta.Size) // index of the first element
 		n := int64(len(bufA)) / int64(ta.Size)
 		if bufB, err = b.readBytes(j, first*int64(tb.Size), n*int64(tb.Size)); err != nil {
 			return err

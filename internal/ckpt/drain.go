@@ -36,7 +36,7 @@ func (t *deviceTask) close() {
 type drainer struct {
 	t        *deviceTask
 	seg      Segment
-	frozen   mem.FrozenReader // what its blocks are copied from
+	frozen   mem.FrozenReader // copies the segment's blocks from the device
 	inflight chan copiedSegment
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -82,7 +82,7 @@ func (f *drainer) failed() error {
 // run drains all blocks, in order.
 func (f *drainer) run() error {
 	c, take := f.t.c, f.t.take
-	for i := range take { // first: a digest would wait for copies queued before it
+	for i := range take { // all digests first: a digest would wait for copies queued before it
 		e := &take[i]
 		d, j := &c.l.Datasets[e.dataset], c.classifier(e.dataset)
 		for _, b := range e.changed {

@@ -25,11 +25,11 @@ type File struct {
 	Path   string
 	Size   int64 // bytes of the file itself, without bases
 
-	digest string // of /Header
+	digest string // digest of /Header
 	main   *source
 	bases  []*source // opened when first needed
 	byPath map[string]int
-	mu     sync.Mutex // of bases and byPath
+	mu     sync.Mutex // guards bases and byPath
 	fsys   vfs.FS
 }
 

@@ -171,7 +171,7 @@ type Block struct {
 	Stored uint32 // bytes in the file, after compression
 }
 
-// Where a block is.
+// These values of Source say where a block is.
 const (
 	SourceZero uint32 = iota // nowhere: it is all zeros
 	SourceHere

@@ -31,11 +31,11 @@ type helperWriter struct {
 	ended   sync.WaitGroup // both goroutines
 
 	mu     sync.Mutex
-	filled sync.Cond // the queue has something, or the helper is gone
+	filled sync.Cond // signals that the queue is not empty, or that the helper is gone
 	queue  []request
 	shared int          // files of the staging memory that were sent
-	theirs map[int]bool // segments that the helper has
-	header *Header      // of the checkpoint in progress; nil: none
+	theirs map[int]bool // segments that the helper owns
+	header *Header      // header of the checkpoint in progress; nil: none
 	sealed bool         // its Commit was sent, or is about to be
 	why    error        // why it was aborted
 	done   chan Result
@@ -81,7 +81,7 @@ func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 	return w, nil
 }
 
-// lose notes that the helper is gone. w.mu is held.
+// lose records that the helper is gone. w.mu is held.
 //
 // If a checkpoint is being copied, lose takes the helper's segments back:
 // without a Commit the checkpoint is never published, and the copying must not
@@ -161,8 +161,8 @@ func (w *helperWriter) send() {
 	}
 }
 
-// failSend notes that a message could not be sent. If the helper closed the
-// connection, it may have sent a reason before, which is read first.
+// failSend records that a message could not be sent. If the helper closed the
+// connection, it may have sent a reason before; the reason is read first.
 func (w *helperWriter) failSend(err error) {
 	if w.wire.conn.CloseWrite() == nil { // the reader ends soon, and knows the reason
 		return

@@ -40,7 +40,7 @@ func unixConn(t testing.TB, f *os.File) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// home is where the writer of a Saver runs.
+// home says where the writer of a Saver runs: in this process, or in a helper.
 type home struct {
 	name string
 	open func(t testing.TB, fsys vfs.FS, opts *Options)
@@ -95,7 +95,7 @@ func (b *bench) close() {
 	b.dir.Close()
 }
 
-// try saves once and returns the outcome.
+// try saves once and returns the result.
 func (b *bench) try() Result {
 	b.t.Helper()
 	img, err := graph.Collect(b.v.Roots(), nil)
@@ -149,7 +149,7 @@ func checkFile(t testing.TB, dir *store.Dir, index uint64, want *ckpttest.Values
 	}
 }
 
-// sameValues is reflect.DeepEqual, but quick about the grid.
+// sameValues is like reflect.DeepEqual, but fast for the grid.
 func sameValues(v, w *ckpttest.Values) bool {
 	a, b := *v, *w
 	a.Grid, b.Grid = nil, nil
@@ -163,7 +163,7 @@ func clone(v *ckpttest.Values) *ckpttest.Values {
 }
 
 // TestSaver_InProcessAndHelper saves full and differential checkpoints in every
-// home, and compares.
+// home, and compares them.
 func TestSaver_InProcessAndHelper(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		var tables [][]Block
@@ -175,7 +175,7 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 				b.check(b.save(), b.v)
 				tables = append(tables, b.prev.Blocks)
 			}
-			b.close() // waits for what is removed behind
+			b.close() // waits until old checkpoints are removed
 			if indices, err := b.dir.Committed(); err != nil || !slices.Equal(indices, []uint64{5, 4, 3}) {
 				t.Errorf("%s: sets %v, %v", h.name, indices, err)
 			}
@@ -236,8 +236,8 @@ func TestSaver_StateGrows(t *testing.T) {
 	})
 }
 
-// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and
-// continues.
+// TestSaver_DiskFull makes writes fail. The rank must get the same error in all
+// homes, and continue.
 func TestSaver_DiskFull(t *testing.T) {
 	var texts []string
 	for _, h := range homes {
@@ -273,12 +273,12 @@ func TestSaver_DiskFull(t *testing.T) {
 	}
 }
 
-// TestSaver_Canceled gives up in the midst of a copy.
+// TestSaver_Canceled cancels a save while it copies.
 func TestSaver_Canceled(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		b := newBench(t, h, vfstest.NewMem(), "/ckpt", 0, nil, Options{Memory: 1})
 		defer b.close()
-		b.v = ckpttest.Sample(2 << 20) // more than the one segment
+		b.v = ckpttest.Sample(2 << 20) // more than one segment
 		img, err := graph.Collect(b.v.Roots(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -286,14 +286,14 @@ func TestSaver_Canceled(t *testing.T) {
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
 		for _, err := b.Save(canceled, img, nil, Note{}); err == nil; _, err = b.Save(canceled, img, nil, Note{}) {
-			b.Collect(<-b.Done()) // a segment was free each time
+			b.Collect(<-b.Done()) // each time, a segment was free
 		}
 		b.check(b.save(), b.v)
 	})
 }
 
-// TestSaver_Ranks runs two ranks: given indices, totals, and removal by the
-// line.
+// TestSaver_Ranks runs two ranks, with given indices, message totals, and
+// removal according to the line.
 func TestSaver_Ranks(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -326,10 +326,10 @@ func TestSaver_Ranks(t *testing.T) {
 			t.Error("an index was given twice")
 		}
 		line(3)
-		line(5) // 4 was passed over: some rank did not have it
+		line(5) // the line skips 4: some rank does not have it
 		all(7)
 		line(7)
-		// Rank 0 saves one that rank 1 fails to.
+		// Rank 0 saves a checkpoint that rank 1 fails to save.
 		if err := ranks[0].SetNext(8); err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,8 @@ func TestSaver_LineKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		// Back to checkpoint 2: those above it do not count any more.
+		// After going back to checkpoint 2, those above it do not count any
+		// more.
 		b = newBench(t, h, fsys, "/ckpt", 1, s.Table(), Options{Ranks: 2, Keep: 1, Damaged: map[uint64]bool{3: true, 4: true}})
 		if b.Next() != 5 {
 			t.Errorf("the next checkpoint is %d", b.Next())

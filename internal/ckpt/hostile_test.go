@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// forge makes a file whose header and table of blocks are given, with digests
-// that fit, around the datasets of a good one.
+// forge returns a file with the given header and table of blocks, and matching
+// digests, around the datasets of a good file.
 func forge(good *File, header, rows []byte) ([]byte, error) {
 	var m map[string]any
 	if json.Unmarshal(header, &m) == nil && m != nil {
@@ -48,9 +48,9 @@ func forge(good *File, header, rows []byte) ([]byte, error) {
 	return append(append(super, make([]byte, page-len(super))...), meta...), err
 }
 
-// FuzzHostile loads files that an enemy made: all digests are right, what they
-// cover is not. Anything may come back but a panic, a hang or a flood of
-// memory.
+// FuzzHostile loads files that an attacker has made: all digests are right, but
+// the content is not. Any result is acceptable except a panic, a hang, or
+// excessive use of memory.
 func FuzzHostile(f *testing.F) {
 	fsys := vfstest.NewMem()
 	dir := save(f, fsys, Options{}, ckpttest.Sample(40))

@@ -208,7 +208,7 @@ func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 	return r.scratch(n), false
 }
 
-// done takes a block, or the reason why it could not be read.
+// done handles a block that was read, or the reason why it could not be read.
 func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err error) error {
 	if r.v != nil {
 		return r.v.block(i, k, int64(len(p)), err)
@@ -229,8 +229,8 @@ func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err
 	return nil
 }
 
-// run returns how many blocks from k on are stored one after the other as plain
-// bytes, and where. A count of 0 means that block k is not.
+// run returns how many blocks from k on are stored consecutively as plain
+// bytes, and where. If count is 0, block k is not stored in this way.
 func (s *File) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
 	if d.Chunk == nil {
 		return nil, 0, 0
@@ -298,7 +298,7 @@ func (s *File) Verify(ctx context.Context, progress func(done int64)) ([]Damage,
 	if err := s.readBlocks(ctx, want, make([]sink, len(want)), v); err != nil {
 		return v.found, err
 	}
-	if len(v.found) == 0 { // the bytes are right; is their meaning, too?
+	if len(v.found) == 0 { // the bytes are right; check that they form a valid state, too
 		if _, err := s.Image(); err != nil {
 			v.found = append(v.found, Damage{"/Context", err})
 		}

@@ -77,7 +77,7 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 				if len(chunks[i]) > 0 {
 					add(d.changedPath(), spec)
 				}
-				if m := mappings(h, d, table); m != nil { // else all blocks are zeros, and there is no chunk
+				if m := mappings(h, d, table); m != nil { // otherwise all blocks are zeros, and there is no chunk
 					spec = hdf5.DatasetSpec{Type: t, Dims: d.Dims, Virtual: m}
 				}
 			}

@@ -290,7 +290,7 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 	for size/block > manyBlocks && block < MaxBlock {
 		block *= 2
 	}
-	row := uint64(elem) // bytes of one index of the first dimension
+	row := uint64(elem) // bytes for one index of the first dimension
 	for _, n := range dims[1:] {
 		if row *= n; row > MaxBlock {
 			break
@@ -335,8 +335,8 @@ func gcd(a, b uint64) uint64 {
 // arrays on devices, these are its values, and its other pools are under
 // Context/State.
 func poolPaths(img *graph.Image) []string {
-	plain := make(map[int]int)  // variable → its pools without pointers
-	device := make(map[int]int) // … → those on devices
+	plain := make(map[int]int)  // variable → number of its pools without pointers
+	device := make(map[int]int) // variable → number of its pools on devices
 	for _, p := range img.Pools {
 		if !p.Pointers && p.Form.Size > 0 {
 			plain[p.Var]++

@@ -8,7 +8,7 @@ import (
 
 // prefetch is a diff that was started before the save that needs it.
 type prefetch struct {
-	of   *history // of the dataset
+	of   *history // history of the dataset
 	run  Placement
 	diff mem.Diff
 }
@@ -37,7 +37,7 @@ func (s *Saver) Prefetch() {
 		b := NewMemory(pieces)
 		_, runs, err := Resolve(d, &b)
 		if err != nil {
-			continue // Save reports it
+			continue // Save reports the error
 		}
 		for _, r := range runs {
 			if r.Place.Version == 0 || r.Place.Device == nil || unwritten(h.runs, r) {

@@ -19,14 +19,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// Places where a process is killed.
+// Moments at which a process is killed.
 const (
 	beforeBegin = "before begin"
 	amidPuts    = "amid puts"
 	afterCommit = "after commit"
 )
 
-// pausing is a Writer that calls a function at a place of the second
+// pausing is a Writer that calls a function at a given moment of the second
 // checkpoint.
 type pausing struct {
 	*helperWriter
@@ -60,7 +60,7 @@ func (p *pausing) Commit(t Tail) <-chan Result {
 	return done
 }
 
-// pause makes b call reach at a place of its second save.
+// pause makes b call reach at a given moment of its second save.
 func (b *bench) pause(place string, reach func()) {
 	b.writer = &pausing{helperWriter: b.writer.(*helperWriter), place: place, reach: reach}
 }
@@ -70,7 +70,8 @@ func withConn(conn *net.UnixConn) home {
 	return home{"", func(_ testing.TB, _ vfs.FS, opts *Options) { opts.Helper = conn }}
 }
 
-// second is the state of the second checkpoint, larger than one segment.
+// second returns the state of the second checkpoint, which is larger than one
+// segment.
 func second() *ckpttest.Values {
 	v := ckpttest.Sample(3 << 20)
 	for i := range v.Grid {
@@ -79,8 +80,8 @@ func second() *ckpttest.Values {
 	return v
 }
 
-// TestChild is not a test: it is what the child processes of the tests below
-// do.
+// TestChild is not a test: it is the program of the child processes of the
+// tests below.
 func TestChild(t *testing.T) {
 	role, dir, place := os.Getenv("CAIRN_CHILD"), os.Getenv("CAIRN_CHILD_DIR"), os.Getenv("CAIRN_CHILD_PLACE")
 	if role == "" {
@@ -143,7 +144,7 @@ func start(t *testing.T, role, dir, place string, conn *net.UnixConn) *child {
 	return &child{t, cmd, bufio.NewScanner(out)}
 }
 
-// says waits for a line that begins so.
+// says waits for a line with this prefix.
 func (c *child) says(prefix string) string {
 	c.t.Helper()
 	var seen []string
@@ -162,8 +163,8 @@ func (c *child) kill() {
 	c.cmd.Wait()
 }
 
-// TestHelper_RankKilled kills a rank with SIGKILL. What it had committed is
-// published by its helper, the rest is taken back.
+// TestHelper_RankKilled kills a rank with SIGKILL. Its helper must publish what
+// the rank had committed, and remove the rest.
 func TestHelper_RankKilled(t *testing.T) {
 	for place, want := range map[string][]uint64{beforeBegin: {1}, amidPuts: {1}, afterCommit: {2, 1}} {
 		t.Run(place, func(t *testing.T) {
@@ -194,8 +195,8 @@ func TestHelper_RankKilled(t *testing.T) {
 	}
 }
 
-// TestHelper_Killed kills a helper. The rank is told, continues, and can save
-// again after a restart; older checkpoints are intact.
+// TestHelper_Killed kills a helper. The rank must get an error, continue, and
+// be able to save again after a restart. Older checkpoints must be intact.
 func TestHelper_Killed(t *testing.T) {
 	for _, place := range []string{beforeBegin, amidPuts, afterCommit} {
 		t.Run(place, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestHelper_Killed(t *testing.T) {
 	}
 }
 
-// TestHelper_HoldsLock sees that a directory stays locked while a helper
+// TestHelper_HoldsLock shows that a directory stays locked while a helper
 // finishes the work of a rank that died.
 func TestHelper_HoldsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt")

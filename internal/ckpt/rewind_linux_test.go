@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestRewind_Damaged goes back over a damaged checkpoint: it does not count as
-// kept from then on.
+// TestRewind_Damaged goes back past a damaged checkpoint, which must not count
+// as kept from then on.
 func TestRewind_Damaged(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -48,7 +48,7 @@ func TestRewind_Damaged(t *testing.T) {
 		save()
 		damaged := map[uint64]bool{3: true}
 		s.Rewind(tables[2], damaged)
-		clear(damaged) // it is the caller's
+		clear(damaged) // the caller may change it
 		save()
 		s.Close()
 		if indices, err := dir.Committed(); err != nil || !slices.Equal(indices, []uint64{4, 2}) {

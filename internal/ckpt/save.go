@@ -43,7 +43,7 @@ type Saver struct {
 	dir        *store.Dir
 	opts       Options
 	staging    *mem.Staging
-	limit      int // the most segments of staging
+	limit      int // maximum number of segments of staging
 	writer     Writer
 	tracker    *mem.Tracker
 	noTrack    string // why there is no tracker
@@ -52,7 +52,7 @@ type Saver struct {
 	seen       map[string]*history // by dataset path
 	pending    <-chan Result
 	grown      chan struct{}         // closed when Reserve is done
-	about      Description           // of the last saved image
+	about      Description           // description of the last saved image
 	current    *copying              // the save in progress
 	prefetches map[string][]prefetch // by dataset path
 	compact    *compaction           // planned for the next save
@@ -80,7 +80,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	}
 	limit := maxSegments
 	if opts.Memory > 0 {
-		room := opts.Memory - opts.Memory/16 // the rest is for tables and metadata
+		room := opts.Memory - opts.Memory/16 // a sixteenth is left for tables and metadata
 		if opts.Compression != None {
 			room -= writers * mem.SegmentSize
 		}
@@ -320,7 +320,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
 	later := len(c.devices) > 0 || len(c.deferred) > 0
-	begun := !later || len(c.ranges) > 0 // else it can wait until the program continues
+	begun := !later || len(c.ranges) > 0 // otherwise Begin can wait until the program continues
 	if begun {
 		begin()
 		err = c.run(ctx)
@@ -365,7 +365,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 			return
 		}
 		r := <-s.writer.Commit(tail)
-		if r.Err == nil { // the next save does not wait for this
+		if r.Err == nil { // the next save need not wait for this
 			c.after = planCompaction(r.Table, s.opts.MaxBases)
 			c.changed = changes(r.Table, job.Previous)
 		}
@@ -394,11 +394,11 @@ type copying struct {
 	s           *Saver
 	l           *Layout
 	old         [][]Block // per dataset, rows of the previous checkpoint
-	look        [][]bool  // per dataset, blocks to look at; nil: all
+	look        [][]bool  // per dataset, the blocks to examine; nil: all
 	digest      []bool    // per dataset: digest in place before copying
 	compact     *compaction
 	marks       []Mark
-	bytes       int64         // the most to be staged during the pause
+	bytes       int64         // the maximum to be staged during the pause
 	host        []Memory      // per dataset, the bytes in host memory
 	devices     []*deviceTask // per device, the work there
 	deviceBytes int64
@@ -483,7 +483,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 			c.writeFirst = false
 		default:
 			copied += here
-			if c.old[i] != nil && h.changed < 0 { // not known yet: compare before writing
+			if c.old[i] != nil && h.changed < 0 { // unknown yet: compare before writing
 				c.writeFirst = false
 			}
 		}
@@ -627,8 +627,8 @@ func (c *copying) room(ctx context.Context, seg *Segment, d *Dataset) (int, erro
 	}
 }
 
-// gather makes block k of dataset i in the segment, and leaves it there if it
-// has changed.
+// gather produces block k of dataset i in the segment, and leaves it there if
+// it has changed.
 func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) error {
 	d := &c.l.Datasets[i]
 	at, err := c.room(ctx, seg, d)

@@ -91,7 +91,7 @@ type server struct {
 	busy   bool   // between begin and result
 	have   []bool // segments, from put to release
 	last   *Table // the last checkpoint made here
-	unsaid error  // the error of a checkpoint that the rank could not be told
+	unsaid error  // the error of a checkpoint that could not be reported to the rank
 }
 
 // listen handles messages until there are no more.

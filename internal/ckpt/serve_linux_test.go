@@ -22,7 +22,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// recorder is a Writer that remembers what a Saver says.
+// recorder is a Writer that records the calls of a Saver.
 type recorder struct {
 	*fileWriter
 	job      Job
@@ -40,7 +40,7 @@ func (r *recorder) Commit(t Tail) <-chan Result {
 	return done
 }
 
-// record returns what a Saver would tell its writer.
+// record returns the calls that a Saver would make to its writer.
 func record(t testing.TB, prev *Table, v *ckpttest.Values, opts Options) *recorder {
 	t.Helper()
 	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
@@ -65,7 +65,7 @@ func record(t testing.TB, prev *Table, v *ckpttest.Values, opts Options) *record
 	return r
 }
 
-// raw is a message as it goes over the wire.
+// raw returns an encoded message.
 func raw(kind uint32, p ...[]byte) []byte {
 	body := bytes.Join(p, nil)
 	out := binary.LittleEndian.AppendUint32(nil, kind)
@@ -81,7 +81,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// session is a checkpoint as it goes over the wire.
+// session returns the encoded messages of a checkpoint.
 func (r *recorder) session(last bool) []byte {
 	out := raw(msgBegin, must(encodeBegin(&r.job, last))...)
 	for i := range r.segments {
@@ -90,7 +90,8 @@ func (r *recorder) session(last bool) []byte {
 	return append(out, raw(msgCommit, must(encodeCommit(&r.tail))...)...)
 }
 
-// stranger talks to a server, having greeted it and shared one segment.
+// stranger is a client of a server. It has sent its hello and shared one
+// segment.
 type stranger struct {
 	t       testing.TB
 	conn    *net.UnixConn
@@ -124,9 +125,9 @@ func (s *stranger) greet(h hello) {
 	s.wire.send(msgHello, nil, text)
 }
 
-// end says no more, and waits for the server.
+// end closes the sending side, and waits for the server.
 func (s *stranger) end() error {
-	go func() { // it may be telling something
+	go func() { // the server may be sending something
 		s.conn.CloseWrite()
 		io.Copy(io.Discard, s.conn)
 		s.conn.Close()
@@ -136,8 +137,8 @@ func (s *stranger) end() error {
 	return err
 }
 
-// FuzzServe is a rank that says anything. The server ends that connection, and
-// nothing else happens.
+// FuzzServe sends arbitrary messages as a rank. The server must close that
+// connection, and nothing else may happen.
 func FuzzServe(f *testing.F) {
 	full := record(f, nil, ckpttest.Sample(2000), Options{})
 	prev := newTable(&full.job.Header, "", make([]Block, full.job.Header.TotalBlocks()))
@@ -151,7 +152,7 @@ func FuzzServe(f *testing.F) {
 		s := newStranger(t)
 		s.conn.Write(data)
 		s.end()
-		// Whatever was published is a checkpoint that can be read.
+		// Any published checkpoint must be readable.
 		indices, err := store.Open(s.fsys, "/ckpt", 0).Committed()
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +186,7 @@ func TestServe_Session(t *testing.T) {
 	if bad, err := index.Verify(ctx, nil); err != nil || len(bad) > 0 {
 		t.Fatal(bad, err)
 	}
-	// Cut anywhere, nothing is published.
+	// If the session is cut off anywhere, nothing may be published.
 	for n := 0; n < len(data); n += 1 + len(data)/300 {
 		s := newStranger(t)
 		s.conn.Write(data[:n])
@@ -198,7 +199,7 @@ func TestServe_Session(t *testing.T) {
 	}
 }
 
-// TestServe_Hostile sends what is well formed and wrong.
+// TestServe_Hostile sends messages that are well formed but wrong.
 func TestServe_Hostile(t *testing.T) {
 	r := record(t, nil, ckpttest.Sample(2000), Options{})
 	begin := raw(msgBegin, must(encodeBegin(&r.job, false))...)
@@ -265,7 +266,7 @@ func TestServe_Hostile(t *testing.T) {
 	}
 }
 
-// flood claims a state of an exabyte, in a few bytes.
+// flood returns a header that claims a state of an exabyte, in a few bytes.
 func flood(h Header) Header {
 	d := Dataset{Path: "MemBlocks/x", Type: "|u1", Dims: []uint64{1 << 46}, Chunk: []uint64{1 << 16}, Size: 1 << 46, Block: 1 << 16}
 	h.Datasets = []Dataset{d}
@@ -278,7 +279,8 @@ func strangeTable(h *Header) *Table {
 	return newTable(h, "", blocks)
 }
 
-// TestServe_BadMemory shares memory that could vanish under the server's feet.
+// TestServe_BadMemory shares memory that could disappear while the server uses
+// it.
 func TestServe_BadMemory(t *testing.T) {
 	plain := must(os.CreateTemp(t.TempDir(), ""))
 	defer plain.Close()
@@ -303,7 +305,7 @@ func TestServe_BadMemory(t *testing.T) {
 	}
 }
 
-// TestServe_Refused sees that a rank is told why a helper does not want it.
+// TestServe_Refused shows that a rank learns why a helper refuses it.
 func TestServe_Refused(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
@@ -319,8 +321,8 @@ func TestServe_Refused(t *testing.T) {
 	}
 }
 
-// TestServe_Canceled ends a helper by its context: what was committed is
-// published first, and the rank is told.
+// TestServe_Canceled ends a helper by its context. It must publish committed
+// checkpoints first, and tell the rank.
 func TestServe_Canceled(t *testing.T) {
 	fsys := vfstest.NewMem()
 	canceled, cancel := context.WithCancel(ctx)

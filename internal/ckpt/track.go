@@ -13,7 +13,7 @@ type history struct {
 	watched bool        // the kernel tracks writes to it
 	armed   bool        // it was scanned once: the next scan reports writes
 	dirty   []bool      // blocks written since the previous checkpoint, as far as known
-	rest    int         // saves to skip before it is watched again
+	rest    int         // number of saves to skip before it is watched again
 	runs    []Placement // what was on devices at the previous checkpoint
 }
 

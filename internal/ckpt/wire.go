@@ -203,7 +203,8 @@ func (w *wire) receive(limit func(kind uint32) int64) (message, error) {
 	return m, nil
 }
 
-// body reads n bytes. It allocates memory only as bytes come: n may be a lie.
+// body reads n bytes. It allocates memory only as bytes come, because n may be
+// wrong.
 func (w *wire) body(n int) ([]byte, error) {
 	const step = 1 << 20
 	p := make([]byte, min(n, step))

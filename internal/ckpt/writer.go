@@ -45,14 +45,14 @@ type Writer interface {
 type Job struct {
 	Header     Header
 	Previous   *Table // what kept blocks refer to; nil: none are kept
-	WriteFirst bool   // most blocks are new: write before digesting, and drop none
+	WriteFirst bool   // most blocks are new: write them before digesting, and drop none
 	Estimate   int64  // bytes to be stored, roughly; 0: unknown
 }
 
 // Segment is a segment of staging memory that has blocks in it.
 type Segment struct {
 	Index  int
-	Used   int // bytes
+	Used   int // bytes in use
 	Blocks []StagedBlock
 	// Digests of the blocks, if they are known. Segments with digests come
 	// after the pause, and all of their blocks must be stored.
@@ -163,7 +163,7 @@ type fileWriter struct {
 	workers sync.WaitGroup
 	ended   chan struct{} // closed when this checkpoint is finished and older ones are removed
 	cleaned chan struct{} // closed when everything that was requested is done
-	end     atomic.Int64  // where the next write goes
+	end     atomic.Int64  // offset of the next write
 	start   chan struct{} // closed when the program continues or waits for segments:
 	started sync.Once     // until then the writer leaves the processors to it
 	mu      sync.Mutex

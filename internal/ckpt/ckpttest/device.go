@@ -22,10 +22,10 @@ var ErrDevice = errors.New("the fake device failed")
 type Device struct {
 	mu    sync.Mutex
 	Room  int64
-	Read  int64 // bytes
+	Read  int64 // bytes read
 	Froze int64
 	Calls int
-	Fail  int // the call that fails, and all after it
+	Fail  int // number of the first call that fails; all later ones fail, too
 	Open  int // open diffs and frozen copies
 	Over  int // diffs that found too many changes
 }
@@ -160,7 +160,7 @@ type frozen struct {
 	d     *Device
 	data  [][]byte
 	block []int64
-	under []chan struct{} // copies; closed when done
+	under []chan struct{} // copies in progress; each channel is closed when the copy is done
 }
 
 func (f *frozen) Wait() error { return f.d.call() }
@@ -202,7 +202,7 @@ func await(list []chan struct{}) {
 
 // Array is an array whose bytes are in several places.
 type Array struct {
-	Data    []byte // what it holds; devices see other memory with the same content
+	Data    []byte // its content; devices have other memory with the same content
 	Parts   []Part
 	Ptr     unsafe.Pointer
 	Guarded atomic.Int64 // guards in effect
