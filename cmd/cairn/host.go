@@ -26,9 +26,9 @@ func hostCommand(c *call) *cobra.Command {
 	cmd.RunE = c.does(func(_ context.Context, _ *call) error {
 		// The supervisor handles signals, so ctx is not used.
 		if *launched {
-			return supervise.HelpLaunched(context.Background(), supervise.HelperOptions{})
+			return supervise.HelpLaunched(context.Background())
 		}
-		return supervise.Help(context.Background(), supervise.HelperOptions{})
+		return supervise.Help(context.Background())
 	})
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -166,7 +167,7 @@ func (c *child) start(i int) (err error) {
 		defer close(c.wrote)
 		defer writer.Close()
 		// A writer's trouble has been told to its rank; nobody else can act on it.
-		_ = c.h.o.Writer(context.Background(), writer)
+		_ = ckpt.Serve(context.Background(), writer, ckpt.ServeOptions{})
 	}()
 	go c.watch(writer, read)
 	return nil

@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "helper":
 		if len(os.Args) > 1 && os.Args[1] == "--launched" {
-			err = HelpLaunched(context.Background(), HelperOptions{})
+			err = HelpLaunched(context.Background())
 		} else {
-			err = Help(context.Background(), HelperOptions{})
+			err = Help(context.Background())
 		}
 	case "rank":
 		err = fakeRank(os.Args[1:])

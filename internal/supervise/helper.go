@@ -34,17 +34,10 @@ const (
 	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn.go
 )
 
-// HelperOptions are what a helper needs besides its supervisor.
-type HelperOptions struct {
-	// Writer serves a rank's writer. It returns when the rank is gone and
-	// what it had committed is published. Default: ckpt's writer.
-	Writer func(ctx context.Context, conn *net.UnixConn) error
-}
-
 // Help runs a helper whose stdin and stdout are connected to the supervisor.
 // It returns when the supervisor says so, or when the supervisor is gone and
 // all ranks have ended. The process should do nothing else.
-func Help(ctx context.Context, o HelperOptions) error {
+func Help(ctx context.Context) error {
 	in, out, err := takeStdio()
 	if err != nil {
 		return err
@@ -52,12 +45,12 @@ func Help(ctx context.Context, o HelperOptions) error {
 	if _, err := out.WriteString(streamMark); err != nil {
 		return fmt.Errorf("stdout: %w; a helper is started by 'cairn run'", err)
 	}
-	return help(ctx, control.New(duplex{in, out}), o, -1, nil, 0)
+	return help(ctx, control.New(duplex{in, out}), -1, nil, 0)
 }
 
 // HelpLaunched runs a helper that mpirun or srun started. It serves the one
 // rank that its environment names.
-func HelpLaunched(ctx context.Context, o HelperOptions) error {
+func HelpLaunched(ctx context.Context) error {
 	if launch, run, ok := strings.Cut(os.Getenv(envStay), ":"); ok {
 		awaitRanks(run, launch, time.Now().AddDate(100, 0, 0))
 		return nil
@@ -77,7 +70,7 @@ func HelpLaunched(ctx context.Context, o HelperOptions) error {
 	if err != nil {
 		return err
 	}
-	return help(ctx, conn, o, rank, secret, shell)
+	return help(ctx, conn, rank, secret, shell)
 }
 
 // launchedRank finds the rank in the environment that a launcher made.
@@ -129,7 +122,6 @@ func takeStdio() (in, out *os.File, err error) {
 
 // helper is the state of a helper process.
 type helper struct {
-	o           HelperOptions
 	up          *sendQueue // to the supervisor
 	fork        chan func()
 	gone        chan struct{} // closed when the supervisor is gone
@@ -147,16 +139,13 @@ type helper struct {
 	quit bool
 }
 
-func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte, shell int) error {
+func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shell int) error {
 	// Batch systems signal every process of a job; what happens next is the
 	// supervisor's to decide. (Ignored signals would stay ignored in ranks.)
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(ignored)
-	if o.Writer == nil {
-		o.Writer = serveWriter
-	}
-	h := &helper{o: o, up: newSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
+	h := &helper{up: newSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
 	if rank >= 0 {
 		h.keep = inheritedFiles()
 	}

@@ -18,7 +18,6 @@ func TestHelper_LateDestination(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
 		h := &helper{name: "x", up: newSendQueue(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
-		h.o.Writer = serveWriter
 		go h.forker()
 		lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 		if err != nil {

@@ -5,7 +5,6 @@ package supervise
 import (
 	"context"
 	"errors"
-	"net"
 )
 
 var errUnsupported = errors.New("runs can be supervised on Linux only; start the program itself, its checkpoints work everywhere")
@@ -28,16 +27,11 @@ func (*Supervisor) Evacuate() {}
 // Run fails on this system.
 func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, errUnsupported }
 
-// HelperOptions are what a helper needs besides its supervisor.
-type HelperOptions struct {
-	Writer func(ctx context.Context, conn *net.UnixConn) error
-}
-
 // Help fails on this system.
-func Help(context.Context, HelperOptions) error { return errUnsupported }
+func Help(context.Context) error { return errUnsupported }
 
 // HelpLaunched fails on this system.
-func HelpLaunched(context.Context, HelperOptions) error { return errUnsupported }
+func HelpLaunched(context.Context) error { return errUnsupported }
 
 // Read fails on this system.
 func Read(context.Context, string) (*State, error) { return nil, errUnsupported }

@@ -16,7 +16,7 @@
 //	migration              migration, migration_queue, migration_text, evacuate
 //	requests of commands   control_socket, and client on the other side
 //	the helper process     helper, launch, child, processes, follow, reserve,
-//	                       stderr_buffer, writer, orphan
+//	                       stderr_buffer, orphan
 //
 // The run directory:
 //
