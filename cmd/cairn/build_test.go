@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 const summing = `package main
@@ -162,8 +163,8 @@ func TestRun_SourceChanged(t *testing.T) {
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
 	}
-	st, err := supervise.Read(t.Context(), "sums.cairn")
-	if err != nil || st.State != supervise.Finished {
+	st, err := client.Read(t.Context(), "sums.cairn")
+	if err != nil || st.State != rundir.Finished {
 		t.Errorf("%+v %v", st, err)
 	}
 	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 2", 1))

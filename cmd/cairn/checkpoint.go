@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 func checkpointCommand(c *call) *cobra.Command {
@@ -27,7 +27,7 @@ is committed, and prints it. RUN is the run directory; if left out, the only
 		if err != nil {
 			return err
 		}
-		saved, err := supervise.Checkpoint(ctx, run, *reason)
+		saved, err := client.Checkpoint(ctx, run, *reason)
 		if err != nil {
 			return err
 		}

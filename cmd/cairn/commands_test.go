@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -454,7 +455,7 @@ func TestGC_InUse(t *testing.T) {
 
 func TestText(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 1 << 60: "1024.0 PiB"} {
-		if got := size(n); got != want {
+		if got := control.BytesText(n); got != want {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -114,7 +115,7 @@ func (doc *devicesDocument) print(c *call, test bool) {
 	}
 	t := c.table("", head...)
 	for _, d := range doc.Devices {
-		row := []string{d.ID, d.Kind, size(d.Memory), fmt.Sprint(d.Units), d.Name}
+		row := []string{d.ID, d.Kind, control.BytesText(d.Memory), fmt.Sprint(d.Units), d.Name}
 		if test && d.Error != "" {
 			row = append(row, "failed: "+d.Error)
 		} else if test {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 func exportCommand(c *call) *cobra.Command {
@@ -99,7 +100,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	if doc.Ranks > 1 {
 		which = fmt.Sprintf(", rank %d of %d ranks (--rank N exports another one)", doc.Rank, doc.Ranks)
 	}
-	c.printf("%s: checkpoint %d%s, %s of state in %s\n", out, doc.Index, which, size(doc.StateBytes), size(doc.FileBytes))
+	c.printf("%s: checkpoint %d%s, %s of state in %s\n", out, doc.Index, which, control.BytesText(doc.StateBytes), control.BytesText(doc.FileBytes))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 )
 
@@ -309,7 +310,7 @@ func (c *call) gcText(doc *gcDocument) {
 	if len(doc.Removed)+len(doc.Unfinished)+len(doc.Files) == 0 {
 		c.printf("nothing to remove")
 	} else {
-		c.printf("%s %s", size(doc.FreedBytes), freed)
+		c.printf("%s %s", control.BytesText(doc.FreedBytes), freed)
 	}
 	if len(doc.Kept) > 0 {
 		c.printf("; kept %s", checkpointNames(doc.Kept))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
 // hostName is the name of the helper's command.
@@ -26,9 +26,9 @@ func hostCommand(c *call) *cobra.Command {
 	cmd.RunE = c.does(func(_ context.Context, _ *call) error {
 		// The supervisor handles signals, so ctx is not used.
 		if *launched {
-			return supervise.HelpLaunched(context.Background())
+			return helper.RunLaunched(context.Background())
 		}
-		return supervise.Help(context.Background())
+		return helper.Run(context.Background())
 	})
 	return cmd
 }

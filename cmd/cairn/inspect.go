@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -183,7 +184,7 @@ func (c *call) inspectText(doc *inspectDocument) {
 	for _, b := range doc.Bases {
 		t.row("", fmt.Sprintf("checkpoint %d, in %s", b.Index, b.File))
 	}
-	t.row("size", fmt.Sprintf("%s here, %s in bases, state %s", size(doc.FileBytes), size(doc.BaseBytes), size(doc.StateBytes)))
+	t.row("size", fmt.Sprintf("%s here, %s in bases, state %s", control.BytesText(doc.FileBytes), control.BytesText(doc.BaseBytes), control.BytesText(doc.StateBytes)))
 	t.row("compression", doc.Compression)
 	t.flush()
 

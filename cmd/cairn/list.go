@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 )
 
@@ -269,7 +270,7 @@ func (c *call) listText(doc *listDocument) {
 		n := strconv.FormatUint(l.Index, 10)
 		ranks := fmt.Sprintf("%d/%d", len(l.Have), max(l.Ranks, len(l.Have)))
 		if l.Status == "damaged" || l.Status == "unreadable" {
-			t.row(cut(n, ranks, "-", "-", size(l.FileBytes), "-", "-", "-", "-", fmt.Sprintf("%s: %s", l.Status, l.Error))...)
+			t.row(cut(n, ranks, "-", "-", control.BytesText(l.FileBytes), "-", "-", "-", "-", fmt.Sprintf("%s: %s", l.Status, l.Error))...)
 			continue
 		}
 		at, ago := l.when(c.now)
@@ -279,10 +280,10 @@ func (c *call) listText(doc *listDocument) {
 		} else if several && l.Index == doc.Line {
 			kind += ", recovery line"
 		}
-		t.row(cut(n, ranks, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
+		t.row(cut(n, ranks, at, ago, control.BytesText(l.FileBytes), control.BytesText(l.BaseBytes), control.BytesText(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
 	}
 	t.flush()
-	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "checkpoint"), size(doc.DiskBytes))
+	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
 	if several && doc.Line == 0 {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}

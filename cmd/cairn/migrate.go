@@ -16,7 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 // Exit codes of migrate: the run was restarted from a checkpoint; it is not
@@ -79,15 +80,15 @@ line; 'cairn run --evacuate-when' lets each host decide.`,
 		ValidArgsFunction: completeRuns,
 	}
 	f := cmd.Flags()
-	var m supervise.Migration
+	var m client.Migration
 	var ranks, chunk string
 	f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
 	f.StringVar(&m.Host, "host", "", "move all ranks off `HOST`, and place no more there")
 	f.StringVar(&m.To, "to", "", "move to `HOST` (default: the hosts of the run with the most free slots)")
 	f.StringVar(&chunk, "chunk", "64M", "send at most `SIZE` bytes at a time")
-	f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state in at most `N` rounds before the pause; 0: none")
+	f.IntVar(&m.Rounds, "rounds", control.DefaultRounds, "send state in at most `N` rounds before the pause; 0: none")
 	f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too, if the hosts share no file system")
-	f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "give the new processes `DURATION` to reach Restore")
+	f.DurationVar(&m.StartLimit, "start-limit", control.DefaultStartLimit, "give the new processes `DURATION` to reach Restore")
 	f.StringVar(&m.Program, "program", "", "`PATH` of the program on the destination (default: as before)")
 	f.Func("env", "set `NAME=VALUE` for ranks on the destination; may be repeated", func(v string) error {
 		if strings.Index(v, "=") < 1 {
@@ -125,7 +126,7 @@ line; 'cairn run --evacuate-when' lets each host decide.`,
 	return cmd
 }
 
-func migrate(ctx context.Context, c *call, m supervise.Migration) error {
+func migrate(ctx context.Context, c *call, m client.Migration) error {
 	run, err := c.theRun()
 	if err != nil {
 		return err
@@ -146,7 +147,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 		}
 	})
 	m.Cancel = ctx.Done()
-	st, err := supervise.Migrate(wait, run, m, func(st *supervise.MoveState) {
+	st, err := client.Migrate(wait, run, m, func(st *control.MoveState) {
 		if p.c != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -169,9 +170,9 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 			return err
 		}
 	}
-	text := printable(supervise.MoveText(st))
+	text := printable(control.MoveText(st))
 	switch st.State {
-	case supervise.Moved:
+	case control.Moved:
 		if off {
 			text += "; it was too late to cancel"
 		}
@@ -179,9 +180,9 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 			c.printf("%s\n", text)
 		}
 		return nil
-	case supervise.RolledBack:
+	case control.MoveRolledBack:
 		return statusError{exitBack, text}
-	case supervise.MoveUnknown:
+	case control.MoveUnknown:
 		return statusError{exitUnknown, text}
 	}
 	return statusError{exitFailed, text}
@@ -206,8 +207,8 @@ func endAtSecond(ctx context.Context, end func()) {
 }
 
 // moveLine returns a move in progress as a line of at most width characters.
-func moveLine(st *supervise.MoveState, width int) string {
-	line := []rune(printable(supervise.MoveText(st)))
+func moveLine(st *control.MoveState, width int) string {
+	line := []rune(printable(control.MoveText(st)))
 	if len(line) > width {
 		line = line[:width]
 	}

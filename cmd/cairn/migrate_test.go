@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/mpi"
 )
 
@@ -170,14 +171,14 @@ func (r *ringing) ends(t *testing.T, ranks int) {
 func TestMigrate(t *testing.T) {
 	r := ringRun(t, "3", "a:1,b:1,c:1")
 	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFine).says("rank 1 moved from b to d: paused ", " during the pause")
-	doc := decode[supervise.MoveState](cairnRun(t, "migrate", "--json", "--rank", "0,2", "--to", "d", "--rounds", "0").exit(exitFine))
-	if doc.State != supervise.Moved || doc.PauseNS <= 0 || doc.Stats == nil || doc.Stats.State < 2<<19 || len(doc.Ranks) != 2 {
+	doc := decode[control.MoveState](cairnRun(t, "migrate", "--json", "--rank", "0,2", "--to", "d", "--rounds", "0").exit(exitFine))
+	if doc.State != control.Moved || doc.PauseNS <= 0 || doc.Stats == nil || doc.Stats.State < 2<<19 || len(doc.Ranks) != 2 {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "checkpoint").exit(exitFine)
 	cairnRun(t, "migrate", "--host", "d", "--to", "a", "--chunk", "100K").exit(exitFine).says("ranks 0, 1 and 2 moved from d to a")
 	cairnRun(t, "status").exit(exitFine).says("move        ranks 0, 1 and 2 moved from d to a: paused", "running")
-	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	st := decode[control.RunState](cairnRun(t, "status", "--json").exit(exitFine))
 	if len(st.Moves) != 3 || st.Attempt != 1 || st.Ranks[1].Host != "a" {
 		t.Errorf("%+v", st)
 	}
@@ -243,8 +244,8 @@ func TestMigrate_StartLimit(t *testing.T) {
 	cairnRun(t, "migrate", "--rank", "1", "--to", "d", "--env", "RING=speaks").exit(exitFine)
 	r.ends(t, 2)
 	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFailed).complains("r.cairn: not running on this machine: it has finished; the same 'cairn run' command starts it afresh")
-	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
-	if len(st.Moves) != 4 || st.State != supervise.Finished || st.Moves[0].ID != 1 || st.Moves[3].ID != 4 {
+	st := decode[control.RunState](cairnRun(t, "status", "--json").exit(exitFine))
+	if len(st.Moves) != 4 || st.State != rundir.Finished || st.Moves[0].ID != 1 || st.Moves[3].ID != 4 {
 		t.Errorf("%+v", st)
 	}
 	cairnRun(t, "status").exit(exitFine).says("finished", "move        rank 1 not moved: the new process of rank 1 on d ended with status 1")
@@ -301,7 +302,7 @@ func TestEvacuate_RankKilled(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1", "--evacuate-poll", "500ms", "--evacuate-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")
 	cairnRun(t, "checkpoint").exit(exitFine)
-	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	st := decode[control.RunState](cairnRun(t, "status", "--json").exit(exitFine))
 	syscall.Kill(st.Ranks[0].Pid, syscall.SIGKILL)
 	r.await(t, "restored checkpoint")
 	r.ends(t, 2)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // talker prints a hundred lines after each of its points, on stdout and on
@@ -122,7 +122,7 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 				errs1.await(prefix(r) + "remark 3 49\n")
 			}
 			noted(t, v.n)
-			st := decode[supervise.State](cairnRun(t, "status", "--json", "t.cairn").exit(exitFine))
+			st := decode[control.RunState](cairnRun(t, "status", "--json", "t.cairn").exit(exitFine))
 			first.Process.Kill()
 			first.Wait()
 			if v.all {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/cairnrun/cairn/internal/control"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,7 +53,7 @@ func (p *progress) line(done int64, now time.Time) string {
 	if p.total > 0 {
 		part = min(100, 100*float64(done)/float64(p.total))
 	}
-	return fmt.Sprintf("%s: %s of %s, %.0f %%, %s/s", p.label, size(done), size(p.total), part, size(int64(rate)))
+	return fmt.Sprintf("%s: %s of %s, %.0f %%, %s/s", p.label, control.BytesText(done), control.BytesText(p.total), part, control.BytesText(int64(rate)))
 }
 
 // show replaces the line by blanks where the old one was longer, which every

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
 	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 func runCommand(c *call) *cobra.Command {
@@ -236,7 +237,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		return elsewhere(err, otherRun)
 	}
 	if c.json {
-		st, err := supervise.Read(context.Background(), s.Dir())
+		st, err := client.Read(context.Background(), s.Dir())
 		if err == nil {
 			err = c.document(st)
 		}

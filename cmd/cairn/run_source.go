@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -64,11 +65,11 @@ func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) erro
 	if err != nil {
 		return err
 	}
-	st, err := supervise.Read(ctx, run)
+	st, err := client.Read(ctx, run)
 	if err != nil {
 		return err
 	}
-	if st.State == supervise.Finished || st.State == supervise.Finishing || st.Last == nil {
+	if st.State == rundir.Finished || st.State == rundir.Finishing || st.Last == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: cannot resume from checkpoint %d: the program's source has changed since; bring the old source back, or start over with --fresh",

@@ -21,6 +21,7 @@ import (
 	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // The test binary is also the helper that 'cairn run' starts, and a program
@@ -185,8 +186,8 @@ func TestRun(t *testing.T) {
 	}
 	write(t, "sh.cairn/ckpt/ckpt-00000001/rank-0000.h5", "")
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 7").exit(exitFailed).complains("it was started as", "exit 6' (failed)", "--fresh")
-	doc := decode[supervise.State](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
-	if doc.State != supervise.Finished || doc.Run == "" || doc.Attempt != 1 {
+	doc := decode[control.RunState](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
+	if doc.State != rundir.Finished || doc.Run == "" || doc.Attempt != 1 {
 		t.Errorf("%+v", doc)
 	}
 }
@@ -277,12 +278,12 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- run(ctx, args, &out, &errs) }()
 	errs.await("started")
-	set := decode[supervise.CheckpointState](cairnRun(t, "checkpoint", "--json").exit(exitFine))
+	set := decode[control.CheckpointState](cairnRun(t, "checkpoint", "--json").exit(exitFine))
 	if set.Index != 1 || set.State == 0 {
 		t.Errorf("%+v", set)
 	}
-	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
-	if st.State != supervise.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Index != 1 {
+	st := decode[control.RunState](cairnRun(t, "status", "--json").exit(exitFine))
+	if st.State != rundir.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Index != 1 {
 		t.Errorf("%+v", st)
 	}
 	cairnRun(t, "status").exit(exitFine).says("state       running", "checkpoint  1, ", "localhost")
@@ -365,8 +366,8 @@ func TestScreen_BrokenPipe(t *testing.T) {
 
 func TestStatusLine(t *testing.T) {
 	now := time.Now()
-	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
-		Last: &supervise.CheckpointState{Index: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, PauseNS: 2_950_000}}
+	st := control.RunState{State: rundir.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
+		Last: &control.CheckpointState{Index: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, PauseNS: 2_950_000}}
 	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
@@ -24,7 +25,7 @@ type screen struct {
 	main     *displayQueue // of stderr, and of stdout unless that goes elsewhere
 	out      *displayQueue // of stdout
 	mu       sync.Mutex
-	last     supervise.State
+	last     control.RunState
 	next     time.Time
 
 	status progress // the line as it is shown; of main
@@ -162,7 +163,7 @@ func (s *screen) await(ctx context.Context, l *displayQueue) {
 
 // statusLine returns the state of a run as a line of at most width characters.
 // It drops the least important parts if not all fit.
-func statusLine(st *supervise.State, now time.Time, width int) string {
+func statusLine(st *control.RunState, now time.Time, width int) string {
 	line := st.State
 	add := func(separator, text string) bool {
 		longer := line + separator + text

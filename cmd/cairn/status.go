@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 func statusCommand(c *call) *cobra.Command {
@@ -73,7 +75,7 @@ func status(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	st, err := supervise.Read(ctx, run)
+	st, err := client.Read(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func status(ctx context.Context, c *call) error {
 	c.printf("run         %s\n", printable(st.Run))
 	c.printf("command     %s\n", printable(strings.Join(st.Command, " ")))
 	state := st.State
-	if st.Why != "" && st.State != supervise.Running {
+	if st.Why != "" && st.State != rundir.Running {
 		state += ": " + st.Why
 	}
 	c.printf("state       %s\n", printable(state))
@@ -138,32 +140,32 @@ func status(ctx context.Context, c *call) error {
 const lastMoves = 3
 
 // moveTexts describes the last moves that have ended, and those in progress.
-func moveTexts(moves []supervise.MoveState, now time.Time) (out []string) {
+func moveTexts(moves []control.MoveState, now time.Time) (out []string) {
 	for i := range moves {
 		if moves[i].Over() {
-			out = append(out, fmt.Sprintf("%s, %s", supervise.MoveText(&moves[i]), age(now, moves[i].Time)))
+			out = append(out, fmt.Sprintf("%s, %s", control.MoveText(&moves[i]), age(now, moves[i].Time)))
 		}
 	}
 	out = out[max(0, len(out)-lastMoves):]
 	for i := range moves {
 		if !moves[i].Over() {
-			out = append(out, supervise.MoveText(&moves[i]))
+			out = append(out, control.MoveText(&moves[i]))
 		}
 	}
 	return out
 }
 
 // checkpointText returns a committed checkpoint as one line.
-func checkpointText(s *supervise.CheckpointState, now time.Time) string {
+func checkpointText(s *control.CheckpointState, now time.Time) string {
 	return strings.Join(checkpointParts(s, now), ", ")
 }
 
 // checkpointParts describes a committed checkpoint, the most important part
 // first.
-func checkpointParts(s *supervise.CheckpointState, now time.Time) []string {
+func checkpointParts(s *control.CheckpointState, now time.Time) []string {
 	parts := []string{strconv.FormatUint(s.Index, 10), age(now, s.Time)}
 	if s.State > 0 {
-		parts = append(parts, size(s.State), size(s.Written)+" written", "paused "+millis(float64(s.PauseNS)/1e6))
+		parts = append(parts, control.BytesText(s.State), control.BytesText(s.Written)+" written", "paused "+millis(float64(s.PauseNS)/1e6))
 	}
 	return parts
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 func stopCommand(c *call) *cobra.Command {
@@ -28,7 +29,7 @@ command says so and exits with 3.`,
 		if err != nil {
 			return err
 		}
-		st, err := supervise.Stop(ctx, run, "cairn stop")
+		st, err := client.Stop(ctx, run, "cairn stop")
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ command says so and exits with 3.`,
 		}
 		if u := st.Unsaved; err == nil && u != nil && u.Lost {
 			err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last checkpoint is lost: %s", run, u.Why)
-		} else if err == nil && st.State == supervise.Failed {
+		} else if err == nil && st.State == rundir.Failed {
 			err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // summary is a checkpoint in a few numbers, as JSON documents show it.
@@ -144,7 +145,7 @@ func (u *usage) cells() []string {
 	if u.unpacked != u.Stored+u.StoredInBases {
 		ratio = fmt.Sprintf("%.2f×", u.ratio())
 	}
-	return []string{size(u.Size), percent(u.Zero, u.Size), percent(u.Unchanged, u.Size), size(u.Stored), ratio}
+	return []string{control.BytesText(u.Size), percent(u.Zero, u.Size), percent(u.Unchanged, u.Size), control.BytesText(u.Stored), ratio}
 }
 
 // shape returns dimensions as users read them.

@@ -75,20 +75,6 @@ func printable(s string) string {
 	}, s)
 }
 
-// size gives bytes as people read them.
-func size(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
-		if v /= 1 << 10; v < 1023.95 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", v, unit)
-}
-
 // percent gives part of whole, and never 0 % or 100 % for a little more or
 // less.
 func percent(part, whole int64) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 )
 
@@ -305,7 +306,7 @@ func (c *call) verifiedText(v *verifiedFile) {
 			c.printf("  %s\n", printable(b.Block))
 		}
 	case v.Status == "sound":
-		c.printf("%s: sound, %s checked\n", v.Path, size(v.CheckedBytes))
+		c.printf("%s: sound, %s checked\n", v.Path, control.BytesText(v.CheckedBytes))
 	default:
 		c.printf("%s: damaged\n", v.Path)
 		c.blocksText(v.Damage)

@@ -15,10 +15,12 @@ const (
 	EnvRank    = "CAIRN_RANK"    // for programs that do not use Cairn
 	EnvSize    = "CAIRN_SIZE"
 	// EnvJoin is the host on which the destination of a move can join the MPI
-	// world of the other ranks; or "any", or "no". JoinSpawned is for a
+	// world of the other ranks, or one of the words below. JoinSpawned is for a
 	// destination that the MPI library of the others has started.
-	EnvJoin     = "CAIRN_MPI_JOIN"
-	JoinSpawned = "spawn"
+	EnvJoin      = "CAIRN_MPI_JOIN"
+	JoinSpawned  = "spawn"
+	JoinAnywhere = "any"
+	JoinNever    = "no"
 )
 
 // ErrAlone says that no supervisor started this process.
@@ -71,4 +73,12 @@ func Join(c *Conn, dir string) (*Welcome, error) {
 		return nil, fmt.Errorf("%w: %s instead of a welcome", ErrMalformed, m.Kind())
 	}
 	return w, nil
+}
+
+// MayJoin reports whether the destination of a move that starts on this host can
+// join the MPI world of the other ranks.
+func MayJoin() bool {
+	at := os.Getenv(EnvJoin)
+	own, err := os.Hostname()
+	return at == JoinAnywhere || at == JoinSpawned || at != "" && err == nil && at == own
 }

@@ -5,7 +5,7 @@ import "time"
 // RunState is what 'cairn status' shows of a run.
 type RunState struct {
 	Run         string           `json:"run"`   // its directory, absolute
-	State       string           `json:"state"` // see the constants of package supervise
+	State       string           `json:"state"` // see the constants of package rundir
 	Command     []string         `json:"command"`
 	Dir         string           `json:"dir"` // checkpoint directory
 	Pid         int              `json:"pid,omitempty"`
@@ -67,6 +67,14 @@ const (
 	MoveRolledBack = "rolled back" // the run restarted from its recovery line
 	MoveUnknown    = "unknown"     // the supervisor was lost before the move ended
 )
+
+// DefaultRounds is how many rounds of precopy a move has at most, if the request
+// does not say.
+const DefaultRounds = 3
+
+// DefaultStartLimit is how long a destination may take to call Restore, if the
+// request does not say.
+const DefaultStartLimit = 10 * time.Minute
 
 // MoveState is a move of ranks, in progress or over. Times are those of its
 // phases, in nanoseconds.

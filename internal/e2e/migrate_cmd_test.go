@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/interconnects"
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // TestMigrate_SpreadOverHosts: the ranks of a host go to two others, together. What was
@@ -33,8 +34,8 @@ func TestMigrate_SpreadOverHosts(t *testing.T) {
 	refused.ends(3)
 	must(t, refused.errs.String(), "the run has no host nowhere; it has "+strings.Join(net.Hosts, ", "))
 	p.arrives()
-	st, err := supervise.Read(t.Context(), p.run())
-	if err != nil || st.State != supervise.Finished || len(st.Moves) != 2 || st.Moves[0].ID != 1 || st.Moves[1].ID != 2 {
+	st, err := client.Read(t.Context(), p.run())
+	if err != nil || st.State != rundir.Finished || len(st.Moves) != 2 || st.Moves[0].ID != 1 || st.Moves[1].ID != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	late := p.asks("--rank", "1", "--to", net.Hosts[0])

@@ -22,7 +22,6 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/interconnects"
-	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // network makes hosts that are network namespaces.
@@ -95,13 +94,13 @@ func (p *trip) asks(args ...string) *asked {
 }
 
 // ends waits for the answer, which must come with that exit status.
-func (a *asked) ends(code int) *supervise.MoveState {
+func (a *asked) ends(code int) *control.MoveState {
 	a.t.Helper()
 	<-a.done
 	if a.code != code {
 		a.t.Fatalf("cairn migrate: exit status %d, not %d: %s%s\n%s", a.code, code, a.out.String(), a.errs.String(), a.p.s.text())
 	}
-	var st supervise.MoveState
+	var st control.MoveState
 	if err := json.Unmarshal(a.out.Bytes(), &st); err != nil && a.out.Len() > 0 {
 		a.t.Fatalf("%v: %s", err, a.out.String())
 	}
@@ -109,14 +108,14 @@ func (a *asked) ends(code int) *supervise.MoveState {
 }
 
 // moves moves ranks; it must succeed.
-func (p *trip) moves(args ...string) *supervise.MoveState {
+func (p *trip) moves(args ...string) *control.MoveState {
 	p.t.Helper()
 	return p.asks(args...).ends(0)
 }
 
 // enters waits until the newest move is as it should be, and returns whether it
 // came to that within some time.
-func (p *trip) enters(limit time.Duration, f func(m *supervise.MoveState) bool) bool {
+func (p *trip) enters(limit time.Duration, f func(m *control.MoveState) bool) bool {
 	p.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		st := p.s.state()
@@ -135,7 +134,7 @@ func (p *trip) enters(limit time.Duration, f func(m *supervise.MoveState) bool) 
 
 func (p *trip) reachesState(state string) {
 	p.t.Helper()
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == state }) {
+	if !p.enters(patience, func(m *control.MoveState) bool { return m.State == state }) {
 		p.t.Fatalf("the move is not %s: %+v\n%s", state, p.s.state().Moves, p.s.text())
 	}
 }
@@ -188,7 +187,7 @@ func (p *trip) thawOne(pid int) {
 }
 
 // now asks for the run's state; there must be one.
-func (p *trip) now() *supervise.State {
+func (p *trip) now() *control.RunState {
 	p.t.Helper()
 	st := p.s.state()
 	if st == nil || len(st.Ranks) != p.n {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/interconnects"
-	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // A move of ranks 1 and 3, of four on two hosts, to a third host is stopped in
@@ -74,7 +73,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		write(t, file, "")
 		files = append(files, file)
 	}
-	held := func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }
+	held := func(m *control.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }
 	switch phase {
 	case "preparing":
 		hold(filepath.Join(gates, "hold-"+net.Hosts[2]))
@@ -110,7 +109,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 			pid := p.pidOf(last)
 			p.still(pid)
 			p.thawOne(first)
-			if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == state }) {
+			if p.enters(time.Second<<tries, func(m *control.MoveState) bool { return m.State == state }) {
 				break
 			}
 			if tries == 6 {
@@ -158,10 +157,10 @@ func TestMigrate_Killed(t *testing.T) {
 				some <- struct{}{}
 				defer func() { <-some }()
 				p, a, release := stoppedIn(t, phase, net)
-				pid, code, state := 0, 4, supervise.RolledBack
+				pid, code, state := 0, 4, control.MoveRolledBack
 				switch victim {
 				case "nobody":
-					code, state = 0, supervise.Moved
+					code, state = 0, control.Moved
 				case "source":
 					pid = p.pidOf(source)
 					if phase == "leaving" {
@@ -182,7 +181,7 @@ func TestMigrate_Killed(t *testing.T) {
 						pid = p.destination(source)
 					}
 					if !decided {
-						code, state = 3, supervise.NotMoved
+						code, state = 3, control.NotMoved
 					}
 				case "other":
 					pid = p.pidOf(other)
@@ -199,10 +198,10 @@ func TestMigrate_Killed(t *testing.T) {
 						pid = p.helperOn(net.Hosts[2])
 					}
 					if !decided {
-						code, state = 3, supervise.NotMoved
+						code, state = 3, control.NotMoved
 					}
 				case "supervisor":
-					pid, code, state = p.s.cmd.Process.Pid, 5, supervise.MoveUnknown
+					pid, code, state = p.s.cmd.Process.Pid, 5, control.MoveUnknown
 				}
 				if victim != "nobody" {
 					if pid <= 1 {
@@ -244,10 +243,10 @@ func TestMigrate_ConnectionCut(t *testing.T) {
 		code  int
 		state string
 	}{
-		{"ahead", 3, supervise.NotMoved},
-		{"gathering", 3, supervise.NotMoved},
-		{"sending", 3, supervise.NotMoved},
-		{"linking", 4, supervise.RolledBack},
+		{"ahead", 3, control.NotMoved},
+		{"gathering", 3, control.NotMoved},
+		{"sending", 3, control.NotMoved},
+		{"linking", 4, control.MoveRolledBack},
 	} {
 		t.Run(v.phase, func(t *testing.T) {
 			net := network(t, 3)

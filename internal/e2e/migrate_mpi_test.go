@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // onOpenMPI starts a traveller on Open MPI, which waits at its gate. Files are
@@ -167,7 +166,7 @@ func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *ask
 	destination = p.destination(moves)
 	p.still(destination)
 	p.thawOne(p.pidOf(other))
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }) {
+	if !p.enters(patience, func(m *control.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }) {
 		p.t.Fatalf("not all ranks are paused:\n%s", p.s.text())
 	}
 	for tries := 0; ; tries++ { // as in stoppedIn
@@ -175,7 +174,7 @@ func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *ask
 		pid := p.pidOf(other)
 		p.still(pid)
 		p.thawOne(destination)
-		if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == control.MoveLinking }) {
+		if p.enters(time.Second<<tries, func(m *control.MoveState) bool { return m.State == control.MoveLinking }) {
 			return destination, a
 		}
 		if tries == 6 {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/interconnects"
-	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // TestMigrate_TwiceAtOnce: moves that are asked for at once are done in order.
@@ -34,7 +33,7 @@ func TestMigrate_TwiceAtOnce(t *testing.T) {
 	second := p.asks("--rank", "1,2", "--to", net.Hosts[0], "--rounds", "0")
 	p.reachesState(control.MoveWaiting)
 	third := p.asks("--host", net.Hosts[0])
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveWaiting && m.From == net.Hosts[0] }) {
+	if !p.enters(patience, func(m *control.MoveState) bool { return m.State == control.MoveWaiting && m.From == net.Hosts[0] }) {
 		t.Fatalf("%+v", p.now().Moves)
 	}
 	p.thaw()

@@ -19,7 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 // program builds one of the programs that ranks run.
@@ -207,10 +208,10 @@ func (s *supervisor) finishes() {
 }
 
 // state asks the run's supervisor; nil if there is none to answer.
-func (s *supervisor) state() *supervise.State {
+func (s *supervisor) state() *control.RunState {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	st, err := supervise.Read(ctx, s.run)
+	st, err := client.Read(ctx, s.run)
 	if err != nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // wanderer is a run of a program of testdata that computes as far as it is
@@ -93,14 +93,14 @@ func (w *wanderer) reachesStep(step int) {
 func (w *wanderer) run() string { return w.runOf.run() }
 
 // moves migrates ranks and expects that it succeeds.
-func (w *wanderer) moves(args ...string) (st supervise.MoveState) {
+func (w *wanderer) moves(args ...string) (st control.MoveState) {
 	t := w.supervisor.t
 	t.Helper()
 	out, code := cairnTool(t, append([]string{"migrate", "--json"}, append(args, w.run())...)...)
 	if code != 0 {
 		t.Fatalf("migrate %s: exit status %d: %s\n%s", strings.Join(args, " "), code, out, w.text())
 	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil || st.State != supervise.Moved {
+	if err := json.Unmarshal([]byte(out), &st); err != nil || st.State != control.Moved {
 		t.Fatalf("migrate %s: %v %s", strings.Join(args, " "), err, out)
 	}
 	return st

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // scenario is how a case's program is run.
@@ -113,8 +114,8 @@ func (t *faultCase) finished(c *scenario) bool {
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, 10*time.Second)
 	defer cancel()
-	st, err := supervise.Read(ctx, t.file(c.run))
-	return err == nil && st.State == supervise.Finished
+	st, err := client.Read(ctx, t.file(c.run))
+	return err == nil && st.State == rundir.Finished
 }
 
 const statusStopped = 75

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 // stage is how a phase is run.
@@ -179,7 +180,7 @@ func run(ctx context.Context, o Options, s stage, total, until int) error {
 			break
 		}
 	}
-	if _, err := supervise.Stop(ctx, dir, "interconnects"); err != nil {
+	if _, err := client.Stop(ctx, dir, "interconnects"); err != nil {
 		cancel()
 		<-ended
 		return fmt.Errorf("cairn stop: %w\n%s", err, said.String())

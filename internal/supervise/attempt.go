@@ -16,6 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // attempt is one start of all ranks.
@@ -143,14 +145,14 @@ func (s *Supervisor) begin() {
 	counts := place(s.n, slots)
 	whole := s.hasCheckpoints()
 	a.kept = whole || s.last != nil
-	s.sink.hasten(s.stopping || s.killed)
+	s.sink.Hasten(s.stopping || s.killed)
 	s.forgetRemoved()
 	s.endQuarantine()
 	a.reaches(launched)
 	s.began, a.started = true, time.Now()
 	step.At("start.launched")
 	a.since = a.started
-	s.rec.State = Running
+	s.rec.State = rundir.Running
 	s.save()
 	step.At("start.begin")
 	a.secret = randomBytes(32)
@@ -172,10 +174,10 @@ func (s *Supervisor) begin() {
 		}
 		m := s.startOf(h, ranks)
 		for _, r := range ranks {
-			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
+			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: rundir.Starting}, on: h}
 		}
 		a.alive += len(ranks)
-		h.queue.send(&control.Launch{Start: *m})
+		h.queue.Send(&control.Launch{Start: *m})
 	}
 	s.happens(beginEvent)
 	what := "started"
@@ -215,7 +217,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 		m.Welcome.Secret = nil // the helper makes it from what it knows
 	}
 	for _, r := range ranks {
-		m.OutputOffsets = append(m.OutputOffsets, s.sink.begin(r))
+		m.OutputOffsets = append(m.OutputOffsets, s.sink.StartOffsets(r))
 	}
 	s.overridesOf(h).apply(m)
 	return m
@@ -251,7 +253,7 @@ func environment(local bool) []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, envSecret, envSupervisor:
+		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, helper.EnvSecret, helper.EnvSupervisor:
 			return true // of a run that this supervisor is part of
 		case "HOSTNAME", "DISPLAY", "TMPDIR":
 			return !local
@@ -309,7 +311,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	}
 	switch m := from.Carried.Message.(type) {
 	case *control.Running:
-		r.Pid, r.State = m.Pid, Running
+		r.Pid, r.State = m.Pid, rundir.Running
 		s.changed()
 	case *control.Exited:
 		s.exited(r, m)
@@ -386,7 +388,7 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 	case points > r.Points:
 		r.pointAt = now
 		return ""
-	case r.quiet || r.State != Running || now.Sub(r.pointAt) < quietFor:
+	case r.quiet || r.State != rundir.Running || now.Sub(r.pointAt) < quietFor:
 		return ""
 	}
 	r.quiet = true
@@ -401,7 +403,7 @@ func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.CheckpointDir {
-		if s.last != nil && real(m.Dir) != real(s.rec.CheckpointDir) {
+		if s.last != nil && rundir.RealPath(m.Dir) != rundir.RealPath(s.rec.CheckpointDir) {
 			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.CheckpointDir)})
 			s.kill("")
 			return
@@ -446,7 +448,7 @@ func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 // checkpoint, a rank that starts from the beginning is a failure.
 func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	a := s.a
-	if id, err := store.Open(s.dir.fs, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
+	if id, err := store.Open(s.dir.FS, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
 		s.rec.Used, s.rec.CheckpointsID = true, id // the directory is there
 		s.save()
 	}
@@ -513,7 +515,7 @@ func (s *Supervisor) beforeFirstPoint() bool {
 	if a.kept || a.restored != nil || a.newCheckpoint || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
 		return false
 	}
-	if _, _, whole := newestCheckpoint(s.rec.CheckpointDir, s.n); whole {
+	if _, _, whole := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); whole {
 		return false
 	}
 	return a.greeted() || time.Since(a.started) < youngTime
@@ -527,7 +529,7 @@ func (s *Supervisor) fail(gone int, f *failure) {
 		return
 	}
 	a.failure, a.failed = f, time.Now()
-	s.sink.hasten(true)
+	s.sink.Hasten(true)
 	s.say("%s", f.why)
 	if s.move != nil {
 		s.moveRestarts(s.move, f.why)
@@ -543,7 +545,7 @@ func (s *Supervisor) kill(why string) {
 	}
 	if s.a != nil && s.a.begun() {
 		s.a.reaches(killed)
-		s.sink.hasten(true)
+		s.sink.Hasten(true)
 		s.tellAll(&control.Kill{})
 	}
 }
@@ -556,7 +558,7 @@ func (s *Supervisor) tellRanks(m control.Message) {
 func (s *Supervisor) tellAll(m control.Message) {
 	for _, h := range s.hosts {
 		if h.up && h.busy {
-			h.queue.send(m)
+			h.queue.Send(m)
 		}
 	}
 }
@@ -568,7 +570,7 @@ func (s *Supervisor) stop(why string) {
 	}
 	if s.move != nil && s.move.decided {
 		s.stopAfterMove = why
-		s.say("%s: the run stops when %s moved", why, ranksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
+		s.say("%s: the run stops when %s moved", why, control.RanksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
 		return
 	}
 	s.stopping, s.why = true, why
@@ -582,8 +584,8 @@ func (s *Supervisor) stop(why string) {
 		return
 	}
 	s.happens(stopEvent)
-	s.sink.hasten(true)
-	s.say("%s: ranks are to save and stop, within %s", why, timeText(s.o.Grace))
+	s.sink.Hasten(true)
+	s.say("%s: ranks are to save and stop, within %s", why, control.TimeText(s.o.Grace))
 	step.At("stop.asked")
 	s.askStop()
 }
@@ -597,9 +599,9 @@ func (s *Supervisor) askStop() {
 	}
 	if !a.asked {
 		s.after(s.o.Grace, func() {
-			s.say("ranks did not stop within %s and are killed", timeText(s.o.Grace))
+			s.say("ranks did not stop within %s and are killed", control.TimeText(s.o.Grace))
 			if a.greeted() && a.unsaved == "" {
-				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s (--grace) and were killed", timeText(s.o.Grace))
+				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s (--grace) and were killed", control.TimeText(s.o.Grace))
 			}
 			s.kill("")
 		})
@@ -627,7 +629,7 @@ func (s *Supervisor) watchStall(a *attempt) {
 			seen, looks = a.moved, 0 // ranks that are paused move nothing
 		}
 		if a.greeted() && !s.stopping && a.alive > 0 && looks >= stallLooks {
-			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})
+			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", control.TimeText(s.o.Stall)), status: 1})
 			return
 		}
 		if looks >= stallLooks {
@@ -644,4 +646,11 @@ func signalName(n int) string {
 		return syscall.Signal(n).String()
 	}
 	return name
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return " is"
+	}
+	return " are"
 }

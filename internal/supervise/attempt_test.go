@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // TestNoPoint_ReportedOnce: the user is told once of a rank that comes to no point, before
@@ -25,7 +27,7 @@ func TestNoPoint_ReportedOnce(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			r := &rank{pointAt: start}
-			r.State = Running
+			r.State = rundir.Running
 			for i, points := range v.said {
 				text := r.noPoint(points, start.Add(time.Duration(i)*quietFor/2))
 				r.Points = points

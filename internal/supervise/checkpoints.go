@@ -15,7 +15,7 @@ const reportWait = 5 * time.Second
 
 // partialCheckpoint is a checkpoint, and how many ranks have said Saved.
 type partialCheckpoint struct {
-	*CheckpointState
+	*control.CheckpointState
 	parts int
 }
 
@@ -30,7 +30,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 	case s.a.newCheckpoint && m.Index < s.last.Index:
 		return
 	case p == nil:
-		p = &partialCheckpoint{CheckpointState: &CheckpointState{Index: m.Index}}
+		p = &partialCheckpoint{CheckpointState: &control.CheckpointState{Index: m.Index}}
 		s.pending[m.Index] = p
 	}
 	if p.Reason == "" {
@@ -56,9 +56,9 @@ func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	now := time.Now()
 	count, tell := s.saveFailures.Add(m.Index, m.Error, now)
 	if s.rec.Unsaved == nil {
-		s.rec.Unsaved = &Unsaved{Since: now}
+		s.rec.Unsaved = &control.Unsaved{Since: now}
 	}
-	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: count, Why: fmt.Sprintf("rank %d: %s", r.Rank, m.Error)}
+	s.rec.Unsaved = &control.Unsaved{Since: s.rec.Unsaved.Since, Count: count, Why: fmt.Sprintf("rank %d: %s", r.Rank, m.Error)}
 	s.changed()
 	if !tell {
 		return
@@ -79,7 +79,7 @@ func (s *Supervisor) committed(index uint64) {
 	s.reportCheckpoint()
 	p := s.pending[index]
 	if p == nil {
-		p = &partialCheckpoint{CheckpointState: &CheckpointState{Index: index}}
+		p = &partialCheckpoint{CheckpointState: &control.CheckpointState{Index: index}}
 	}
 	p.Time = time.Now()
 	for k := range s.pending {
@@ -123,12 +123,12 @@ func (s *Supervisor) reportCheckpoint() {
 	if n := s.saveFailures.Over(); n > 0 {
 		why += fmt.Sprintf("; checkpoints succeed again, after %d failures", n)
 	}
-	s.say("checkpoint %d committed: %s, %s written, paused %s, durable after %s%s", p.Index, bytesText(p.State), bytesText(p.Written),
-		timeText(time.Duration(p.PauseNS)), timeText(time.Duration(p.TookNS)), why)
+	s.say("checkpoint %d committed: %s, %s written, paused %s, durable after %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
+		control.TimeText(time.Duration(p.PauseNS)), control.TimeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {
 			index := *p
-			w.reply(&control.Answer{Run: &State{Last: &index}})
+			w.reply(&control.Answer{Run: &control.RunState{Last: &index}})
 		}
 	}
 }

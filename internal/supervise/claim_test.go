@@ -10,19 +10,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // A program that forgets to say that it has finished leaves its checkpoints: the next
 // start begins anew all the same.
 func TestFinish_Forgotten(t *testing.T) {
 	o := options(t, 2, "nofinish")
-	begin(t, o).ends(Finished, 0)
-	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
+	begin(t, o).ends(rundir.Finished, 0)
+	if _, _, ok := rundir.NewestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
 		t.Fatal("no checkpoints are left")
 	}
 	for range 2 {
-		l := begin(t, o).ends(Finished, 0)
+		l := begin(t, o).ends(rundir.Finished, 0)
 		if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") || strings.Contains(s, "status") }) {
 			t.Errorf("%q", l.said)
 		}
@@ -35,11 +38,11 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 	for _, command := range [][]string{as("rank", "refuse"), {"sh", "-c", "exit 2"}} {
 		o := options(t, 2)
 		o.Command = command
-		l := begin(t, o).ends(Failed, 2).says("ended with status 2 before its first point, twice: not tried again")
+		l := begin(t, o).ends(rundir.Failed, 2).says("ended with status 2 before its first point, twice: not tried again")
 		if l.last.Attempt != 2 {
 			t.Errorf("%d starts", l.last.Attempt)
 		}
-		if st, err := Read(context.Background(), o.Run); err != nil || !strings.HasSuffix(st.Why, "not tried again") {
+		if st, err := client.Read(context.Background(), o.Run); err != nil || !strings.HasSuffix(st.Why, "not tried again") {
 			t.Errorf("%+v, %v", st, err)
 		}
 	}
@@ -50,7 +53,7 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 	}{{[]string{"sh", "-c", "kill -9 $$"}, 128 + 9}, {as("rank", "exit:0:1:0"), 3}} {
 		o := options(t, 1)
 		o.Command, o.Retries = c.command, 2
-		if l := begin(t, o).ends(Failed, c.status); l.last.Attempt != 3 {
+		if l := begin(t, o).ends(rundir.Failed, c.status); l.last.Attempt != 3 {
 			t.Errorf("%q: %d starts", c.command, l.last.Attempt)
 		}
 	}
@@ -59,7 +62,7 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 // The directory of a run that has no checkpoint is free for another command.
 func TestClaim_Worthless(t *testing.T) {
 	o := options(t, 2, "refuse")
-	begin(t, o).ends(Failed, 2)
+	begin(t, o).ends(rundir.Failed, 2)
 	part := filepath.Join(o.Run, "ckpt", "ckpt-00000001", "rank-0000.h5")
 	if err := os.MkdirAll(filepath.Dir(part), 0o700); err != nil {
 		t.Fatal(err)
@@ -68,7 +71,7 @@ func TestClaim_Worthless(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Command, o.Ranks = as("rank"), 1 // of whom that would be a complete checkpoint
-	l := begin(t, o).ends(Finished, 0)
+	l := begin(t, o).ends(rundir.Finished, 0)
 	if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 		t.Errorf("%q", l.said)
 	}
@@ -93,7 +96,7 @@ func TestClaim_KeepsRun(t *testing.T) {
 		},
 		"line": func(t *testing.T, o *Options) { file(t, filepath.Join(o.Run, "ckpt", "line")) },
 		"helper": func(t *testing.T, o *Options) {
-			f, _, err := tryLock(hostLock(o.Run, "localhost"))
+			f, _, err := rundir.TryLock(rundir.HostLock(o.Run, "localhost"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,10 +118,10 @@ func TestClaim_KeepsRun(t *testing.T) {
 			if err := s.take(); err != nil {
 				t.Fatal(err)
 			}
-			s.dir.close() // as if it were killed
+			s.dir.Close() // as if it were killed
 			what(t, &o)
 			o.Command = as("rank", "points=3")
-			if _, err := New(o); !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), "(interrupted)") {
+			if _, err := New(o); !errors.Is(err, rundir.ErrDiffers) || !strings.Contains(err.Error(), "(interrupted)") {
 				t.Error(err)
 			}
 		})
@@ -139,15 +142,15 @@ func TestFresh_WaitsForHelper(t *testing.T) {
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop (process ")
 	l.s.Stop("on second thoughts")
-	l.ends(Stopped, StoppedStatus)
-	if rec, err := readRecord(o.Run); err != nil || rec.Attempt != 1 {
+	l.ends(rundir.Stopped, StoppedStatus)
+	if rec, err := rundir.ReadRecord(o.Run); err != nil || rec.Attempt != 1 {
 		t.Errorf("%+v, %v", rec, err)
 	}
 	o.Command = as("rank", "points=3")
 	l = begin(t, o)
 	l.await("waiting for the ranks of the last start")
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 		t.Errorf("%q", l.said)
 	}
@@ -157,7 +160,7 @@ func TestFresh_WaitsForHelper(t *testing.T) {
 // Rank 0's word that a checkpoint is committed overtakes what others tell of it.
 func TestCheckpoint_ReportOvertaken(t *testing.T) {
 	o := options(t, 3, "late", "points=9")
-	begin(t, o).ends(Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due")
+	begin(t, o).ends(rundir.Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due")
 }
 
 // What an attempt saved of a checkpoint that was not committed counts no more in the
@@ -170,7 +173,7 @@ func TestCheckpoint_SavedTwice(t *testing.T) {
 	}
 	var said []string
 	s.o.Event = func(e Event) { said = append(said, e.Text) }
-	s.pending[1] = &partialCheckpoint{CheckpointState: &CheckpointState{Index: 1, State: 1000}, parts: 1}
+	s.pending[1] = &partialCheckpoint{CheckpointState: &control.CheckpointState{Index: 1, State: 1000}, parts: 1}
 	if _, err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -185,15 +188,15 @@ func TestWhy_Cleared(t *testing.T) {
 	o := options(t, 2, "kill:0:7:1", "gate:1:8:"+gate)
 	l := begin(t, o)
 	l.reaches(1, 8) // in the second start
-	st, err := Read(context.Background(), o.Run)
+	st, err := client.Read(context.Background(), o.Run)
 	if err != nil || st.Why != "" {
 		t.Errorf("%+v, %v", st, err)
 	}
 	l.s.Stop("enough")
 	l.await("enough: ranks are to save and stop")
 	open(t, gate)
-	l.ends(Stopped, StoppedStatus)
-	if rec, err := readRecord(o.Run); err != nil || rec.Why != "enough" {
+	l.ends(rundir.Stopped, StoppedStatus)
+	if rec, err := rundir.ReadRecord(o.Run); err != nil || rec.Why != "enough" {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
@@ -209,31 +212,5 @@ func TestRunDir_ReadOnly(t *testing.T) {
 	o.Run = filepath.Join(dir, "run")
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--run DIR") {
 		t.Error(err)
-	}
-}
-
-func TestWhoHas_LockText(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                   "another process",
-		`{"helper":3,"ho`:                    "another process",
-		"process 7 on a since noon\n":        "process 7 on a since noon",
-		`{"helper":3,"host":"a","ranks":[]}`: "process 3 on a",
-		`{"helper":3,"host":"a","ranks":[{"pid":4}]}` + "\n":                                 "process 3 on a looks after them: 4",
-		`{"helper":3,"host":"a","ranks":[` + strings.Repeat(`{"pid":4},`, 9) + `{"pid":5}]}`: "process 3 on a looks after them: 4, 4, 4, 4, 4, 4, 4, 4 and 2 more",
-	} {
-		if got := whoHas([]byte(text)); got != want {
-			t.Errorf("%s: %q", text, got)
-		}
-	}
-}
-
-func TestTimeText_Units(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0 ms", 2_950 * time.Microsecond: "2.95 ms", 500 * time.Millisecond: "500 ms", 2 * time.Second: "2 s",
-		2500 * time.Millisecond: "2.5 s", time.Minute: "60 s", 90 * time.Second: "90 s", 10 * time.Minute: "10 min",
-	} {
-		if got := timeText(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +16,6 @@ import (
 )
 
 const (
-	socketName   = "control.sock"
 	maxCallers   = 512 // connections
 	maxWaiting   = 16  // requests for a checkpoint
 	requestTime  = 10 * time.Second
@@ -40,39 +38,7 @@ func (w *commandRequest) isCheckpoint() bool {
 	return ok
 }
 
-// inDir calls f with a short path of a directory, because a socket's address has
-// at most 107 bytes.
-func inDir(dir string, f func(short string) error) error {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: dir, Err: err}
-	}
-	defer unix.Close(fd)
-	return f(fmt.Sprintf("/proc/self/fd/%d", fd))
-}
-
-// listenForRequests listens for requests on the run's socket.
-func (s *Supervisor) listenForRequests() (net.Listener, error) {
-	path := s.dir.file(socketName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // the lock is ours: nobody listens there
-		return nil, err
-	}
-	var l *net.UnixListener
-	err := inDir(s.dir.path, func(short string) (err error) {
-		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(short, socketName), Net: "unix"})
-		if err != nil {
-			return err
-		}
-		l.SetUnlinkOnClose(false)
-		return os.Chmod(path, 0o600)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	go s.receive(l)
-	return l, nil
-}
-
+// receive serves the requests of commands until the socket is closed.
 func (s *Supervisor) receive(l *net.UnixListener) {
 	slots := make(chan struct{}, maxCallers)
 	for {

@@ -8,31 +8,26 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
-
-// evacuateName is the file in the run directory that lists hosts to evacuate.
-const evacuateName = "evacuate"
 
 // Evacuate moves all ranks off the hosts that RUN/evacuate lists. A line is HOST,
 // or HOST TARGET. Events report what fails. Any goroutine may call it, at any
 // time.
 func (s *Supervisor) Evacuate() {
-	list, err := readEvacuations(s.dir.file(evacuateName))
+	list, err := readEvacuations(s.dir.File(rundir.EvacuateFile))
 	s.post(func() {
 		if err != nil {
 			s.say("no host is evacuated: %v", err)
 			return
 		}
 		for _, l := range list {
-			s.evacuate(&moveRequest{host: l.from, to: l.to, by: byFile}, "as "+evacuateName+" says")
+			s.evacuate(&moveRequest{host: l.from, to: l.to, by: byFile}, "as "+rundir.EvacuateFile+" says")
 		}
 	})
 }
@@ -94,7 +89,7 @@ func (s *Supervisor) evacuate(q *moveRequest, why string) {
 }
 
 func (s *Supervisor) askEvacuation(q *moveRequest) {
-	q.how.Rounds = DefaultRounds
+	q.how.Rounds = control.DefaultRounds
 	q.tries++
 	s.ask(q)
 }
@@ -133,7 +128,7 @@ func (s *Supervisor) again(q *moveRequest) {
 	default:
 		return
 	}
-	s.say("host %s is to be evacuated: trying again in %s", q.host, timeText(later))
+	s.say("host %s is to be evacuated: trying again in %s", q.host, control.TimeText(later))
 }
 
 // evacuationWatch is what is known of a host whose EvacuateWhen holds.
@@ -177,70 +172,4 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 	}
 	w.told = ""
 	s.evacuate(q, "and now there is room for its ranks")
-}
-
-// watchEvacuation runs the command of EvacuateWhen again and again, and sends
-// Evacuate when it ends with status 0.
-func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
-	// The command's PDEATHSIG comes when the thread that forked it ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	tick := time.NewTicker(max(w.Every, time.Millisecond))
-	defer tick.Stop()
-	told := make(map[string]bool)
-	for {
-		select {
-		case <-tick.C:
-		case <-h.gone:
-			return
-		}
-		if h.secret != nil && !h.serves() { // there is nobody to leave
-			continue
-		}
-		evacuate, err := runEvacuateWhen(w)
-		if evacuate {
-			h.up.send(&control.Evacuate{})
-		}
-		if err != nil && !told[err.Error()] {
-			told[err.Error()] = true
-			h.up.send(&control.Evacuate{Error: err.Error()})
-		}
-	}
-}
-
-// runEvacuateWhen runs the command once; it may take as long as the time between two.
-func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
-	cmd := exec.Command("/bin/sh", "-c", w.Command)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, envSupervisor+"=") })
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("--evacuate-when: %w", err)
-	}
-	pid := cmd.Process.Pid
-	ended := make(chan struct{})
-	late := make(chan bool, 1)
-	go func() {
-		t := time.NewTimer(w.Every)
-		defer t.Stop()
-		select {
-		case <-ended:
-			late <- false
-		case <-t.C:
-			syscall.Kill(-pid, syscall.SIGKILL)
-			late <- true
-		}
-	}()
-	ending(pid) // not reaped: its number is still ours
-	close(ended)
-	killed := <-late
-	err = cmd.Wait()
-	switch code := cmd.ProcessState.ExitCode(); {
-	case err == nil:
-		return true, nil
-	case killed:
-		return false, fmt.Errorf("--evacuate-when: %s did not end within %s and was killed", quote(w.Command), timeText(w.Every))
-	case code == 126 || code == 127:
-		return false, fmt.Errorf("--evacuate-when: %s can't be run: the shell ended with status %d; the host is not watched", quote(w.Command), code)
-	}
-	return false, nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // Hosts that RUN/evacuate lists are evacuated.
@@ -20,7 +20,7 @@ func TestEvacuate_File(t *testing.T) {
 	l.pid(1, 1)
 	l.s.Evacuate()
 	l.await("no host is evacuated: open ")
-	path := filepath.Join(o.Run, evacuateName)
+	path := filepath.Join(o.Run, rundir.EvacuateFile)
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -43,7 +43,7 @@ func TestEvacuate_File(t *testing.T) {
 	write("a\n")
 	l.await("no rank is on a; none will be placed there any more")
 	open(t, gate)
-	l.ends(Finished, 0).says("host b is to be evacuated, as evacuate says")
+	l.ends(rundir.Finished, 0).says("host b is to be evacuated, as evacuate says")
 	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
 	if got := hostsOf(t, o); got != "a:0 b:0 c:1 d:1" {
 		t.Error(got)
@@ -65,29 +65,11 @@ func TestEvacuate_When(t *testing.T) {
 	l.await("host b is to be evacuated, as --evacuate-when says there")
 	l.await("rank 1 moved from b to c: paused ")
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8}})
 	for _, s := range l.said {
 		if strings.Contains(s, "is to be evacuated") && !strings.Contains(s, "host b") {
 			t.Error(s)
-		}
-	}
-}
-
-func TestRunEvacuateWhen_Status(t *testing.T) {
-	for _, c := range []struct {
-		command  string
-		evacuate bool
-		want     string
-	}{
-		{"true", true, ""}, {"false", false, ""}, {"kill -9 $$", false, ""},
-		{"no-such-command-at-all 2>/dev/null", false, "can't be run: the shell ended with status 127"},
-		{"/dev/null 2>/dev/null", false, "can't be run: the shell ended with status 126"},
-		{"sleep 100 & sleep 100", false, "did not end within 500 ms and was killed"},
-	} {
-		evacuate, err := runEvacuateWhen(&control.EvacuateWhen{Command: c.command, Every: 500 * time.Millisecond})
-		if evacuate != c.evacuate || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, %v", c.command, evacuate, err)
 		}
 	}
 }
@@ -104,7 +86,7 @@ func TestEvacuate_CommandMissing(t *testing.T) {
 		n = len(text)
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	n := 0
 	for _, s := range l.said {
 		if strings.Contains(s, "--evacuate-when") {

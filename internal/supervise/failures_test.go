@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +24,7 @@ func TestQuarantine_KilledFromOutside(t *testing.T) {
 	o := options(t, 2, "kill:0:13:0")
 	o.Quarantine, o.Retries = 1, 2
 	l := begin(t, o)
-	l.ends(Failed, 128+9).says("restarting from checkpoint 2")
+	l.ends(rundir.Failed, 128+9).says("restarting from checkpoint 2")
 	if len(l.last.Quarantined) != 0 {
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
@@ -32,14 +35,14 @@ func TestQuarantine_LastCheckpoint(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
 	o.Quarantine, o.Retries = 1, 3
 	l := begin(t, o)
-	l.ends(Failed, 1).says("checkpoint 2 quarantined", "checkpoint 1: 1 attempts from it failed", "the newest is tried again")
+	l.ends(rundir.Failed, 1).says("checkpoint 2 quarantined", "checkpoint 1: 1 attempts from it failed", "the newest is tried again")
 	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
 	// Without quarantine the list is forgotten.
 	o.Quarantine, o.Retries = -1, -1
-	begin(t, o).ends(Failed, 1)
-	if rec, err := readRecord(o.Run); err != nil || len(rec.Quarantined) != 0 {
+	begin(t, o).ends(rundir.Failed, 1)
+	if rec, err := rundir.ReadRecord(o.Run); err != nil || len(rec.Quarantined) != 0 {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
@@ -61,7 +64,7 @@ func TestQuarantine_RestoreFails(t *testing.T) {
 	open(t, gate)
 	l.await("restored checkpoint")
 	open(t, gate)
-	l.ends(Finished, 0).says("checkpoint 7 quarantined: 2 attempts", "restored checkpoint 2")
+	l.ends(rundir.Finished, 0).says("checkpoint 7 quarantined: 2 attempts", "restored checkpoint 2")
 	exact(t, o, 20)
 }
 
@@ -71,7 +74,7 @@ func TestRank_ChildrenEnd(t *testing.T) {
 	dir := t.TempDir()
 	o.Retries = -1
 	o.Command = []string{"sh", "-c", "sleep 1000 & echo $! > " + dir + "/pid; exit 3"}
-	begin(t, o).ends(Failed, 3)
+	begin(t, o).ends(rundir.Failed, 3)
 	gone(t, dir)
 }
 
@@ -84,7 +87,7 @@ func gone(t *testing.T, dir string) {
 	}
 	var pid int
 	fmt.Sscan(string(text), &pid)
-	if st, ok := readStat(pid); ok && !st.gone {
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(stat), ") Z ") {
 		syscall.Kill(pid, syscall.SIGKILL)
 		t.Error("it still runs")
 	}
@@ -107,7 +110,7 @@ func TestRank_Wrapper(t *testing.T) {
 		return rank != 0
 	})
 	syscall.Kill(parent(t, rank), syscall.SIGKILL)
-	l.ends(Finished, 0).says("lost host localhost")
+	l.ends(rundir.Finished, 0).says("lost host localhost")
 	gone(t, dir)
 }
 
@@ -131,17 +134,17 @@ exec "$@"`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, _, err := tryLock(hostLock(o.Run, "a"))
+	lock, _, err := rundir.TryLock(rundir.HostLock(o.Run, "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hold.Close()
 	l.await("waiting for the ranks of the last start on a to save and stop")
-	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Starting {
+	if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Starting {
 		t.Errorf("%+v, %v", st, err)
 	}
 	lock.Close()
-	l.ends(Finished, 0).says("started: 1 rank on a:1")
+	l.ends(rundir.Finished, 0).says("started: 1 rank on a:1")
 	exact(t, o, 3)
 }
 
@@ -154,13 +157,13 @@ func TestOutput_BlockedScreen(t *testing.T) {
 	o.Line = func(int, int, []byte, func(bool)) { seen <- true; <-hold }
 	l := begin(t, o)
 	<-seen
-	if st, err := Read(ctxTimeout(t, 20*time.Second), o.Run); err != nil || st.State != Running {
+	if st, err := client.Read(ctxTimeout(t, 20*time.Second), o.Run); err != nil || st.State != rundir.Running {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if st, err := Stop(ctxTimeout(t, time.Minute), o.Run, ""); err != nil || st.State != Stopped {
+	if st, err := client.Stop(ctxTimeout(t, time.Minute), o.Run, ""); err != nil || st.State != rundir.Stopped {
 		t.Errorf("%+v, %v", st, err)
 	}
-	l.ends(Stopped, StoppedStatus)
+	l.ends(rundir.Stopped, StoppedStatus)
 }
 
 func TestOutput_PipeWithoutReader(t *testing.T) {
@@ -187,7 +190,7 @@ func TestControlSocket_ManyCallers(t *testing.T) {
 	answers := make(chan error, 2*maxWaiting)
 	for range 2 * maxWaiting {
 		go func() {
-			_, err := Checkpoint(context.Background(), o.Run, "")
+			_, err := client.Checkpoint(context.Background(), o.Run, "")
 			answers <- err
 		}()
 	}
@@ -196,7 +199,7 @@ func TestControlSocket_ManyCallers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Running {
+	if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Running {
 		t.Errorf("%+v, %v", st, err)
 	}
 	open(t, gate)
@@ -205,10 +208,10 @@ func TestControlSocket_ManyCallers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if st, err := Stop(ctxTimeout(t, time.Minute), o.Run, ""); err != nil || st.State != Stopped {
+	if st, err := client.Stop(ctxTimeout(t, time.Minute), o.Run, ""); err != nil || st.State != rundir.Stopped {
 		t.Errorf("%+v, %v", st, err)
 	}
-	l.ends(Stopped, StoppedStatus)
+	l.ends(rundir.Stopped, StoppedStatus)
 }
 
 // A supervisor that is stopped: its record answers. When it continues, its
@@ -222,8 +225,8 @@ func TestClient_SilentSupervisor(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := Read(context.Background(), o.Run)
-	if err != nil || st.State != Silent || !strings.Contains(st.Why, fmt.Sprint(p.cmd.Process.Pid)) || st.Last == nil {
+	st, err := client.Read(context.Background(), o.Run)
+	if err != nil || st.State != rundir.Silent || !strings.Contains(st.Why, fmt.Sprint(p.cmd.Process.Pid)) || st.Last == nil {
 		t.Errorf("%+v, %v", st, err)
 	}
 	p.cmd.Process.Signal(syscall.SIGCONT)
@@ -237,20 +240,20 @@ func TestHost_Silent(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(0, 3)
 	rank := l.pid(0, 1)
-	helper := parent(t, rank)
+	helperPid := parent(t, rank)
 	ended := awaitEnd(t, rank)
-	syscall.Kill(helper, syscall.SIGSTOP)
-	for range int(hostSilence/pingEvery) + 2 {
+	syscall.Kill(helperPid, syscall.SIGSTOP)
+	for range int(hostSilence/helper.PingEvery) + 2 {
 		l.s.post(l.s.look)
 	}
 	l.await("nothing was heard from it")
 	ended() // it died with its helper, which was killed
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 }
 
 // A failure to save is reported once, and so is the next success.
 func TestCheckpoint_Unsaved(t *testing.T) {
-	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
+	l := begin(t, options(t, 2, "full=3")).ends(rundir.Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0
 	for _, s := range l.said {
 		if strings.Contains(s, "not saved") {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
 // moves is what the fake program knows of moves. Rank 0 lets all be paused at
@@ -86,7 +87,7 @@ func (f *fake) spawn(m *control.Spawn) {
 	}
 	cmd := exec.Command(m.Command[0], m.Command[1:]...)
 	cmd.Env = append(os.Environ(), m.Env...)
-	cmd.Env = append(cmd.Env, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", envParent+"=")
+	cmd.Env = append(cmd.Env, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", helper.EnvParent+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives this rank
 	said := &control.Spawned{Move: m.Move, Moving: m.Moving}
 	if err := cmd.Start(); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -36,9 +37,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "helper":
 		if len(os.Args) > 1 && os.Args[1] == "--launched" {
-			err = HelpLaunched(context.Background())
+			err = helper.RunLaunched(context.Background())
 		} else {
-			err = Help(context.Background())
+			err = helper.Run(context.Background())
 		}
 	case "rank":
 		err = fakeRank(os.Args[1:])

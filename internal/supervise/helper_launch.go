@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
 // helperLaunch is another run of mpirun or srun, which starts one helper on the
@@ -59,10 +60,10 @@ func (s *Supervisor) launchHelpers() {
 // expect waits for the helper of a moving rank to connect to a port.
 func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn) {
 	l := s.launcher
-	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *sendQueue, joined *control.Joined) {
+	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *control.SendQueue, joined *control.Joined) {
 		port.Close() // nobody else is expected
 		if s.move != m || x.to != nil || x.spawn != by {
-			queue.finish()
+			queue.Finish()
 			c.Close()
 			return
 		}
@@ -125,7 +126,7 @@ func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join str
 	case l.name == "srun":
 		args = []string{"-N1", "-n1", "-w", host, "--overlap"}
 	case openMPI(path):
-		args = []string{"-n", "1", "--host", host, "-x", envSupervisor, "-x", envSecret}
+		args = []string{"-n", "1", "--host", host, "-x", helper.EnvSupervisor, "-x", helper.EnvSecret}
 		if x := l.server.Load(); x.runs() {
 			args = append(args, "--ompi-server", x.uri)
 		}
@@ -138,29 +139,8 @@ func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join str
 	args = append(append(args, elsewhere(l.args)...), s.o.RemoteHelper...)
 	said := new(tail)
 	cmd := exec.Command(path, append(args, "--launched")...)
-	cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(port), ","), envSecret+"="+hex.EncodeToString(l.secret), control.EnvJoin+"="+join)
+	cmd.Env = append(os.Environ(), helper.EnvSupervisor+"="+strings.Join(addressesOf(port), ","), helper.EnvSecret+"="+hex.EncodeToString(l.secret), control.EnvJoin+"="+join)
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, said, cmd.Start()
-}
-
-// elsewhere returns a launcher's arguments without those that choose hosts and
-// the number of processes.
-func elsewhere(args []string) (out []string) {
-	const one = "-H -host --host -hosts --hosts -f -hostfile --hostfile -machinefile --machinefile -default-hostfile --default-hostfile" +
-		" -n -np --np -c -N -w --nodelist --nodes --ntasks --ntasks-per-node -npernode --npernode -ppn --ppn -perhost -r --relative -x-nodes -F --nodefile"
-	names := strings.Fields(one)
-	for i := 0; i < len(args); i++ {
-		name, _, inside := strings.Cut(args[i], "=")
-		switch {
-		case slices.Contains(names, name):
-			if !inside {
-				i++
-			}
-		case len(name) > 2 && slices.Contains([]string{"-n", "-N", "-w", "-H", "-r"}, name[:2]) && strings.Trim(name[2:], "0123456789") == "": // -N2
-		default:
-			out = append(out, args[i])
-		}
-	}
-	return out
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // host is a host and its helper, as the supervisor sees them.
@@ -34,7 +36,7 @@ type host struct {
 	cmd        *exec.Cmd
 	ended      chan struct{} // the process of cmd has ended
 	stderr     *tail
-	queue      *sendQueue
+	queue      *control.SendQueue
 	conn       *control.Conn
 	up         bool
 	joining    bool
@@ -119,11 +121,11 @@ func (s *Supervisor) notBegun(why string) {
 func (h *host) awaitFree(ctx context.Context) {
 	s, told := h.s, false
 	for until := time.Now().Add(s.o.Grace + helperEndTime); time.Now().Before(until) && !s.killed && !s.stopping; {
-		lock, holder, err := tryLock(hostLock(s.dir.path, h.name))
+		lock, holder, err := rundir.TryLock(rundir.HostLock(s.dir.Path, h.name))
 		if err == nil {
 			lock.Close()
 		}
-		if !errors.Is(err, ErrBusy) {
+		if !errors.Is(err, rundir.ErrBusy) {
 			h.served = false
 			return
 		}
@@ -155,7 +157,7 @@ func (h *host) command() []string {
 	}
 	// ssh gives one line to a shell over there; others pass arguments on.
 	if base := filepath.Base(out[0]); base == "ssh" || base == "rsh" {
-		return append(out, quoted(h.s.o.RemoteHelper))
+		return append(out, control.ShellCommand(h.s.o.RemoteHelper))
 	}
 	return append(out, h.s.o.RemoteHelper...)
 }
@@ -181,7 +183,7 @@ func (h *host) join() {
 		close(done)
 	}(h.ended)
 	go func(ended chan struct{}) {
-		if err := skipTo(stream, streamMark, 64<<10); err != nil {
+		if err := skipTo(stream, helper.StreamMark, 64<<10); err != nil {
 			stream.Close()
 			select { // then what it said on stderr is known
 			case <-ended:
@@ -191,12 +193,12 @@ func (h *host) join() {
 			return
 		}
 		conn := control.New(stream)
-		queue := newSendQueue(conn, 1<<16)
+		queue := control.NewSendQueue(conn, 1<<16)
 		h.s.post(func() {
 			if h.cmd == cmd && h.joining {
 				h.attach(conn, queue)
 			} else { // it comes too late
-				queue.finish()
+				queue.Finish()
 				conn.Close()
 			}
 		})
@@ -207,7 +209,7 @@ func (h *host) join() {
 		h.s.post(func() {
 			if h.joining && h.cmd == cmd && h.waiting.IsZero() {
 				syscall.Kill(-pid, syscall.SIGKILL)
-				h.lost(fmt.Errorf("no answer within %s", timeText(joinTime)))
+				h.lost(fmt.Errorf("no answer within %s", control.TimeText(joinTime)))
 			}
 		})
 	})
@@ -245,7 +247,7 @@ func (h *host) start(cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 		outRead.Close()
 		return nil, err
 	}
-	return duplex{outRead, inWrite}, nil
+	return control.Duplex{In: outRead, Out: inWrite}, nil
 }
 
 // skipTo reads up to and including mark.
@@ -264,7 +266,7 @@ func skipTo(r io.Reader, mark string, limit int) error {
 }
 
 // listen receives the helper's messages and posts them to the supervisor.
-func (h *host) listen(conn *control.Conn, queue *sendQueue) {
+func (h *host) listen(conn *control.Conn, queue *control.SendQueue) {
 	for {
 		m, err := conn.Recv()
 		if err != nil {
@@ -277,7 +279,7 @@ func (h *host) listen(conn *control.Conn, queue *sendQueue) {
 		}
 		if from, ok := m.(*control.FromRank); ok {
 			if out, ok := from.Carried.Message.(*control.Output); ok {
-				h.s.sink.take(piece{from, out, queue})
+				h.s.sink.Take(from, out, queue)
 				continue
 			}
 		}
@@ -289,7 +291,7 @@ func (h *host) listen(conn *control.Conn, queue *sendQueue) {
 	}
 }
 
-func (h *host) attach(conn *control.Conn, queue *sendQueue) {
+func (h *host) attach(conn *control.Conn, queue *control.SendQueue) {
 	h.conn, h.queue, h.missed = conn, queue, 0
 }
 
@@ -323,11 +325,11 @@ func (h *host) handle(m control.Message) {
 // machine learns from its connection that the supervisor has ended, so silence
 // means nothing to it.
 func (h *host) setUp() {
-	m := &control.Setup{Host: h.name, Dir: h.s.dir.path, SameMachine: h.local}
+	m := &control.Setup{Host: h.name, Dir: h.s.dir.Path, SameMachine: h.local}
 	if o := &h.s.o; o.EvacuateWhen != "" {
 		m.EvacuateWhen = &control.EvacuateWhen{Command: o.EvacuateWhen, Every: o.EvacuatePoll}
 	}
-	h.queue.send(m)
+	h.queue.Send(m)
 }
 
 // waits makes a helper try again to lock its host, which an earlier helper has
@@ -407,7 +409,7 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 func (h *host) hangUp() {
 	h.up, h.joining, h.busy = false, false, false
 	if h.queue != nil {
-		h.queue.finish()
+		h.queue.Finish()
 	}
 	if h.conn != nil {
 		h.conn.Close()
@@ -420,17 +422,17 @@ func (s *Supervisor) look() {
 	for _, h := range s.hosts {
 		switch {
 		case h.conn == nil:
-		case h.missed > int(hostSilence/pingEvery):
+		case h.missed > int(hostSilence/helper.PingEvery):
 			if h.local && h.cmd != nil { // its ranks die with it
 				h.cmd.Process.Kill()
 			}
-			h.lost(fmt.Errorf("nothing was heard from it for %s", timeText(hostSilence)))
+			h.lost(fmt.Errorf("nothing was heard from it for %s", control.TimeText(hostSilence)))
 		default:
 			h.missed++ // counted: time in which this process was stopped is not silence
-			h.queue.send(&control.Ping{})
+			h.queue.Send(&control.Ping{})
 		}
 	}
-	s.tick.Reset(pingEvery)
+	s.tick.Reset(helper.PingEvery)
 }
 
 // dismiss tells all helpers to end, and waits for them.
@@ -439,10 +441,10 @@ func (s *Supervisor) dismiss() {
 		if h.queue == nil {
 			continue
 		}
-		h.queue.send(&control.Quit{})
-		h.queue.finish()
+		h.queue.Send(&control.Quit{})
+		h.queue.Finish()
 		select {
-		case <-h.queue.done:
+		case <-h.queue.Done:
 		case <-time.After(time.Second):
 		}
 		if h.ended != nil {

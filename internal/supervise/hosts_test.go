@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // shell writes a remote shell for hosts that don't exist: it greets, as login
@@ -59,7 +61,7 @@ func TestHost_Lost(t *testing.T) {
 	l.await("lost host b")
 	l.await("restored checkpoint 1")
 	open(t, gate)
-	l.ends(Finished, 0).says("continuing without a host: host b cannot be reached: no route to b", "started again: 2 ranks on a:1, c:1")
+	l.ends(rundir.Finished, 0).says("continuing without a host: host b cannot be reached: no route to b", "started again: 2 ranks on a:1, c:1")
 	exact(t, o, 20)
 }
 
@@ -70,15 +72,15 @@ func TestHost_Unreachable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "b.down"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := begin(t, o).ends(Failed, 1)
+	l := begin(t, o).ends(rundir.Failed, 1)
 	l.once("failed: host b cannot be reached: no route to b; 2 ranks need room and there is room for 1")
 	if err := os.WriteFile(filepath.Join(dir, "a.down"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, o).ends(Failed, 1).once("failed: host a cannot be reached: no route to a; host b cannot be reached: no route to b")
+	begin(t, o).ends(rundir.Failed, 1).once("failed: host a cannot be reached: no route to a; host b cannot be reached: no route to b")
 	// A host that is there, and has no cairn.
 	o.Hosts, o.RemoteHelper = []Host{{"c", 2}}, []string{"/no/such/cairn"}
-	l = begin(t, o).ends(Failed, 1).says("host c: its helper could not be started: ", "/no/such/cairn", "--remote-cairn")
+	l = begin(t, o).ends(rundir.Failed, 1).says("host c: its helper could not be started: ", "/no/such/cairn", "--remote-cairn")
 	if len(l.said) != 1 {
 		t.Errorf("said %q", l.said)
 	}
@@ -98,7 +100,7 @@ func TestHost_Namespaces(t *testing.T) {
 	o := options(t, 4, "kill:3:8:1")
 	o.Hosts, o.RemoteShell = hosts, strings.Fields("ip netns exec {host}")
 	l := begin(t, o)
-	l.ends(Finished, 0).says("rank 3 on "+hosts[1].Name+" was killed by signal 9", "restored checkpoint 1")
+	l.ends(rundir.Finished, 0).says("rank 3 on "+hosts[1].Name+" was killed by signal 9", "restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -171,14 +173,14 @@ func TestLauncher_Run(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 3, "kill:2:8:1")
 	o.Launcher = "mpirun"
-	begin(t, o).ends(Finished, 0).says("3 ranks by mpirun", "killed by signal 9", "restored checkpoint 1")
+	begin(t, o).ends(rundir.Finished, 0).says("3 ranks by mpirun", "killed by signal 9", "restored checkpoint 1")
 	exact(t, o, 20)
 
 	o = options(t, 1)
 	o.Launcher = "mpirun"
 	o.Command = []string{"sh", "-c", "readlink /proc/$$/fd/3 /proc/$$/fd/7; echo $CAIRN_CONTROL $CAIRN_WRITER $PMI_FD $CAIRN_SECRET"}
-	begin(t, o).ends(Finished, 0)
-	got, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+	begin(t, o).ends(rundir.Finished, 0)
+	got, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, 1))
 	if lines := strings.Split(string(got), "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], "/mpirun") || lines[1] != lines[0] || !strings.HasSuffix(strings.TrimSpace(lines[2]), " 3") {
 		t.Errorf("%q", lines)
 	}
@@ -201,7 +203,7 @@ func TestLauncher_Real(t *testing.T) {
 			if name == "mpirun.openmpi" {
 				o.LauncherArgs = []string{"--oversubscribe"}
 			}
-			begin(t, o).ends(Finished, 0).says("killed by signal 9", "restored checkpoint 1")
+			begin(t, o).ends(rundir.Finished, 0).says("killed by signal 9", "restored checkpoint 1")
 			exact(t, o, 20)
 		})
 	}
@@ -213,32 +215,7 @@ func TestLauncher_Fails(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	o := options(t, 2)
 	o.Launcher = "mpirun"
-	begin(t, o).ends(Failed, 1).once("failed: mpirun: it ended before all ranks had come (it said: no allocation)")
-}
-
-func TestLaunchedRank_Environment(t *testing.T) {
-	env := func(list ...string) func(string) string {
-		return func(name string) string {
-			for _, v := range list {
-				if k, value, _ := strings.Cut(v, "="); k == name {
-					return value
-				}
-			}
-			return ""
-		}
-	}
-	for _, c := range []struct {
-		env  []string
-		want int
-	}{{[]string{"OMPI_COMM_WORLD_RANK=3"}, 3}, {[]string{"PMI_RANK=2"}, 2}, {[]string{"SLURM_PROCID=0"}, 0}, {nil, -1}, {[]string{"PMI_RANK=x"}, -1}} {
-		got, err := launchedRank(env(c.env...))
-		if err != nil {
-			got = -1
-		}
-		if got != c.want {
-			t.Errorf("%q: %d, %v", c.env, got, err)
-		}
-	}
+	begin(t, o).ends(rundir.Failed, 1).once("failed: mpirun: it ended before all ranks had come (it said: no allocation)")
 }
 
 // Strangers on the port that launched helpers connect to.
@@ -296,7 +273,7 @@ wait`)
 		t.Error("rank 7 of 2 was taken in")
 	}
 	hold.Close()
-	l.ends(Finished, 0).says("a connection was refused", " connections were refused", "it has rank 7 of 2")
+	l.ends(rundir.Finished, 0).says("a connection was refused", " connections were refused", "it has rank 7 of 2")
 	exact(t, o, 20)
 }
 
@@ -306,47 +283,35 @@ func TestControlSocket_Hostile(t *testing.T) {
 	o := options(t, 1, "gate:0:3:"+gate)
 	l := begin(t, o)
 	l.reaches(0, 3)
-	if st, err := os.Stat(filepath.Join(o.Run, socketName)); err != nil || st.Mode().Perm() != 0o600 {
+	if st, err := os.Stat(filepath.Join(o.Run, rundir.SocketName)); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 	if st, err := os.Stat(o.Run); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 	for i, text := range []string{"", "\x00\x00\x00\x02{}", "\xff\xff\xff\xff", "\x00\x00\x00\x10{\"kind\":", "\x00\x00\x00\x0f{\"kind\":\"kill\"}", "GET / HTTP/1.0\r\n\r\n"} {
-		c, err := net.Dial("unix", filepath.Join(o.Run, socketName))
+		c, err := net.Dial("unix", filepath.Join(o.Run, rundir.SocketName))
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		defer c.Close()
 		c.Write([]byte(text))
-		if st, err := Read(context.Background(), o.Run); err != nil || st.State != Running {
+		if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Running {
 			t.Fatalf("after %q: %+v, %v", text, st, err)
 		}
 	}
-	if _, err := ask(context.Background(), o.Run, &control.Kill{}); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
-		t.Error(err)
+	conn, err := rundir.Dial(t.Context(), o.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := control.New(conn)
+	if err := c.Send(&control.Kill{}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := c.Recv(); err != nil || !strings.Contains(m.(*control.Answer).Error, `"kill" is no request`) {
+		t.Error(m, err)
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
-}
-
-func TestLayOut_Descriptors(t *testing.T) {
-	file := func(name string) *os.File { return os.NewFile(^uintptr(0)>>1, name) }
-	a, b, x := file("a"), file("b"), file("x")
-	for _, c := range []struct {
-		keep map[int]*os.File
-		want string
-	}{
-		{nil, "[3 4]"}, {map[int]*os.File{3: x}, "[4 5]"}, {map[int]*os.File{4: x}, "[3 5]"}, {map[int]*os.File{9: x}, "[3 4]"},
-	} {
-		extra, numbers := layOut(c.keep, a, b)
-		if fmt.Sprint(numbers) != c.want || extra[numbers[0]-3] != a || extra[numbers[1]-3] != b {
-			t.Errorf("%v: %v", c.keep, numbers)
-		}
-		for fd, f := range c.keep {
-			if fd-3 < len(extra) && extra[fd-3] != f {
-				t.Errorf("descriptor %d is not kept", fd)
-			}
-		}
-	}
+	l.ends(rundir.Finished, 0)
 }

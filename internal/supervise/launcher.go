@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
 // launcher is mpirun or srun. It starts one helper per rank. The helpers connect
@@ -103,7 +104,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	if full() && !s.killed && !s.stopping {
 		return true
 	}
-	why := fmt.Sprintf("not all ranks came within %s", timeText(joinTime))
+	why := fmt.Sprintf("not all ranks came within %s", control.TimeText(joinTime))
 	switch {
 	case gone:
 		why = "it ended before all ranks had come"
@@ -143,7 +144,7 @@ func (l *launcher) start(s *Supervisor) (err error) {
 		said := version(path)
 		l.spawns = strings.Contains(said, "(Open MPI) 4.") || strings.Contains(said, "(OpenRTE) 4.")
 		if isOpenMPI(said) {
-			args = append(args, "-x", envSupervisor, "-x", envSecret)
+			args = append(args, "-x", helper.EnvSupervisor, "-x", helper.EnvSecret)
 			if l.useful(s) {
 				l.server.Store(startServer(path))
 			}
@@ -155,7 +156,7 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	args = append(append(args, l.args...), s.o.RemoteHelper...)
 	l.said = new(tail)
 	l.cmd = exec.Command(path, append(args, "--launched")...)
-	l.cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(l.port), ","), envSecret+"="+hex.EncodeToString(l.secret))
+	l.cmd.Env = append(os.Environ(), helper.EnvSupervisor+"="+strings.Join(addressesOf(l.port), ","), helper.EnvSecret+"="+hex.EncodeToString(l.secret))
 	l.cmd.Stdout, l.cmd.Stderr = l.said, l.said
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.cmd.Start(); err != nil {
@@ -171,23 +172,6 @@ func (l *launcher) start(s *Supervisor) (err error) {
 		close(ended)
 	}(l.cmd, l.ended)
 	return nil
-}
-
-// openMPI reports whether mpirun is the one of Open MPI.
-func openMPI(path string) bool { return isOpenMPI(version(path)) }
-
-func isOpenMPI(text string) bool {
-	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
-}
-
-// version returns what a program prints for --version; empty if that takes long.
-func version(path string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.WaitDelay = time.Second // for children that keep its output open
-	text, _ := cmd.CombinedOutput()
-	return string(text)
 }
 
 // addressesOf returns the addresses by which helpers may reach a port.
@@ -207,7 +191,7 @@ func addressesOf(l net.Listener) []string {
 // accept accepts connections of helpers, and calls take in the goroutine of Run.
 // It refuses peers that do not know the secret, and the oldest unproven
 // connection if there are too many.
-func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *sendQueue, *control.Joined)) {
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *control.SendQueue, *control.Joined)) {
 	var mu sync.Mutex
 	var open []net.Conn // half, the oldest first
 	for {
@@ -246,7 +230,7 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take 
 				return
 			}
 			h := &host{s: s, stderr: new(tail)}
-			queue := newSendQueue(c, 1<<16)
+			queue := control.NewSendQueue(c, 1<<16)
 			s.post(func() { take(h, c, queue, joined) })
 			h.listen(c, queue)
 		}()
@@ -254,10 +238,10 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take 
 }
 
 // joined adds a launched helper.
-func (s *Supervisor) joined(h *host, c *control.Conn, queue *sendQueue, m *control.Joined) {
+func (s *Supervisor) joined(h *host, c *control.Conn, queue *control.SendQueue, m *control.Joined) {
 	refuse := func(format string, args ...any) {
 		s.say("a helper was refused: "+format, args...)
-		queue.finish()
+		queue.Finish()
 		c.Close()
 	}
 	if s.a == nil || s.a.begun() {

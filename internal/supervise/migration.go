@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // A move of ranks to another host, step by step (control/doc.go has the
@@ -35,11 +36,11 @@ type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver
 var usualLimits = moveLimits{
 	join:     joinTime,
 	spawn:    joinTime / 2,
-	come:     joinTime / 6,      // for a spawned helper to connect
-	start:    DefaultStartLimit, // until destinations call Restore
-	precopy:  6 * time.Hour,     // the first round may be long on a slow link
-	pause:    6 * time.Hour,     // until every rank reaches a point
-	send:     time.Hour,         // the final copy; ranks notice a broken link themselves
+	come:     joinTime / 6,              // for a spawned helper to connect
+	start:    control.DefaultStartLimit, // until destinations call Restore
+	precopy:  6 * time.Hour,             // the first round may be long on a slow link
+	pause:    6 * time.Hour,             // until every rank reaches a point
+	send:     time.Hour,                 // the final copy; ranks notice a broken link themselves
 	handOver: joinTime,
 	link:     joinTime,
 	again:    30 * time.Second, // until the next try, if no command waits
@@ -119,7 +120,7 @@ func (m *move) rank(rank int) *movingRank {
 func (s *Supervisor) tellRank(rank int, m control.Message) {
 	r := &s.a.ranks[rank]
 	if r.on != nil && r.on.up && r.State != "ended" {
-		r.on.queue.send(&control.ToRank{Process: control.Process{Rank: rank, ByMove: r.byMove}, Carried: control.Carried{Message: m}})
+		r.on.queue.Send(&control.ToRank{Process: control.Process{Rank: rank, ByMove: r.byMove}, Carried: control.Carried{Message: m}})
 	}
 }
 
@@ -140,7 +141,7 @@ func (s *Supervisor) limit(d time.Duration) {
 	var t *time.Timer
 	t = s.after(d, func() {
 		if s.move == m && m.timer == t {
-			s.moveFailed(fmt.Sprintf("%s within %s", m.lacks(), timeText(d)))
+			s.moveFailed(fmt.Sprintf("%s within %s", m.lacks(), control.TimeText(d)))
 		}
 	})
 	m.timer = t
@@ -258,8 +259,8 @@ func (s *Supervisor) startDestinations() {
 		described := m.described()
 		start.Welcome.Move = &described
 		x.started = true
-		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: Starting}, on: x.to, byMove: m.ID}
-		x.to.queue.send(&control.StartDestination{Start: *start})
+		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: rundir.Starting}, on: x.to, byMove: m.ID}
+		x.to.queue.Send(&control.StartDestination{Start: *start})
 	}
 }
 
@@ -380,7 +381,7 @@ func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 	}
 	switch said := from.Carried.Message.(type) {
 	case *control.Running:
-		x.next.Pid, x.next.State = said.Pid, Running
+		x.next.Pid, x.next.State = said.Pid, rundir.Running
 	case *control.Listening:
 		x.listening, x.endpoint, x.addresses = true, said.Endpoint, said.Addresses
 	case *control.Received:
@@ -419,7 +420,7 @@ func (s *Supervisor) sourceEnded(h *host, source control.Process, said *control.
 		if p.rank != source.Rank || p.byMove != source.ByMove || p.from != h {
 			return false
 		}
-		at := s.sink.position(p.rank)
+		at := s.sink.Offsets(p.rank)
 		if len(said.Offsets) == 2 {
 			at = [2]int64(said.Offsets)
 		}
@@ -430,7 +431,7 @@ func (s *Supervisor) sourceEnded(h *host, source control.Process, said *control.
 
 func (p succession) follow(offsets [2]int64) {
 	if p.to.up {
-		p.to.queue.send(&control.FollowOutput{Process: control.Process{Rank: p.rank, ByMove: p.next}, Offsets: offsets})
+		p.to.queue.Send(&control.FollowOutput{Process: control.Process{Rank: p.rank, ByMove: p.next}, Offsets: offsets})
 	}
 }
 
@@ -438,7 +439,7 @@ func (p succession) follow(offsets [2]int64) {
 func (s *Supervisor) hostOfSourceLost(h *host) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.from == h {
-			p.follow(s.sink.position(p.rank))
+			p.follow(s.sink.Offsets(p.rank))
 		}
 		return p.from == h || p.to == h
 	})
@@ -450,7 +451,7 @@ func (s *Supervisor) moveFailed(why string) bool {
 	m := s.move
 	if m.decided {
 		rank := m.moving[0].rank
-		s.fail(rank, &failure{why: fmt.Sprintf("the move of %s to %s was decided and failed: %s", ranksText(m.Ranks), m.To, why), status: 1})
+		s.fail(rank, &failure{why: fmt.Sprintf("the move of %s to %s was decided and failed: %s", control.RanksText(m.Ranks), m.To, why), status: 1})
 		if s.move == m { // the attempt had failed already
 			s.moveRestarts(m, why)
 		}
@@ -463,7 +464,7 @@ func (s *Supervisor) moveFailed(why string) bool {
 	}
 	for _, x := range m.moving {
 		if x.started && x.next.State != "ended" && x.to.up {
-			x.to.queue.send(&control.KillDestination{Process: control.Process{Rank: x.rank, ByMove: m.ID}})
+			x.to.queue.Send(&control.KillDestination{Process: control.Process{Rank: x.rank, ByMove: m.ID}})
 		}
 	}
 	s.endMove(m, control.NotMoved, why)
@@ -513,10 +514,10 @@ func (s *Supervisor) movesRolledBack(from string) {
 	}
 	s.save()
 	for _, m := range s.lostMoves {
-		s.say("%s", MoveText(m))
+		s.say("%s", control.MoveText(m))
 	}
 	for _, m := range s.failedMoves {
-		s.say("%s", MoveText(m.MoveState))
+		s.say("%s", control.MoveText(m.MoveState))
 		m.q.answer()
 		s.again(m.q)
 	}
@@ -554,7 +555,7 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 		*w = evacuationWatch{}
 	}
 	s.save()
-	s.say("%s", MoveText(m.MoveState))
+	s.say("%s", control.MoveText(m.MoveState))
 	m.q.answer()
 	s.afterMove(m)
 	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.alive > 0 && !a.killed() && !s.stopping {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 const (
@@ -57,7 +58,7 @@ func (q *moveRequest) answer() {
 }
 
 func (q *moveRequest) message(more bool) *control.Answer {
-	return &control.Answer{More: more, Run: &State{Moves: []control.MoveState{*q.state}}}
+	return &control.Answer{More: more, Run: &control.RunState{Moves: []control.MoveState{*q.state}}}
 }
 
 // migrate handles a request of a command.
@@ -162,7 +163,7 @@ func (s *Supervisor) close(q *moveRequest, state, why string) {
 	s.moveQueue = slices.DeleteFunc(s.moveQueue, func(x *moveRequest) bool { return x == q })
 	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
 	s.save()
-	s.say("%s", MoveText(q.state))
+	s.say("%s", control.MoveText(q.state))
 }
 
 // settleMoves ends the current move and those that wait, and returns the
@@ -183,14 +184,6 @@ func (s *Supervisor) settleMoves(why string) (asked []*moveRequest) {
 	return asked
 }
 
-// lostMove notes that the supervisor of a move was lost before the move was
-// over.
-func lostMove(m *control.MoveState) {
-	if !m.Over() {
-		m.State, m.Why = control.MoveUnknown, "the supervisor was lost before it was over"
-	}
-}
-
 // nextMove begins the next move, if one waits and all ranks run. It reports
 // whether it did something.
 func (s *Supervisor) nextMove() bool {
@@ -202,7 +195,7 @@ func (s *Supervisor) nextMove() bool {
 		s.drop(s.moveQueue[0], "the program is about to end")
 		return true
 	}
-	if slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.Cairn || !r.ready || r.State != Running }) || s.n > 1 && a.endpoints == nil {
+	if slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.Cairn || !r.ready || r.State != rundir.Running }) || s.n > 1 && a.endpoints == nil {
 		return false
 	}
 	q := s.moveQueue[0]
@@ -226,7 +219,7 @@ func (s *Supervisor) nextMove() bool {
 	s.moveQueue = s.moveQueue[1:]
 	a.moves++
 	s.move = m
-	s.say("moving %s from %s to %s", ranksText(m.Ranks), m.From, m.To)
+	s.say("moving %s from %s to %s", control.RanksText(m.Ranks), m.From, m.To)
 	s.prepareMove()
 	return true
 }
@@ -240,7 +233,7 @@ func (m *move) lacks() string {
 				list = append(list, x.rank)
 			}
 		}
-		return ranksText(list)
+		return control.RanksText(list)
 	}
 	switch m.State {
 	case control.MovePreparing:
@@ -269,7 +262,7 @@ func (m *move) lacks() string {
 			list = append(list, r)
 		}
 	}
-	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
+	return fmt.Sprintf("%s did not connect to the new processes", control.RanksText(list))
 }
 
 // addStats adds the stats of ranks that moved at the same time.
@@ -288,29 +281,4 @@ func addStats(sum, x *control.MoveStats) *control.MoveStats {
 	sum.WriteNS, sum.TransferNS = max(sum.WriteNS, x.WriteNS), max(sum.TransferNS, x.TransferNS)
 	sum.ReadNS, sum.AllNS = max(sum.ReadNS, x.ReadNS), max(sum.AllNS, x.AllNS)
 	return sum
-}
-
-// ranksText names ranks: rank 3, ranks 3 and 4.
-func ranksText(list []int) string {
-	var text []string
-	for _, r := range list {
-		text = append(text, fmt.Sprint(r))
-	}
-	switch n := len(text); {
-	case n == 0:
-		return "no rank"
-	case n == 1:
-		return "rank " + text[0]
-	case n > 16:
-		return fmt.Sprintf("%d ranks", n)
-	default:
-		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
-	}
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return " is"
-	}
-	return " are"
 }

@@ -16,13 +16,15 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // movesOf are a run's moves as they are read from outside.
-func movesOf(t *testing.T, o Options) (*State, string) {
+func movesOf(t *testing.T, o Options) (*control.RunState, string) {
 	t.Helper()
-	st, err := Read(context.Background(), o.Run)
+	st, err := client.Read(context.Background(), o.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,39 +41,39 @@ func TestMove_Recorded(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "pause:3:1", "gate:0:12:"+gate, "pause:13:4:2")
 	l := begin(t, o)
-	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
-	l.migrate(Migration{Ranks: []int{0}}).ends(NotMoved)
+	l.migrate(client.Migration{Ranks: []int{0}, To: "localhost"}).ends(control.Moved)
+	l.migrate(client.Migration{Ranks: []int{0}}).ends(control.NotMoved)
 	l.reaches(0, 12)
-	waits := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
+	waits := l.migrate(client.Migration{Ranks: []int{0}, To: "localhost"})
 	l.enters(3, control.MoveFinalCopy)
 	l.kill()
-	waits.ends(NotMoved, "the run")
-	l.ends(Stopped, StoppedStatus)
-	if st, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved" || st.State != Stopped {
+	waits.ends(control.NotMoved, "the run")
+	l.ends(rundir.Stopped, StoppedStatus)
+	if st, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved" || st.State != rundir.Stopped {
 		t.Errorf("%s: %+v", got, st)
 	}
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it was stopped; the same 'cairn run' command resumes it") {
+	if _, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it was stopped; the same 'cairn run' command resumes it") {
 		t.Error(err)
 	}
 	l = begin(t, o)
 	l.reaches(0, 12)
-	m := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
+	m := l.migrate(client.Migration{Ranks: []int{0}, To: "localhost"})
 	l.enters(4, control.MoveFinalCopy)
 	open(t, gate)
-	if st := m.ends(Moved); st.ID != 4 {
+	if st := m.ends(control.Moved); st.ID != 4 {
 		t.Errorf("%+v", st)
 	}
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	if _, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved, 4 moved" {
 		t.Error(got)
 	}
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it has finished") {
+	if _, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it has finished") {
 		t.Error(err)
 	}
 	// Another run in the same directory begins anew.
 	o.Command = as("rank", "points=3")
 	l = begin(t, o)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	if _, got := movesOf(t, o); got != "" {
 		t.Error(got)
 	}
@@ -86,12 +88,12 @@ func TestMove_SupervisorLost(t *testing.T) {
 	p.await("rank 0 at point 8")
 	precopying := make(chan struct{})
 	type answer struct {
-		st  *MoveState
+		st  *control.MoveState
 		err error
 	}
 	got := make(chan answer)
 	go func() {
-		st, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}, To: "localhost"}, func(st *MoveState) {
+		st, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{0}, To: "localhost"}, func(st *control.MoveState) {
 			if st.State == control.MovePrecopy {
 				close(precopying)
 			}
@@ -102,22 +104,22 @@ func TestMove_SupervisorLost(t *testing.T) {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	a := <-got
-	if a.err != nil || a.st.State != MoveUnknown || a.st.ID != 1 {
+	if a.err != nil || a.st.State != control.MoveUnknown || a.st.ID != 1 {
 		t.Fatalf("%+v, %v", a.st, a.err)
 	}
-	if text := MoveText(a.st); text != "whether rank 0 moved to localhost is unknown: the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it" {
+	if text := control.MoveText(a.st); text != "whether rank 0 moved to localhost is unknown: the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it" {
 		t.Error(text)
 	}
-	if st, got := movesOf(t, o); got != "1 unknown" || st.State != Interrupted || !strings.Contains(MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
+	if st, got := movesOf(t, o); got != "1 unknown" || st.State != rundir.Interrupted || !strings.Contains(control.MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
 		t.Errorf("%s: %+v", got, st)
 	}
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command resumes it") {
+	if _, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command resumes it") {
 		t.Error(err)
 	}
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop")
 	open(t, gate)
-	l.ends(Finished, 0).says("rank 0 rolled back: the supervisor was lost before it was over; the run resumes from checkpoint ")
+	l.ends(rundir.Finished, 0).says("rank 0 rolled back: the supervisor was lost before it was over; the run resumes from checkpoint ")
 	if _, got := movesOf(t, o); got != "1 rolled back" {
 		t.Error(got)
 	}
@@ -131,21 +133,21 @@ func TestMove_Cancel(t *testing.T) {
 	l := begin(t, o)
 	ask := func(id uint64, when string) (*migration, func()) {
 		off := make(chan struct{})
-		m := l.migrate(Migration{Ranks: []int{1}, To: "c", Cancel: off})
+		m := l.migrate(client.Migration{Ranks: []int{1}, To: "c", Cancel: off})
 		l.enters(id, when)
 		return m, func() { close(off) }
 	}
 	first, off := ask(1, control.MovePrecopy)
 	second, offSecond := ask(2, control.MoveWaiting)
 	offSecond()
-	second.ends(NotMoved, "called off")
+	second.ends(control.NotMoved, "called off")
 	off()
-	first.ends(NotMoved, "called off")
+	first.ends(control.NotMoved, "called off")
 	late, off := ask(3, control.MoveSwitching)
 	off()
 	open(t, gate)
-	late.ends(Moved)
-	l.ends(Finished, 0)
+	late.ends(control.Moved)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8}})
 }
 
@@ -167,7 +169,7 @@ wait`)
 	l := begin(t, o)
 	l.reaches(0, 12)
 	off := make(chan struct{})
-	m := l.migrate(Migration{Ranks: []int{1}, To: "localhost", Cancel: off})
+	m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost", Cancel: off})
 	l.enters(1, control.MovePreparing)
 	pid, late := 0, time.Now().Add(30*time.Second)
 	for pid == 0 && time.Now().Before(late) {
@@ -176,7 +178,7 @@ wait`)
 		time.Sleep(time.Millisecond)
 	}
 	close(off)
-	m.ends(NotMoved, "called off")
+	m.ends(control.NotMoved, "called off")
 	for pid != 0 && syscall.Kill(pid, 0) == nil && time.Now().Before(late) {
 		time.Sleep(time.Millisecond)
 	}
@@ -184,7 +186,7 @@ wait`)
 		t.Errorf("the launcher, process %d, was not started or still runs", pid)
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 }
 
 // The run ends in order before who asked for a move is answered: its record
@@ -192,11 +194,11 @@ wait`)
 func TestMove_RunEnded(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		dir := t.TempDir()
-		rec := &record{Command: []string{"x"}, Ranks: 1, State: Stopped, Moves: []MoveState{{ID: 3, State: NotMoved, Why: "the run has ended"}}}
-		if err := (&runDir{fs: vfs.OS(), path: dir}).write(rec); err != nil {
+		rec := &rundir.Record{Command: []string{"x"}, Ranks: 1, State: rundir.Stopped, Moves: []control.MoveState{{ID: 3, State: control.NotMoved, Why: "the run has ended"}}}
+		if err := (&rundir.Dir{FS: vfs.OS(), Path: dir}).Write(rec); err != nil {
 			t.Fatal(err)
 		}
-		socket, err := net.Listen("unix", filepath.Join(dir, socketName))
+		socket, err := net.Listen("unix", filepath.Join(dir, rundir.SocketName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,16 +210,16 @@ func TestMove_RunEnded(t *testing.T) {
 			c := control.New(conn)
 			c.Recv()
 			if heard {
-				c.Send(&control.Answer{More: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaiting}}}})
+				c.Send(&control.Answer{More: true, Run: &control.RunState{Moves: []control.MoveState{{ID: 3, State: control.MoveWaiting}}}})
 			}
 			socket.Close()
 			conn.Close()
 		}()
-		st, err := Migrate(context.Background(), dir, Migration{Ranks: []int{0}}, nil)
+		st, err := client.Migrate(context.Background(), dir, client.Migration{Ranks: []int{0}}, nil)
 		switch {
-		case heard && (err != nil || st.State != NotMoved):
+		case heard && (err != nil || st.State != control.NotMoved):
 			t.Errorf("%+v, %v", st, err)
-		case !heard && (!errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "it was stopped")):
+		case !heard && (!errors.Is(err, client.ErrNotRunning) || !strings.Contains(err.Error(), "it was stopped")):
 			t.Errorf("%+v, %v", st, err)
 		}
 	}
@@ -230,13 +232,13 @@ func TestMove_Spread(t *testing.T) {
 	o.Hosts, o.RemoteShell = []Host{{"a", 3}, {"b", 1}, {"c", 2}, {"d", 3}}, rsh
 	l := begin(t, o)
 	// The first one has room for all.
-	if st := l.migrate(Migration{Host: "a"}).ends(Moved); st.To != "d" {
+	if st := l.migrate(client.Migration{Host: "a"}).ends(control.Moved); st.To != "d" {
 		t.Errorf("%+v", st)
 	}
-	if st := l.migrate(Migration{Host: "d"}).ends(Moved); st.To != "c, b" || !slices.Equal(st.Ranks, []int{0, 1, 2}) {
+	if st := l.migrate(client.Migration{Host: "d"}).ends(control.Moved); st.To != "c, b" || !slices.Equal(st.Ranks, []int{0, 1, 2}) {
 		t.Errorf("%+v", st)
 	}
-	l.ends(Finished, 0).says("moving ranks 0, 1 and 2 from d to c, b")
+	l.ends(rundir.Finished, 0).says("moving ranks 0, 1 and 2 from d to c, b")
 	l.exactMoved(20, map[int][]int{0: {8, 10}, 1: {8, 10}, 2: {8, 10}})
 	if got := hostsOf(t, o); got != "a:0 b:1 c:2 d:0" {
 		t.Error(got)
@@ -259,11 +261,11 @@ func TestEvacuate_WaitsForRoom(t *testing.T) {
 		text, _ := os.ReadFile(asked)
 		n = len(text)
 	}
-	l.migrate(Migration{Ranks: []int{0}, To: "d"}).ends(Moved)
+	l.migrate(client.Migration{Ranks: []int{0}, To: "d"}).ends(control.Moved)
 	l.await("host b is to be evacuated, and now there is room for its ranks")
 	l.await("rank 1 moved from b to a")
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{0: {8}, 1: {10}})
 	n := 0
 	for _, s := range l.said {
@@ -285,14 +287,14 @@ func TestEvacuate_HostClosed(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:0:15:"+gate)
 	l := begin(t, o)
-	l.migrate(Migration{Host: "a"}).ends(Moved)
-	l.migrate(Migration{Ranks: []int{0}, To: "a"}).ends(Moved)
-	if st := l.migrate(Migration{Ranks: []int{0}}).ends(Moved); st.To != "c" {
+	l.migrate(client.Migration{Host: "a"}).ends(control.Moved)
+	l.migrate(client.Migration{Ranks: []int{0}, To: "a"}).ends(control.Moved)
+	if st := l.migrate(client.Migration{Ranks: []int{0}}).ends(control.Moved); st.To != "c" {
 		t.Errorf("%+v", st)
 	}
-	l.migrate(Migration{Host: "b"}).ends(NotMoved, "no other host of the run has room for rank 1; name")
+	l.migrate(client.Migration{Host: "b"}).ends(control.NotMoved, "no other host of the run has room for rank 1; name")
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{0: {8, 10, 12}})
 	if got := hostsOf(t, o); got != "a:0 b:1 c:1" {
 		t.Error(got)
@@ -305,14 +307,14 @@ func TestAdvice_NoRoom(t *testing.T) {
 	o := options(t, 1, "gate:0:3:"+gate)
 	l := begin(t, o)
 	l.reaches(0, 3)
-	path := filepath.Join(o.Run, evacuateName)
+	path := filepath.Join(o.Run, rundir.EvacuateFile)
 	if err := os.WriteFile(path, []byte("localhost\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l.s.Evacuate()
 	l.await("no other host of the run has room for rank 0; write 'localhost TARGET' into " + path + " and send SIGUSR2 again")
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 }
 
 // A host says again and again that it is to be evacuated, and the move fails: it is
@@ -325,19 +327,6 @@ func TestEvacuate_Again(t *testing.T) {
 	l.s.post(func() { l.s.limits.again = 30 * time.Millisecond })
 	l.await("rank 1 moved from b to c")
 	open(t, gate)
-	l.ends(Finished, 0).says("host b is to be evacuated: trying again in 30 ms", "host b is to be evacuated: trying again in 60 ms")
+	l.ends(rundir.Finished, 0).says("host b is to be evacuated: trying again in 30 ms", "host b is to be evacuated: trying again in 60 ms")
 	l.exactMoved(20, map[int][]int{1: {8}})
-}
-
-func TestStderrBuffer_LastSaid(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                       "",
-		"a\n\n b \nc\nd\n":       "b | c | d",
-		"x\npanic: y\n\nz\nu\nv": "panic: y | z | u",
-		strings.Repeat("é", 500): strings.Repeat("é", 200) + "…",
-	} {
-		if got := lastSaid(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
 }

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // threeHosts are the options of a run of two ranks on a and b, with c to
@@ -31,18 +34,18 @@ func threeHosts(t *testing.T, args ...string) Options {
 type migration struct {
 	t    *testing.T
 	stop context.CancelFunc
-	got  chan *MoveState
+	got  chan *control.MoveState
 	err  error
 }
 
-func (l *live) migrate(o Migration) *migration {
+func (l *live) migrate(o client.Migration) *migration {
 	l.t.Helper()
 	l.await("started") // it listens
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &migration{t: l.t, stop: cancel, got: make(chan *MoveState, 1)}
+	m := &migration{t: l.t, stop: cancel, got: make(chan *control.MoveState, 1)}
 	l.t.Cleanup(cancel)
 	go func() {
-		st, err := Migrate(ctx, l.o.Run, o, nil)
+		st, err := client.Migrate(ctx, l.o.Run, o, nil)
 		m.err = err
 		m.got <- st
 	}()
@@ -50,7 +53,7 @@ func (l *live) migrate(o Migration) *migration {
 }
 
 // ends waits for the answer.
-func (m *migration) ends(state string, why ...string) *MoveState {
+func (m *migration) ends(state string, why ...string) *control.MoveState {
 	m.t.Helper()
 	st := <-m.got
 	if m.err != nil || st == nil || st.State != state {
@@ -69,7 +72,7 @@ func (l *live) enters(id uint64, state string) {
 	l.t.Helper()
 	found := false
 	l.until(func() bool {
-		found = slices.ContainsFunc(l.last.Moves, func(m MoveState) bool { return m.ID == id && m.State == state })
+		found = slices.ContainsFunc(l.last.Moves, func(m control.MoveState) bool { return m.ID == id && m.State == state })
 		return found || l.done
 	})
 	if !found {
@@ -90,7 +93,7 @@ func (l *live) exactMoved(points int, left map[int][]int) {
 				fmt.Fprintf(&want, "rank %d leaves\n", r)
 			}
 		}
-		got, err := os.ReadFile(outputFile(filepath.Join(l.o.Run, "output"), r, 1))
+		got, err := os.ReadFile(rundir.OutputFile(filepath.Join(l.o.Run, "output"), r, 1))
 		if err != nil || string(got) != want.String() {
 			l.t.Errorf("rank %d wrote %q, %v; want %q", r, got, err, want.String())
 		}
@@ -109,7 +112,7 @@ func (l *live) exactMoved(points int, left map[int][]int) {
 
 func hostsOf(t *testing.T, o Options) string {
 	t.Helper()
-	rec, err := readRecord(o.Run)
+	rec, err := rundir.ReadRecord(o.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,36 +122,36 @@ func hostsOf(t *testing.T, o Options) string {
 func TestMove_Ranks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		o     Migration
+		o     client.Migration
 		left  map[int][]int
 		text  string
 		hosts string
 		where []string
 	}{
-		{"rank", Migration{Ranks: []int{1}, To: "c"}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
-		{"zero", Migration{Ranks: []int{0}, To: "c"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
-		{"chosen", Migration{Ranks: []int{1}}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
-		{"all", Migration{Ranks: []int{1, 0}, To: "c"}, map[int][]int{0: {8}, 1: {8}}, "ranks 0 and 1 moved from a, b to c: paused ", "a:0 b:0 c:2", []string{"c", "c"}},
-		{"new host", Migration{Ranks: []int{1}, To: "d"}, map[int][]int{1: {8}}, "rank 1 moved from b to d: paused ", "a:1 b:0 c:1 d:1", []string{"a", "d"}},
-		{"taken host", Migration{Ranks: []int{1}, To: "a"}, map[int][]int{1: {8}}, "rank 1 moved from b to a: paused ", "a:2 b:0 c:1", []string{"a", "a"}},
-		{"same host", Migration{Ranks: []int{1}, To: "b"}, map[int][]int{1: {8}}, "rank 1 moved from b to b: paused ", "a:1 b:1 c:1", []string{"a", "b"}},
-		{"drain", Migration{Host: "a"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
+		{"rank", client.Migration{Ranks: []int{1}, To: "c"}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
+		{"zero", client.Migration{Ranks: []int{0}, To: "c"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
+		{"chosen", client.Migration{Ranks: []int{1}}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
+		{"all", client.Migration{Ranks: []int{1, 0}, To: "c"}, map[int][]int{0: {8}, 1: {8}}, "ranks 0 and 1 moved from a, b to c: paused ", "a:0 b:0 c:2", []string{"c", "c"}},
+		{"new host", client.Migration{Ranks: []int{1}, To: "d"}, map[int][]int{1: {8}}, "rank 1 moved from b to d: paused ", "a:1 b:0 c:1 d:1", []string{"a", "d"}},
+		{"taken host", client.Migration{Ranks: []int{1}, To: "a"}, map[int][]int{1: {8}}, "rank 1 moved from b to a: paused ", "a:2 b:0 c:1", []string{"a", "a"}},
+		{"same host", client.Migration{Ranks: []int{1}, To: "b"}, map[int][]int{1: {8}}, "rank 1 moved from b to b: paused ", "a:1 b:1 c:1", []string{"a", "b"}},
+		{"drain", client.Migration{Host: "a"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gate := fifo(t)
 			o := threeHosts(t, "pause:8:1", "gate:1:12:"+gate)
 			l := begin(t, o)
 			before := []int{l.pid(0, 1), l.pid(1, 1)}
-			st := l.migrate(c.o).ends(Moved)
+			st := l.migrate(c.o).ends(control.Moved)
 			if st.SpawnNS <= 0 || st.PauseNS <= 0 || st.TransferNS <= 0 || st.RestartNS <= 0 || st.PauseNS != st.TransferNS+st.RestartNS || st.Stats == nil || st.Stats.Precopied != int64(len(c.left))*2<<20 {
 				t.Errorf("%+v", st)
 			}
-			now, err := Read(context.Background(), o.Run)
-			if err != nil || len(now.Moves) != 1 || now.Moves[0].State != Moved {
+			now, err := client.Read(context.Background(), o.Run)
+			if err != nil || len(now.Moves) != 1 || now.Moves[0].State != control.Moved {
 				t.Fatalf("%+v, %v", now, err)
 			}
 			for r, host := range c.where {
-				if now.Ranks[r].Host != host || (now.Ranks[r].Pid == before[r]) != (len(c.left[r]) == 0) || now.Ranks[r].State != Running || now.Ranks[r].Points < 8 {
+				if now.Ranks[r].Host != host || (now.Ranks[r].Pid == before[r]) != (len(c.left[r]) == 0) || now.Ranks[r].State != rundir.Running || now.Ranks[r].Points < 8 {
 					t.Errorf("%+v", now.Ranks[r])
 				}
 			}
@@ -156,7 +159,7 @@ func TestMove_Ranks(t *testing.T) {
 				t.Errorf("hosts %s, want %s", got, c.hosts)
 			}
 			open(t, gate)
-			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB during the pause", len(c.left)), "checkpoint 4 committed")
+			l.ends(rundir.Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB during the pause", len(c.left)), "checkpoint 4 committed")
 			l.exactMoved(20, c.left)
 			for r := range 2 {
 				if n := strings.Count(l.out.String(), fmt.Sprintf("[%d.2] a destination begins\n", r)); n != len(c.left[r]) {
@@ -174,8 +177,8 @@ func TestMove_Ranks(t *testing.T) {
 func TestMove_ThenRestart(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "kill:1:13:1")
 	l := begin(t, o)
-	l.migrate(Migration{Host: "b", To: "d"}).ends(Moved)
-	l.ends(Finished, 0).says("rank 1 on d was killed by signal 9", "restored checkpoint 2", "started again: 2 ranks on a:1, c:1")
+	l.migrate(client.Migration{Host: "b", To: "d"}).ends(control.Moved)
+	l.ends(rundir.Finished, 0).says("rank 1 on d was killed by signal 9", "restored checkpoint 2", "started again: 2 ranks on a:1, c:1")
 	l.exactMoved(20, map[int][]int{1: {8}})
 	if got := hostsOf(t, o); got != "a:1 b:0 c:1 d:1" {
 		t.Error(got)
@@ -188,7 +191,7 @@ func TestMove_OneRank(t *testing.T) {
 	o := options(t, 1, "pause:3:1", "pause:4:2", "pause:9:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	for i := range 3 {
-		st := l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
+		st := l.migrate(client.Migration{Ranks: []int{0}, To: "localhost"}).ends(control.Moved)
 		if st.ID != uint64(i+1) {
 			t.Errorf("move %d has number %d", i, st.ID)
 		}
@@ -199,7 +202,7 @@ func TestMove_OneRank(t *testing.T) {
 		t.Errorf("%d timers run", n)
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
 }
 
@@ -235,16 +238,16 @@ func TestMove_FailsUndecided(t *testing.T) {
 				s.s.post(func() { c.limit(&s.s.limits) })
 			}
 			pid := s.pid(1, 1)
-			s.migrate(Migration{Ranks: []int{1}, To: c.to}).ends(NotMoved, c.why)
-			st, err := Read(context.Background(), o.Run)
-			if err != nil || st.Ranks[1].Pid != pid || st.Ranks[1].Host != "b" || st.State != Running {
+			s.migrate(client.Migration{Ranks: []int{1}, To: c.to}).ends(control.NotMoved, c.why)
+			st, err := client.Read(context.Background(), o.Run)
+			if err != nil || st.Ranks[1].Pid != pid || st.Ranks[1].Host != "b" || st.State != rundir.Running {
 				t.Fatalf("%+v, %v", st, err)
 			}
 			if got := hostsOf(t, o); got != "a:1 b:1 c:1" {
 				t.Errorf("hosts %s", got)
 			}
 			open(t, gate)
-			s.ends(Finished, 0).says("rank 1 not moved: ")
+			s.ends(rundir.Finished, 0).says("rank 1 not moved: ")
 			s.exactMoved(20, nil)
 			if strings.Contains(s.out.String(), "destination") { // which is not the program
 				t.Error(s.out.String())
@@ -283,15 +286,15 @@ func TestMove_RankLost(t *testing.T) {
 				l.s.post(func() { c.limit(&l.s.limits) })
 			}
 			l.await("checkpoint 1 committed") // what it comes back to
-			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			m := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
 			if c.fault == "destination:%received" { // it may be seen before the decision
-				if st := <-m.got; m.err != nil || st.State == Moved {
+				if st := <-m.got; m.err != nil || st.State == control.Moved {
 					t.Fatalf("%+v, %v", st, m.err)
 				}
 			} else {
-				m.ends(RolledBack, c.why, "; the run resumes from checkpoint 1")
+				m.ends(control.MoveRolledBack, c.why, "; the run resumes from checkpoint 1")
 			}
-			l.ends(Finished, 0)
+			l.ends(rundir.Finished, 0)
 			if c.fault != "destination:%received" {
 				l.says("restored checkpoint 1", "rank 1 rolled back: ")
 			}
@@ -308,24 +311,24 @@ func TestMove_HelperLost(t *testing.T) {
 		destination bool
 		state       string
 	}{
-		{"destination:~start", control.MoveStarting, true, NotMoved},
-		{"source:~precopy", control.MovePrecopy, true, NotMoved},
-		{"source:~precopy", control.MovePrecopy, false, RolledBack},
-		{"source:~switch", control.MoveSwitching, true, RolledBack},
-		{"source:~switch", control.MoveSwitching, false, RolledBack},
-		{"other:~switch", control.MoveLinking, true, RolledBack},
-		{"other:<switch", control.MoveLinking, false, Moved}, // nobody is there any more
+		{"destination:~start", control.MoveStarting, true, control.NotMoved},
+		{"source:~precopy", control.MovePrecopy, true, control.NotMoved},
+		{"source:~precopy", control.MovePrecopy, false, control.MoveRolledBack},
+		{"source:~switch", control.MoveSwitching, true, control.MoveRolledBack},
+		{"source:~switch", control.MoveSwitching, false, control.MoveRolledBack},
+		{"other:~switch", control.MoveLinking, true, control.MoveRolledBack},
+		{"other:<switch", control.MoveLinking, false, control.Moved}, // nobody is there any more
 	} {
 		t.Run(fmt.Sprint(c.when, c.destination), func(t *testing.T) {
 			gate := fifo(t)
 			args := []string{"fault:" + c.fault + ":1:" + gate, "pause:8:1"}
-			if c.state == NotMoved {
+			if c.state == control.NotMoved {
 				args[1] = "gate:0:12:" + gate
 			}
 			o := threeHosts(t, args...)
 			l := begin(t, o)
 			helper := parent(t, l.pid(1, 1))
-			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			m := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
 			l.enters(1, c.when)
 			if c.when == control.MoveLinking {
 				var pid int
@@ -354,7 +357,7 @@ func TestMove_HelperLost(t *testing.T) {
 				}
 			}
 			syscall.Kill(helper, syscall.SIGKILL)
-			if c.state == Moved {
+			if c.state == control.Moved {
 				for up := true; up; {
 					got := make(chan bool)
 					l.s.post(func() { got <- l.s.hosts[1].up })
@@ -363,11 +366,11 @@ func TestMove_HelperLost(t *testing.T) {
 				open(t, gate)
 			}
 			m.ends(c.state)
-			if c.state == NotMoved {
+			if c.state == control.NotMoved {
 				open(t, gate)
 			}
-			l.ends(Finished, 0)
-			if c.state == Moved {
+			l.ends(rundir.Finished, 0)
+			if c.state == control.Moved {
 				l.exactMoved(20, map[int][]int{1: {8}})
 			} else {
 				exact(t, o, 20)
@@ -380,16 +383,16 @@ func TestMove_HelperLost(t *testing.T) {
 func TestMove_Queue(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "pause:10:2")
 	l := begin(t, o)
-	first := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+	first := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
 	l.until(func() bool { return len(l.last.Moves) == 1 || l.done })
-	second := l.migrate(Migration{Host: "c", To: "b"})
-	if st := first.ends(Moved); st.ID != 1 {
+	second := l.migrate(client.Migration{Host: "c", To: "b"})
+	if st := first.ends(control.Moved); st.ID != 1 {
 		t.Errorf("%+v", st)
 	}
-	if st := second.ends(Moved); st.ID != 2 || !slices.Equal(st.Ranks, []int{1}) || st.From != "c" {
+	if st := second.ends(control.Moved); st.ID != 2 || !slices.Equal(st.Ranks, []int{1}) || st.From != "c" {
 		t.Errorf("%+v", st)
 	}
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8, 10}})
 	if got := hostsOf(t, o); got != "a:1 b:1 c:0" {
 		t.Error(got)
@@ -401,17 +404,17 @@ func TestMove_AskerGone(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
 	l := begin(t, o)
-	m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+	m := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
 	l.enters(1, control.MovePrecopy)
-	waits := l.migrate(Migration{Ranks: []int{1}, To: "d"})
+	waits := l.migrate(client.Migration{Ranks: []int{1}, To: "d"})
 	l.until(func() bool { return len(l.last.Moves) == 2 })
 	waits.stop()
 	l.await("rank 1 not moved: called off")
 	m.stop()
-	l.enters(1, NotMoved)
+	l.enters(1, control.NotMoved)
 	open(t, gate)
-	l.migrate(Migration{Ranks: []int{1}, To: "c"}).ends(Moved)
-	l.ends(Finished, 0)
+	l.migrate(client.Migration{Ranks: []int{1}, To: "c"}).ends(control.Moved)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {15}})
 }
 
@@ -426,24 +429,24 @@ func TestMove_Stop(t *testing.T) {
 			}
 			o := threeHosts(t, args...)
 			l := begin(t, o)
-			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			m := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
 			if decided {
 				l.enters(1, control.MoveSwitching)
 				l.s.Stop("enough")
 				l.await("enough: the run stops when rank 1 is moved")
 				open(t, gate)
-				m.ends(Moved)
+				m.ends(control.Moved)
 			} else {
 				l.enters(1, control.MovePrecopy)
 				l.reaches(0, 12)
 				l.s.Stop("enough")
-				m.ends(NotMoved, "the run is to stop")
+				m.ends(control.NotMoved, "the run is to stop")
 				open(t, gate)
 			}
-			l.ends(Stopped, StoppedStatus).says("enough: ranks are to save and stop", "stopped with checkpoint ")
+			l.ends(rundir.Stopped, StoppedStatus).says("enough: ranks are to save and stop", "stopped with checkpoint ")
 			o.Command = l.o.Command
 			l = begin(t, o)
-			l.ends(Finished, 0).says("restored checkpoint ")
+			l.ends(rundir.Finished, 0).says("restored checkpoint ")
 			if !decided {
 				exact(t, o, 20)
 			}
@@ -457,11 +460,11 @@ func TestMove_Checkpoint(t *testing.T) {
 	o := threeHosts(t, "every=100", "points=60", "fault:source:<paused:1:"+gate, "pause:8:1")
 	o.Stall = 100 * time.Millisecond // no rank moves while state is sent, and that is none
 	l := begin(t, o)
-	m := l.migrate(Migration{Ranks: []int{0}, To: "c"})
+	m := l.migrate(client.Migration{Ranks: []int{0}, To: "c"})
 	l.until(func() bool { return l.done || len(l.last.Moves) == 1 && l.last.Moves[0].NegotiationNS > 0 })
 	got := make(chan error, 1)
 	go func() {
-		_, err := Checkpoint(context.Background(), o.Run, "")
+		_, err := client.Checkpoint(context.Background(), o.Run, "")
 		got <- err
 	}()
 	for waiting := false; !waiting; {
@@ -473,11 +476,11 @@ func TestMove_Checkpoint(t *testing.T) {
 	}
 	<-time.After(3 * o.Stall)
 	open(t, gate)
-	m.ends(Moved)
+	m.ends(control.Moved)
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	l.ends(Finished, 0).says("checkpoint 1 committed")
+	l.ends(rundir.Finished, 0).says("checkpoint 1 committed")
 	l.exactMoved(60, map[int][]int{0: {8}})
 }
 
@@ -487,7 +490,7 @@ func TestMove_Refused(t *testing.T) {
 	o := threeHosts(t, "gate:0:12:"+gate)
 	l := begin(t, o)
 	l.reaches(0, 12)
-	for want, m := range map[string]Migration{
+	for want, m := range map[string]client.Migration{
 		"there is no rank 2; the run has ranks 0 to 1": {Ranks: []int{0, 2}},
 		"there is no rank -1":                          {Ranks: []int{-1}},
 		"the run has no host x; it has a, b, c":        {Host: "x"},
@@ -497,22 +500,22 @@ func TestMove_Refused(t *testing.T) {
 		"host a cannot be evacuated to itself":         {Host: "a", To: "a"},
 		"can't be below zero":                          {Ranks: []int{1}, Rounds: -1},
 	} {
-		if st, err := Migrate(context.Background(), o.Run, m, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if st, err := client.Migrate(context.Background(), o.Run, m, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %+v, %v", m, st, err)
 		}
 	}
-	l.migrate(Migration{Ranks: []int{0, 1}}).ends(NotMoved, "no other host of the run has room for ranks 0 and 1 (free slots: 1); name a host with --to")
+	l.migrate(client.Migration{Ranks: []int{0, 1}}).ends(control.NotMoved, "no other host of the run has room for ranks 0 and 1 (free slots: 1); name a host with --to")
 	// The host has no rank, as was wanted.
-	if st := l.migrate(Migration{Host: "c"}).ends(Moved); MoveText(st) != "no rank is on c; none will be placed there any more" || len(st.Ranks) != 0 {
-		t.Errorf("%+v: %s", st, MoveText(st))
+	if st := l.migrate(client.Migration{Host: "c"}).ends(control.Moved); control.MoveText(st) != "no rank is on c; none will be placed there any more" || len(st.Ranks) != 0 {
+		t.Errorf("%+v: %s", st, control.MoveText(st))
 	}
 	if got := hostsOf(t, o); got != "a:1 b:1 c:0" {
 		t.Error(got)
 	}
-	l.migrate(Migration{Ranks: []int{1}}).ends(NotMoved, "no other host of the run has room for rank 1; name a host with --to")
+	l.migrate(client.Migration{Ranks: []int{1}}).ends(control.NotMoved, "no other host of the run has room for rank 1; name a host with --to")
 	open(t, gate)
-	l.ends(Finished, 0)
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{1}}, nil); err == nil {
+	l.ends(rundir.Finished, 0)
+	if _, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{1}}, nil); err == nil {
 		t.Error("a finished run's rank was moved")
 	}
 }
@@ -552,7 +555,7 @@ wait`)
 			}
 			l := begin(t, o)
 			for i, r := range []int{1, 0} {
-				if st := l.migrate(Migration{Ranks: []int{r}, To: "localhost"}).ends(Moved); st.ID != uint64(i+1) || st.From != own || st.To != own {
+				if st := l.migrate(client.Migration{Ranks: []int{r}, To: "localhost"}).ends(control.Moved); st.ID != uint64(i+1) || st.From != own || st.To != own {
 					t.Errorf("%+v", st)
 				}
 			}
@@ -562,7 +565,7 @@ wait`)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, v := range []string{"PMI_", "PMIX_", "OMPI_COMM", envSecret} {
+			for _, v := range []string{"PMI_", "PMIX_", "OMPI_COMM", helper.EnvSecret} {
 				if strings.Contains(string(env), v) {
 					t.Errorf("a destination has %s in its environment", v)
 				}
@@ -573,15 +576,8 @@ wait`)
 				}
 			}
 			open(t, gate)
-			l.ends(Finished, 0)
+			l.ends(rundir.Finished, 0)
 			l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
 		})
-	}
-}
-
-func TestElsewhere_Arguments(t *testing.T) {
-	got := elsewhere(strings.Fields("--oversubscribe --host a:2,b:2 -n 4 --mca btl tcp -N2 --nodelist=a,b -w c --map-by node -x PATH"))
-	if want := "--oversubscribe --mca btl tcp --map-by node -x PATH"; strings.Join(got, " ") != want {
-		t.Errorf("%q", got)
 	}
 }

@@ -133,17 +133,11 @@ func serverOf(mpirun string) string {
 // Open MPI can do it, that takes a run that prefers the library to shared
 // memory.
 func (l *launcher) useful(s *Supervisor) bool {
-	if said := os.Getenv(control.EnvJoin); s.n == 1 || l.apart || ownServer(l.args) || said == joinNever || said == control.JoinSpawned {
+	if said := os.Getenv(control.EnvJoin); s.n == 1 || l.apart || ownServer(l.args) || said == control.JoinNever || said == control.JoinSpawned {
 		return false
 	}
-	return os.Getenv(control.EnvJoin) == joinAnywhere || len(s.o.Transports) > 0 && s.o.Transports[0] == "mpi"
+	return os.Getenv(control.EnvJoin) == control.JoinAnywhere || len(s.o.Transports) > 0 && s.o.Transports[0] == "mpi"
 }
-
-// What EnvJoin may say besides the name of a host.
-const (
-	joinAnywhere = "any"
-	joinNever    = "no"
-)
 
 // joinAt tells where destinations can join the MPI world of the others: EnvJoin
 // for their helpers. mpirun of Open MPI 4 fails when processes on other hosts
@@ -153,9 +147,9 @@ func (s *Supervisor) joinAt() string {
 	l := s.launcher
 	said := os.Getenv(control.EnvJoin)
 	switch {
-	case l.apart || said == joinNever || said == control.JoinSpawned:
+	case l.apart || said == control.JoinNever || said == control.JoinSpawned:
 		return ""
-	case said == joinAnywhere:
+	case said == control.JoinAnywhere:
 		return said
 	case !l.server.Load().runs():
 		return ""
@@ -165,19 +159,4 @@ func (s *Supervisor) joinAt() string {
 		return ""
 	}
 	return own
-}
-
-// mayJoin reports whether a destination on this host can.
-func mayJoin() bool {
-	at := os.Getenv(control.EnvJoin)
-	own, err := os.Hostname()
-	return at == joinAnywhere || at == control.JoinSpawned || at != "" && err == nil && at == own
-}
-
-// ownServer reports whether a launcher's arguments name an ompi-server.
-func ownServer(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool {
-		name, _, _ := strings.Cut(a, "=")
-		return strings.TrimLeft(name, "-") == "ompi-server"
-	})
 }

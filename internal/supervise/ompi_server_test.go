@@ -98,12 +98,12 @@ func TestJoinAt_Hosts(t *testing.T) {
 			t.Errorf("%s: %q, not %q", c.what, got, c.want)
 		}
 		t.Setenv(control.EnvJoin, c.want)
-		if mayJoin() != (c.want != "") {
+		if control.MayJoin() != (c.want != "") {
 			t.Errorf("%s: a destination does otherwise", c.what)
 		}
 	}
 	t.Setenv(control.EnvJoin, "other")
-	if mayJoin() {
+	if control.MayJoin() {
 		t.Error("a destination joins on another host")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // Where moving ranks go, and what this changes at the hosts.
@@ -112,7 +113,7 @@ func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals [
 		if room > 0 {
 			slots = fmt.Sprintf(" (free slots: %d)", room)
 		}
-		return nil, fmt.Errorf("no other host of the run has room for %s%s; %s", ranksText(ranks), slots, s.advice(q))
+		return nil, fmt.Errorf("no other host of the run has room for %s%s; %s", control.RanksText(ranks), slots, s.advice(q))
 	}
 	slices.SortStableFunc(list, func(a, b *host) int { return free(b) - free(a) })
 	for _, h := range list {
@@ -127,7 +128,7 @@ func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals [
 func (s *Supervisor) advice(q *moveRequest) string {
 	switch {
 	case q.by == byFile:
-		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.file(evacuateName), q.host)
+		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.File(rundir.EvacuateFile), q.host)
 	case q.by == byWatch && s.launcher == nil:
 		return fmt.Sprintf("ranks leave as soon as there is; 'cairn migrate --host %s --to TARGET' does not wait", q.host)
 	case q.by == byWatch:
@@ -250,11 +251,11 @@ func (s *Supervisor) releaseEmptyHosts() {
 func (h *host) release() {
 	queue, conn, ended := h.queue, h.conn, h.ended
 	h.up, h.served, h.queue, h.conn = false, false, nil, nil
-	queue.send(&control.Quit{})
-	queue.finish()
+	queue.Send(&control.Quit{})
+	queue.Finish()
 	go func() {
 		select {
-		case <-queue.done:
+		case <-queue.Done:
 		case <-time.After(time.Second):
 		}
 		if ended != nil {

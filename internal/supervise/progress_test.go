@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // goes is an attempt, of which all is known beforehand: from a checkpoint (0: the
@@ -79,7 +81,7 @@ func TestProgress_SamePlace(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
 	o.Retries, o.Quarantine = 4, 1
 	l := begin(t, o)
-	l.ends(Failed, 3).says("checkpoint 2 quarantined", "restored checkpoint 1", "checkpoint 3 committed", "checkpoint 3 quarantined", "(4th of 4)", "5 failures in a row without progress")
+	l.ends(rundir.Failed, 3).says("checkpoint 2 quarantined", "restored checkpoint 1", "checkpoint 3 committed", "checkpoint 3 quarantined", "(4th of 4)", "5 failures in a row without progress")
 	if l.last.Attempt != 5 {
 		t.Errorf("%d starts", l.last.Attempt)
 	}
@@ -92,7 +94,7 @@ func TestQuarantine_CheckpointRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := []uint64{1, 2, 3}
-	s := &Supervisor{rec: &record{CheckpointDir: dir, Quarantined: told}}
+	s := &Supervisor{rec: &rundir.Record{CheckpointDir: dir, Quarantined: told}}
 	s.forgetRemoved()
 	if !slices.Equal(s.rec.Quarantined, []uint64{2}) || !slices.Equal(told, []uint64{1, 2, 3}) {
 		t.Errorf("%v, %v", s.rec.Quarantined, told)
@@ -106,9 +108,9 @@ func TestStop_NoCheckpoint(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(0, 3)
 	l.s.Stop("interrupted")
-	l.ends(Stopped, UnsavedStatus).says("stopped: interrupted; but the state could NOT be saved, and the work since the beginning is lost")
+	l.ends(rundir.Stopped, UnsavedStatus).says("stopped: interrupted; but the state could NOT be saved, and the work since the beginning is lost")
 	l = begin(t, o)
-	l.ends(Finished, 0).says("started again from the beginning: 1 rank on localhost:1")
+	l.ends(rundir.Finished, 0).says("started again from the beginning: 1 rank on localhost:1")
 	exact(t, o, 20)
 }
 
@@ -132,7 +134,7 @@ func TestProgress_UnheardCommit(t *testing.T) {
 	}{{2, nil, 0}, {3, nil, 1}, {2, []uint64{3}, 1}} {
 		now := time.Now()
 		a := &attempt{phase: launched, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
-		s := &Supervisor{rec: &record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
+		s := &Supervisor{rec: &rundir.Record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
 		if s.unheard(a); s.failures != c.failures || a.newUnheard != (c.failures == 0) {
 			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.newUnheard)
 		}

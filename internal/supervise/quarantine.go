@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
+
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // byItself reports whether the program caused a rank's end. Then the checkpoint
@@ -28,7 +29,7 @@ func byItself(code, signal int) bool {
 
 // hasCheckpoints reports whether there is a checkpoint to resume from.
 func (s *Supervisor) hasCheckpoints() bool {
-	if _, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
+	if _, _, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok {
 		return true
 	}
 	_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, "line"))
@@ -38,10 +39,10 @@ func (s *Supervisor) hasCheckpoints() bool {
 // newestUsable returns the newest checkpoint that all ranks have and that is not
 // quarantined.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
-	complete, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
+	complete, _ := rundir.CompleteCheckpoints(s.rec.CheckpointDir, s.n)
 	for _, c := range complete {
-		if !slices.Contains(quarantined, c.index) {
-			return c.index, true
+		if !slices.Contains(quarantined, c.Index) {
+			return c.Index, true
 		}
 	}
 	return 0, false
@@ -142,10 +143,4 @@ func (s *Supervisor) forgetRemoved() {
 		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("ckpt-%08d", index)))
 		return errors.Is(err, fs.ErrNotExist)
 	})
-}
-
-// completeCheckpoint is a checkpoint that has a file of every rank.
-type completeCheckpoint struct {
-	index uint64
-	at    time.Time
 }

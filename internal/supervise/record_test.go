@@ -13,7 +13,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
@@ -44,12 +47,12 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 
 // adopts is what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
-	d := &runDir{fs: fsys, path: crashRun, cwd: "/cairn-test"}
-	in, err := d.claim([]string{"/cairn-test/sim", "-x"}, 1, d.file("ckpt"), d.file("output"), fresh)
+	d := &rundir.Dir{FS: fsys, Path: crashRun, Cwd: "/cairn-test"}
+	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), d.File("output"), fresh)
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{dir: d, rec: in.rec, intent: in, last: in.rec.Last}, nil
+	return &Supervisor{dir: d, rec: in.Record, intent: in, last: in.Record.Last}, nil
 }
 
 // checkpoint puts a checkpoint and the journal of files there, durably.
@@ -102,20 +105,20 @@ func TestRecord_CrashAtEveryOperation(t *testing.T) {
 		}
 		in, rec := s.intent, s.rec
 		switch {
-		case phase == nothing && in.made:
+		case phase == nothing && in.New:
 			return nil
-		case in.made && phase == freshly && len(rec.Clear) == 0:
+		case in.New && phase == freshly && len(rec.Clear) == 0:
 			if there, err := store.Holds(fsys, crashRun+"/ckpt"); err != nil || there {
 				return fmt.Errorf("a new run begins with what an earlier one has left (%v)", err)
 			}
 			return nil
-		case in.made && phase < finishing:
+		case in.New && phase < finishing:
 			return errors.New("a new run begins, and the earlier one has not finished")
-		case in.made && len(rec.Clear) == 0:
+		case in.New && len(rec.Clear) == 0:
 			return errors.New("a new run begins, and what an earlier one has left is not discarded")
-		case in.made:
+		case in.New:
 			return nil
-		case in.finish:
+		case in.Finish:
 			if rec.Status != 7 || phase < committed || phase > finishing {
 				return fmt.Errorf("the end of a run with status %d is completed in phase %d", rec.Status, phase)
 			}
@@ -152,10 +155,10 @@ func TestRecord_CrashAtEveryOperation(t *testing.T) {
 		t.Helper()
 		must(s.take())
 		phase = started
-		s.rec.State, s.rec.Attempt = Running, 1
+		s.rec.State, s.rec.Attempt = rundir.Running, 1
 		must(s.record())
 		r.checkpoint()
-		s.last = &CheckpointState{Index: 1}
+		s.last = &control.CheckpointState{Index: 1}
 		must(s.record())
 		phase = committed
 		if !end {
@@ -163,15 +166,15 @@ func TestRecord_CrashAtEveryOperation(t *testing.T) {
 		}
 		must(s.recordFinishing(7, true))
 		phase = finishing
-		must(store.Clear(s.dir.fs, s.rec.CheckpointDir))
-		s.rec.State = Finished
+		must(store.Clear(s.dir.FS, s.rec.CheckpointDir))
+		s.rec.State = rundir.Finished
 		must(s.record())
 		phase = finished
 	}
 	s, err := adopts(r.fs, false)
 	must(err)
 	life(s, true)
-	if s, err = adopts(r.fs, false); err != nil || !s.intent.made || !strings.Contains(s.intent.say, "has finished with status 7") {
+	if s, err = adopts(r.fs, false); err != nil || !s.intent.New || !strings.Contains(s.intent.Note, "has finished with status 7") {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	life(s, false)
@@ -207,15 +210,15 @@ func TestRecord_WriteFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.checkpoint()
-		s.last = &CheckpointState{Index: 1}
-		s.rec.State, s.rec.Attempt = Running, 1
+		s.last = &control.CheckpointState{Index: 1}
+		s.rec.State, s.rec.Attempt = rundir.Running, 1
 		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}
 		n = 0
 		err = s.recordFinishing(7, true)
 		next, nerr := adopts(r.disk, false)
-		if nerr != nil || next.intent.made || err == nil && !next.intent.finish {
+		if nerr != nil || next.intent.New || err == nil && !next.intent.Finish {
 			t.Fatalf("operation %d failed (%v); the next start: %+v, %v", i, err, next, nerr)
 		}
 		if n <= i {
@@ -241,8 +244,8 @@ func interruptedRun(t *testing.T, o Options) {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	open(t, gate) // its ranks save and stop
-	free := &runDir{fs: vfs.OS(), path: o.Run}
-	if err := free.awaitHelpers(context.Background(), func(string, string) {}); err != nil {
+	free := &rundir.Dir{FS: vfs.OS(), Path: o.Run}
+	if err := free.AwaitHelpers(context.Background(), func(string, string) {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -291,8 +294,8 @@ func TestRecord_Damaged(t *testing.T) {
 			if err := s.take(); err != nil {
 				t.Fatal(err)
 			}
-			s.dir.close()
-			first, err := os.ReadFile(filepath.Join(o.Run, recordName))
+			s.dir.Close()
+			first, err := os.ReadFile(filepath.Join(o.Run, rundir.RecordName))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,35 +303,35 @@ func TestRecord_Damaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			interruptedRun(t, o)
-			for name, f := range map[string]func(string) error{recordName: c.run, copyName: c.copy} {
+			for name, f := range map[string]func(string) error{rundir.RecordName: c.run, rundir.CopyName: c.copy} {
 				if f != nil {
 					if err := f(filepath.Join(o.Run, name)); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			begin(t, o).ends(Finished, 0).says(c.say, "restored checkpoint ")
+			begin(t, o).ends(rundir.Finished, 0).says(c.say, "restored checkpoint ")
 			exact(t, o, 20)
 		})
 	}
 	t.Run("no checkpoint", func(t *testing.T) {
 		o := options(t, 1, "points=3", "kill:0:2:0")
 		o.Retries = -1
-		begin(t, o).ends(Failed, 128+9)
-		for _, name := range []string{recordName, copyName} {
+		begin(t, o).ends(rundir.Failed, 128+9)
+		for _, name := range []string{rundir.RecordName, rundir.CopyName} {
 			if err := empty(filepath.Join(o.Run, name)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		before, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+		before, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, 1))
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--fresh") || strings.Contains(err.Error(), "remove") {
 			t.Errorf("started: %v", err)
 		}
-		if after, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
+		if after, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
 			t.Errorf("output was %q and is %q", before, after)
 		}
 		o.Fresh = true
-		begin(t, o).ends(Failed, 128+9)
+		begin(t, o).ends(rundir.Failed, 128+9)
 	})
 }
 
@@ -360,19 +363,19 @@ func TestClaim_CheckpointsVanished(t *testing.T) {
 					o.Dir = filepath.Join(t.TempDir(), "ck")
 					checkpointDir = o.Dir
 				}
-				begin(t, o).ends(Failed, 128+9)
-				before, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+				begin(t, o).ends(rundir.Failed, 128+9)
+				before, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, 1))
 				c.how(t, checkpointDir)
 				if _, err := New(o); err == nil || !strings.Contains(err.Error(), checkpointDir) || !strings.Contains(err.Error(), "mounted") {
 					t.Fatalf("started: %v", err)
 				}
-				if after, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
+				if after, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
 					t.Errorf("output was %q and is %q", before, after)
 				}
 				if err := errors.Join(os.RemoveAll(checkpointDir), os.Rename(checkpointDir+".away", checkpointDir)); err != nil {
 					t.Fatal(err)
 				}
-				begin(t, o).ends(Finished, 0)
+				begin(t, o).ends(rundir.Finished, 0)
 				exact(t, o, 20)
 			})
 		}
@@ -399,12 +402,12 @@ func TestRecord_RunMoved(t *testing.T) {
 				return o
 			}
 			top, _ := os.Getwd()
-			begin(t, in(filepath.Join(top, old))).ends(Failed, 128+9)
+			begin(t, in(filepath.Join(top, old))).ends(rundir.Failed, 128+9)
 			t.Chdir(top)
 			var err error
 			switch how {
 			case "copied":
-				err = errors.Join(os.Remove(filepath.Join(old, "run", socketName)), // which CopyFS can't copy
+				err = errors.Join(os.Remove(filepath.Join(old, "run", rundir.SocketName)), // which CopyFS can't copy
 					os.CopyFS(now, os.DirFS(old)), os.RemoveAll(filepath.Join(old, "run", "ckpt")))
 			case "linked":
 				err = os.Symlink(old, now)
@@ -415,10 +418,10 @@ func TestRecord_RunMoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := in(filepath.Join(top, now))
-			if st, err := Read(context.Background(), o.Run); err != nil || st.Last == nil || st.State != Failed {
+			if st, err := client.Read(context.Background(), o.Run); err != nil || st.Last == nil || st.State != rundir.Failed {
 				t.Errorf("%+v, %v", st, err)
 			}
-			begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
+			begin(t, o).ends(rundir.Finished, 0).says("restored checkpoint 1")
 			o.Ranks = 1
 			exact(t, o, 20)
 		})
@@ -451,7 +454,7 @@ func TestFinish_SupervisorKilled(t *testing.T) {
 				if program == "other" {
 					status, want = 0, "rank 0\nrank 1\n"
 				}
-				l := begin(t, o).ends(Finished, status)
+				l := begin(t, o).ends(rundir.Finished, status)
 				if got, _ := os.ReadFile(o.Out); string(got) != want {
 					t.Errorf("the output is %q, not %q", got, want)
 				}
@@ -462,7 +465,7 @@ func TestFinish_SupervisorKilled(t *testing.T) {
 					if text, _ := os.ReadFile(starts); program == "other" && strings.Count(string(text), "start") != 2 {
 						t.Errorf("the ranks were started again: %q", text)
 					}
-					if rec, err := readRecord(o.Run); err != nil || rec.Attempt != 1 || rec.State != Finished {
+					if rec, err := rundir.ReadRecord(o.Run); err != nil || rec.Attempt != 1 || rec.State != rundir.Finished {
 						t.Errorf("%+v, %v", rec, err)
 					}
 				}
@@ -483,7 +486,7 @@ func TestFresh_SupervisorKilled(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			o := options(t, 1, "points=20", "kill:0:8:1")
 			o.Retries = -1
-			begin(t, o).ends(Failed, 128+9)
+			begin(t, o).ends(rundir.Failed, 128+9)
 			o.Command, o.Fresh = as("rank", "points=3"), true
 			t.Setenv("CAIRN_STEP", step+"=kill")
 			p := startSupervisor(t, o)
@@ -492,7 +495,7 @@ func TestFresh_SupervisorKilled(t *testing.T) {
 			p.cmd.Wait()
 			os.Unsetenv("CAIRN_STEP")
 			o.Fresh = false
-			l := begin(t, o).ends(Finished, 0)
+			l := begin(t, o).ends(rundir.Finished, 0)
 			if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 				t.Errorf("%q", l.said)
 			}
@@ -517,15 +520,15 @@ func TestFinish_OutputFull(t *testing.T) {
 	o := options(t, 2, "status=5")
 	o.Out = filepath.Join(mount, "out")
 	for range 2 {
-		begin(t, o).ends(Finishing, UnsavedStatus).says("could not be put together", "no space left on device")
-		if st, err := Read(context.Background(), o.Run); err != nil || st.State != Finishing || st.Attempt != 1 {
+		begin(t, o).ends(rundir.Finishing, UnsavedStatus).says("could not be put together", "no space left on device")
+		if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Finishing || st.Attempt != 1 {
 			t.Errorf("%+v, %v", st, err)
 		}
 	}
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	if l := begin(t, o).ends(Finished, 5); l.last.Attempt != 1 {
+	if l := begin(t, o).ends(rundir.Finished, 5); l.last.Attempt != 1 {
 		t.Errorf("%d starts", l.last.Attempt)
 	}
 	if got, _ := os.ReadFile(o.Out); string(got) != expected(0, 20)+expected(1, 20) {
@@ -541,15 +544,15 @@ func TestStop_Unsaved(t *testing.T) {
 	o := options(t, 2, "gate:1:8:"+gate, "full=9")
 	l := begin(t, o)
 	l.reaches(1, 8)
-	st, err := Read(context.Background(), o.Run)
+	st, err := client.Read(context.Background(), o.Run)
 	if err != nil || st.Unsaved == nil || st.Unsaved.Count != 1 || st.Unsaved.Since.IsZero() || !strings.Contains(st.Unsaved.Why, "no space left") {
 		t.Errorf("%+v, %v", st, err)
 	}
 	l.s.Stop("enough")
 	l.await("enough: ranks are to save and stop")
 	open(t, gate)
-	l.ends(Stopped, UnsavedStatus).says("the state could NOT be saved, and the work since the beginning is lost")
-	if st, err := Read(context.Background(), o.Run); err != nil || st.Unsaved == nil || !st.Unsaved.Lost {
+	l.ends(rundir.Stopped, UnsavedStatus).says("the state could NOT be saved, and the work since the beginning is lost")
+	if st, err := client.Read(context.Background(), o.Run); err != nil || st.Unsaved == nil || !st.Unsaved.Lost {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
@@ -560,7 +563,7 @@ func TestRecord_CheckpointsMoved(t *testing.T) {
 	first := func() Options {
 		o := options(t, 1, "points=20", "kill:0:8:1")
 		o.Retries, o.Dir = -1, filepath.Join(t.TempDir(), "ck")
-		begin(t, o).ends(Failed, 128+9)
+		begin(t, o).ends(rundir.Failed, 128+9)
 		return o
 	}
 	o, other := first(), first()
@@ -570,7 +573,7 @@ func TestRecord_CheckpointsMoved(t *testing.T) {
 	}
 	was := o.Dir
 	o.Dir = other.Dir
-	if _, err := New(o); !errors.Is(err, ErrDiffers) {
+	if _, err := New(o); !errors.Is(err, rundir.ErrDiffers) {
 		t.Errorf("another directory: %v", err)
 	}
 	o.Dir = was
@@ -584,6 +587,6 @@ func TestRecord_CheckpointsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Dir = away
-	begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
+	begin(t, o).ends(rundir.Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }

@@ -15,6 +15,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // live is a run under test.
@@ -26,7 +30,7 @@ type live struct {
 	mu   sync.Mutex
 	some sync.Cond
 	said []string
-	last State
+	last control.RunState
 	out  strings.Builder
 	done bool
 	res  Result
@@ -173,7 +177,7 @@ func (l *live) reaches(rank int, point uint64) {
 func exact(t *testing.T, o Options, points int) {
 	t.Helper()
 	for r := range o.Ranks {
-		got, err := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), r, 1))
+		got, err := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +209,7 @@ func open(t *testing.T, gate string) {
 func TestRun_Finish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
-	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due", "finished")
+	l.ends(rundir.Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due", "finished")
 	exact(t, o, 20)
 	for r := range 3 {
 		var want strings.Builder
@@ -224,7 +228,7 @@ func TestRun_Finish(t *testing.T) {
 	}
 	// A finished run's directory is started afresh, by another command too.
 	o.Command = as("rank", "points=3")
-	begin(t, o).ends(Finished, 0)
+	begin(t, o).ends(rundir.Finished, 0)
 	exact(t, o, 3)
 }
 
@@ -239,7 +243,7 @@ func TestRun_Restart(t *testing.T) {
 				os.WriteFile(strings.ReplaceAll(o.Out, "%r", "0000"), []byte(strings.Repeat("left from something else\n", 100)), 0o666)
 			}
 			l := begin(t, o)
-			l.ends(Finished, 0).says("rank 2 on localhost was killed by signal 9 (SIGKILL)", "restarting from the beginning in 0.1 s (1st of 10)",
+			l.ends(rundir.Finished, 0).says("rank 2 on localhost was killed by signal 9 (SIGKILL)", "restarting from the beginning in 0.1 s (1st of 10)",
 				"restarting from checkpoint 1 in", "rank 3 on localhost ended with status 3", "restored checkpoint 2", "restored checkpoint 3")
 			exact(t, o, 20)
 			whole := ""
@@ -270,17 +274,17 @@ func TestRun_Retries(t *testing.T) {
 	o := options(t, 2, "exit:1:2:0")
 	o.Retries = 2
 	l := begin(t, o)
-	l.ends(Failed, 3).says("in 0.1 s (1st of 2)", "in 0.2 s (2nd of 2)", "3 failures in a row")
+	l.ends(rundir.Failed, 3).says("in 0.1 s (1st of 2)", "in 0.2 s (2nd of 2)", "3 failures in a row")
 	if l.last.Attempt != 3 {
 		t.Errorf("%d starts", l.last.Attempt)
 	}
 	// The same command tries again; none is allowed here.
 	o.Retries = -1
-	begin(t, o).ends(Failed, 3)
+	begin(t, o).ends(rundir.Failed, 3)
 	// A new checkpoint puts the count back to zero: more failures than retries.
 	o = options(t, 2, "kill:1:6:1", "kill:1:11:2", "kill:1:16:3")
 	o.Retries = 1
-	begin(t, o).ends(Finished, 0)
+	begin(t, o).ends(rundir.Finished, 0)
 	exact(t, o, 20)
 }
 
@@ -298,12 +302,12 @@ func TestQuarantine_OlderCheckpoint(t *testing.T) {
 	o := options(t, 2, "kill:0:13:1", "poison:2")
 	o.Quarantine = 2
 	l := begin(t, o)
-	l.ends(Finished, 0).says("checkpoint 2 quarantined: 2 attempts from it failed without a new checkpoint", "restarting from an older checkpoint", "restored checkpoint 1")
+	l.ends(rundir.Finished, 0).says("checkpoint 2 quarantined: 2 attempts from it failed without a new checkpoint", "restarting from an older checkpoint", "restored checkpoint 1")
 	exact(t, o, 20)
 	if !slices.Equal(l.last.Quarantined, []uint64{2}) {
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
-	if rec, err := readRecord(o.Run); err != nil || !slices.Equal(rec.Quarantined, []uint64{2}) {
+	if rec, err := rundir.ReadRecord(o.Run); err != nil || !slices.Equal(rec.Quarantined, []uint64{2}) {
 		t.Errorf("recorded: %+v, %v", rec, err)
 	}
 }
@@ -311,7 +315,7 @@ func TestQuarantine_OlderCheckpoint(t *testing.T) {
 func TestRun_Stall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Stall = 2 * time.Second
-	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored checkpoint 1")
+	begin(t, o).ends(rundir.Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -322,8 +326,8 @@ func TestStop_Resume(t *testing.T) {
 	l.reaches(1, 8)
 	answer := make(chan error, 1)
 	go func() {
-		st, err := Stop(context.Background(), o.Run, "")
-		if err == nil && (st.State != Stopped || st.Last == nil || st.Last.Index != 2) {
+		st, err := client.Stop(context.Background(), o.Run, "")
+		if err == nil && (st.State != rundir.Stopped || st.Last == nil || st.Last.Index != 2) {
 			err = fmt.Errorf("%+v", st)
 		}
 		answer <- err
@@ -333,31 +337,31 @@ func TestStop_Resume(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	l.ends(Stopped, StoppedStatus).says("stopped with checkpoint 2: cairn stop; the same command resumes")
-	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Stopped || st.Last.Index != 2 {
+	l.ends(rundir.Stopped, StoppedStatus).says("stopped with checkpoint 2: cairn stop; the same command resumes")
+	if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Stopped || st.Last.Index != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	other := o
 	other.Command = as("rank", "points=21")
-	if _, err := New(other); !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), "--fresh") {
+	if _, err := New(other); !errors.Is(err, rundir.ErrDiffers) || !strings.Contains(err.Error(), "--fresh") {
 		t.Error(err)
 	}
 	other = o
 	other.Ranks = 3
-	if _, err := New(other); !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), "2 ranks, not 3") {
+	if _, err := New(other); !errors.Is(err, rundir.ErrDiffers) || !strings.Contains(err.Error(), "2 ranks, not 3") {
 		t.Error(err)
 	}
-	begin(t, o).ends(Finished, 0).says("restored checkpoint 2")
+	begin(t, o).ends(rundir.Finished, 0).says("restored checkpoint 2")
 	exact(t, o, 20)
 }
 
 func TestFresh_Discards(t *testing.T) {
 	o := options(t, 2, "exit:0:8:0")
 	o.Retries = -1
-	begin(t, o).ends(Failed, 3)
+	begin(t, o).ends(rundir.Failed, 3)
 	o.Command, o.Fresh = as("rank"), true
 	l := begin(t, o)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 		t.Errorf("%q", l.said)
 	}
@@ -368,11 +372,11 @@ func TestRunDir_TwoSupervisors(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:1:"+gate)
 	l := begin(t, o)
-	if _, err := New(o); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), fmt.Sprintf("process %d on ", os.Getpid())) {
+	if _, err := New(o); !errors.Is(err, rundir.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprintf("process %d on ", os.Getpid())) {
 		t.Error(err)
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 }
 
 func TestRun_KilledAtOnce(t *testing.T) {
@@ -382,7 +386,7 @@ func TestRun_KilledAtOnce(t *testing.T) {
 	l.s.Stop("interrupted")
 	l.await("interrupted: ranks are to save")
 	l.kill()
-	l.ends(Stopped, StoppedStatus)
+	l.ends(rundir.Stopped, StoppedStatus)
 }
 
 // A rank that does not stop is killed when the grace time is over.
@@ -392,7 +396,7 @@ func TestStop_Grace(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(1, 8)
 	l.s.Stop("interrupted")
-	l.ends(Stopped, UnsavedStatus).says("did not stop within 100 ms")
+	l.ends(rundir.Stopped, UnsavedStatus).says("did not stop within 100 ms")
 }
 
 func TestHelper_Killed(t *testing.T) {
@@ -407,7 +411,7 @@ func TestHelper_Killed(t *testing.T) {
 	watch() // ranks die with their helper
 	l.await("lost host localhost: its helper has ended")
 	open(t, gate)
-	l.ends(Finished, 0).says("restored checkpoint 1")
+	l.ends(rundir.Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -436,13 +440,13 @@ func TestSupervisor_Killed(t *testing.T) {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	// The rank waits at its gate, so it can't have stopped yet.
-	if _, _, err := tryLock(hostLock(o.Run, "localhost")); !errors.Is(err, ErrBusy) {
+	if _, _, err := rundir.TryLock(rundir.HostLock(o.Run, "localhost")); !errors.Is(err, rundir.ErrBusy) {
 		t.Fatalf("the helper is gone: %v", err)
 	}
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop")
 	open(t, gate)
-	l.ends(Finished, 0).says("restored checkpoint 2")
+	l.ends(rundir.Finished, 0).says("restored checkpoint 2")
 	exact(t, o, 20)
 }
 
@@ -454,7 +458,7 @@ func TestSupervisor_KilledHard(t *testing.T) {
 	p.await("rank 1 at point 8")
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
-	begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
+	begin(t, o).ends(rundir.Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -464,9 +468,9 @@ func TestRun_Uninstrumented(t *testing.T) {
 	o := options(t, 2)
 	o.Command = []string{"sh", "-c", `echo rank $CAIRN_RANK of $CAIRN_SIZE; test -e ` + once + ` || { : > ` + once + `; exit 5; }; echo done`}
 	l := begin(t, o)
-	l.ends(Finished, 0).says("ended with status 5", "from the beginning", "sh has not told that it uses Cairn")
+	l.ends(rundir.Finished, 0).says("ended with status 5", "from the beginning", "sh has not told that it uses Cairn")
 	for r := range 2 {
-		got, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), r, 1))
+		got, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, 1))
 		if want := fmt.Sprintf("rank %d of 2\ndone\n", r); string(got) != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -477,11 +481,11 @@ func TestRun_Uninstrumented(t *testing.T) {
 	o.Line = func(_, _ int, _ []byte, done func(bool)) { seen <- true; done(true) }
 	l = begin(t, o)
 	<-seen
-	if _, err := Checkpoint(ctxTimeout(t, time.Millisecond), o.Run, ""); err == nil {
+	if _, err := client.Checkpoint(ctxTimeout(t, time.Millisecond), o.Run, ""); err == nil {
 		t.Error("a checkpoint of a program that knows nothing of them")
 	}
 	l.s.Stop("enough")
-	l.ends(Stopped, StoppedStatus)
+	l.ends(rundir.Stopped, StoppedStatus)
 	for _, c := range []struct {
 		command []string
 		status  int
@@ -506,13 +510,13 @@ func TestClient_CheckpointAndStatus(t *testing.T) {
 	l := begin(t, o)
 	l.pid(0, 1)
 	l.pid(1, 1)
-	st, err := Read(context.Background(), o.Run)
-	if err != nil || st.State != Running || len(st.Ranks) != 2 || st.Attempt != 1 || st.Last != nil {
+	st, err := client.Read(context.Background(), o.Run)
+	if err != nil || st.State != rundir.Running || len(st.Ranks) != 2 || st.Attempt != 1 || st.Last != nil {
 		t.Fatalf("%+v, %v", st, err)
 	}
 	got := make(chan any, 1)
 	go func() {
-		index, err := Checkpoint(context.Background(), o.Run, "by hand")
+		index, err := client.Checkpoint(context.Background(), o.Run, "by hand")
 		if err == nil && index.Index == 1 && index.State == 2000 {
 			err = errors.New("fine")
 		}
@@ -528,14 +532,14 @@ func TestClient_CheckpointAndStatus(t *testing.T) {
 	if err := <-got; fmt.Sprint(err) != "fine" {
 		t.Fatal(err)
 	}
-	l.ends(Finished, 0)
-	if _, err := Checkpoint(context.Background(), o.Run, ""); !errors.Is(err, ErrNotRunning) {
+	l.ends(rundir.Finished, 0)
+	if _, err := client.Checkpoint(context.Background(), o.Run, ""); !errors.Is(err, client.ErrNotRunning) {
 		t.Error(err)
 	}
-	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Finished || st.Pid != 0 {
+	if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Finished || st.Pid != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if _, err := Read(context.Background(), t.TempDir()); !errors.Is(err, ErrNoRun) {
+	if _, err := client.Read(context.Background(), t.TempDir()); !errors.Is(err, rundir.ErrNoRun) {
 		t.Error(err)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // Destinations that the MPI library of the others starts. mpirun of Open MPI 4
@@ -41,32 +42,17 @@ type spawn struct {
 	late       bool // it has not come to it for long: nobody waits for it
 }
 
-// envParent is where Open MPI's processes find that they were spawned. It is
-// empty, and they would wait there.
-const envParent = "OMPI_PARENT_PORT"
-
 // spawnScript starts a helper: addresses of the supervisor, launch and directory
 // of the run, directory to start in, command. It never fails, for which mpirun
 // would end all. When the helper was killed, and ranks were started under it
 // (see detain), another one only waits in its place until no rank is left.
 // Signals that batch systems send are not for the shell.
 const spawnScript = `used=; trap used=1 USR1; trap : TERM INT HUP USR2
-unset ` + envParent + `; ` + envSupervisor + `=$1 ` + envShell + `=$$ ` + control.EnvJoin + `=` + control.JoinSpawned + ` stay=$2
-export ` + envSupervisor + ` ` + envShell + ` ` + control.EnvJoin + `
+unset ` + helper.EnvParent + `; ` + helper.EnvSupervisor + `=$1 ` + helper.EnvShell + `=$$ ` + control.EnvJoin + `=` + control.JoinSpawned + ` stay=$2
+export ` + helper.EnvSupervisor + ` ` + helper.EnvShell + ` ` + control.EnvJoin + `
 cd "$3"; shift 3; "$@"
-while [ $? -ge 128 ] && [ -n "$used" ]; do ` + envStay + `=$stay "$@"; done
+while [ $? -ge 128 ] && [ -n "$used" ]; do ` + helper.EnvStay + `=$stay "$@"; done
 exit 0`
-
-// envStay has a helper wait for the end of all ranks, and do nothing else: the
-// launch, a colon, and the run directory.
-const envStay = "CAIRN_STAY"
-
-// keepShell has the shell that started this helper stay when that is killed.
-func (h *helper) keepShell() {
-	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
-		syscall.Kill(h.shell, syscall.SIGUSR1)
-	}
-}
 
 // spawning reports whether destinations are to be started by the MPI library of
 // the others: where they can't join otherwise, or if the user wants it.
@@ -103,28 +89,13 @@ func (s *Supervisor) spawnHost(goal string) string {
 	return goal
 }
 
-// named reports whether a launcher's arguments name a host.
-func named(args []string, host string) bool {
-	for i, arg := range args {
-		if !slices.Contains([]string{"-H", "-host", "--host"}, arg) || i+1 == len(args) {
-			continue
-		}
-		for name := range strings.SplitSeq(args[i+1], ",") {
-			if name, _, _ = strings.Cut(name, ":"); name == host {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // spawner is a rank that can have a process started, one that moves if there
 // is one; -1 if none can.
 func (s *Supervisor) spawner(m *move) int {
 	found := -1
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
-		if r.on == nil || !r.on.up || r.State != Running || r.byMove != 0 && !r.on.spawned {
+		if r.on == nil || !r.on.up || r.State != rundir.Running || r.byMove != 0 && !r.on.spawned {
 			continue
 		}
 		if m.rank(i) != nil {
@@ -154,14 +125,14 @@ func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	by := &spawn{move: m.ID, movingRank: x.rank, rank: rank, port: port}
 	x.spawn = by
 	go s.expect(m, x, port, by)
-	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.path, s.cwd}, s.o.RemoteHelper...)
+	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.Path, s.cwd}, s.o.RemoteHelper...)
 	s.tellRank(rank, &control.Spawn{Move: m.ID, Moving: x.rank, Host: host, Command: append(command, "--launched")})
 	a, limit := s.a, s.limits.join
 	a.spawning = append(a.spawning, by)
 	s.after(limit, func() {
 		if slices.Contains(a.spawning, by) && !by.busy {
 			by.late, a.refused = true, true
-			s.say("rank %d on %s has not come to MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, timeText(limit))
+			s.say("rank %d on %s has not come to MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, control.TimeText(limit))
 		}
 	})
 	return true
@@ -189,7 +160,7 @@ func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 		s.after(s.limits.spawn, func() {
 			if slices.Contains(a.spawning, by) {
 				s.launcher.apart = true
-				s.fail(by.rank, &failure{why: fmt.Sprintf("rank %d on %s has not come back from MPI_Comm_spawn within %s", by.rank, a.ranks[by.rank].Host, timeText(s.limits.spawn)), status: 1})
+				s.fail(by.rank, &failure{why: fmt.Sprintf("rank %d on %s has not come back from MPI_Comm_spawn within %s", by.rank, a.ranks[by.rank].Host, control.TimeText(s.limits.spawn)), status: 1})
 			}
 		})
 		return
@@ -203,7 +174,7 @@ func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 		if m == nil || m != s.move || m.ID != by.move || m.rank(by.movingRank).to != nil {
 			return
 		}
-		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.rank(by.movingRank).goal, timeText(s.limits.come), by.rank)
+		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.rank(by.movingRank).goal, control.TimeText(s.limits.come), by.rank)
 		if said := s.launcher.said.line(); said != "" {
 			why += fmt.Sprintf(" (mpirun said: %s)", said)
 		}
@@ -223,22 +194,4 @@ func (s *Supervisor) unspawned(m *move, by *spawn, why string) {
 	x.spawn = nil
 	s.say("%s; the new process of rank %d is started by another mpirun, and does not use the MPI library", why, x.rank)
 	go s.launchHelper(m, x, "")
-}
-
-// exported are the variables that a launcher's arguments name for all
-// processes that it starts, which those that are spawned do not get.
-func exported(args []string, lookup func(string) (string, bool)) (out []string) {
-	for i, arg := range args {
-		if arg != "-x" || i+1 == len(args) {
-			continue
-		}
-		name, value, given := strings.Cut(args[i+1], "=")
-		if !given {
-			value, given = lookup(name)
-		}
-		if given {
-			out = append(out, name+"="+value)
-		}
-	}
-	return out
 }

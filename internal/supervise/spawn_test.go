@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // When destinations are started by the MPI library of the others, and by whom.
@@ -63,7 +66,7 @@ func TestSpawning_Conditions(t *testing.T) {
 	spawned.spawned = true
 	ranks := func(list ...rank) *Supervisor {
 		for i := range list {
-			list[i].Rank, list[i].State = i, Running
+			list[i].Rank, list[i].State = i, rundir.Running
 		}
 		return &Supervisor{a: &attempt{ranks: list}}
 	}
@@ -87,14 +90,6 @@ func TestSpawning_Conditions(t *testing.T) {
 		if got := c.s.spawner(m); got != c.want {
 			t.Errorf("%s: %d, not %d", c.what, got, c.want)
 		}
-	}
-}
-
-func TestExported_Variables(t *testing.T) {
-	lookup := func(name string) (string, bool) { return "here", name == "SET" }
-	got := exported([]string{"--oversubscribe", "-x", "SET", "-x", "UNSET", "--mca", "a", "b", "-x", "A=b=c", "-x"}, lookup)
-	if want := []string{"SET=here", "A=b=c"}; !slices.Equal(got, want) {
-		t.Errorf("%q, not %q", got, want)
 	}
 }
 
@@ -124,7 +119,7 @@ func TestSpawn_Move(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:1:14:"+gate)
 	for _, r := range []int{1, 0, 1} {
-		l.migrate(Migration{Ranks: []int{r}, To: "localhost"}).ends(Moved)
+		l.migrate(client.Migration{Ranks: []int{r}, To: "localhost"}).ends(control.Moved)
 	}
 	pid, helpers := 0, 0
 	l.until(func() bool { pid = l.last.Ranks[1].Pid; return true })
@@ -132,7 +127,7 @@ func TestSpawn_Move(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for v, want := range map[string]bool{envSecret: false, envSupervisor: false, envParent: false, control.EnvJoin + "=spawn": true, "OMPI_COMM_WORLD_SIZE=1": true} {
+	for v, want := range map[string]bool{helper.EnvSecret: false, helper.EnvSupervisor: false, helper.EnvParent: false, control.EnvJoin + "=spawn": true, "OMPI_COMM_WORLD_SIZE=1": true} {
 		if strings.Contains(string(env), v) != want {
 			t.Errorf("%s in the environment of a destination: %v", v, !want)
 		}
@@ -141,7 +136,7 @@ func TestSpawn_Move(t *testing.T) {
 		t.Errorf("%d helpers, not 5, and launcheds to %q", helpers, sent())
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8, 12}, 0: {10}})
 }
 
@@ -224,63 +219,19 @@ pwd >where; kill -USR1 $CAIRN_SHELL; kill -TERM $CAIRN_SHELL; kill -9 $$`
 	}
 }
 
-// Ranks are waited for as long as their helper lives and has any.
-func TestAwaitRanks_OtherHelpers(t *testing.T) {
-	run := t.TempDir()
-	if err := os.Mkdir(filepath.Join(run, "hosts"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	lock := func(name, launch string, ranks ...process) *os.File {
-		f, _, err := tryLock(hostLock(run, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		if err := recordProcesses(f, launch, ranks); err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	far := time.Now().Add(time.Hour)
-	one := process{Pid: 1}
-	lock("of-another-launch", "y", one)
-	lock("without-ranks", "x")
-	lock("that-is-lost", "x", one).Close()
-	awaitRanks(run, "x", far)
-	b, a := lock("b", "x", one), lock("a", "x")
-	awaitRanks(run, "x", time.Now().Add(50*time.Millisecond)) // not for ever
-	over := make(chan bool)
-	go func() {
-		awaitRanks(run, "x", far)
-		close(over)
-	}()
-	moved := time.AfterFunc(100*time.Millisecond, func() { // a rank of b goes to a
-		recordProcesses(a, "x", []process{one})
-		recordProcesses(b, "x", nil)
-	})
-	defer moved.Stop()
-	select {
-	case <-over:
-		t.Fatal("they were not waited for")
-	case <-time.After(400 * time.Millisecond):
-	}
-	a.Close()
-	<-over
-}
-
 // The library refuses, or its launcher does: another launch starts the
 // destinations, and it is not asked any more.
 func TestSpawn_Refused(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "spawn:refuses", "pause:8:1", "pause:10:2", "gate:1:13:"+gate)
-	l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
-	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
+	l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"}).ends(control.Moved)
+	l.migrate(client.Migration{Ranks: []int{0}, To: "localhost"}).ends(control.Moved)
 	l.await("it is not possible; the new process of rank 1 is started by another mpirun")
 	if sent() != "localhost\nlocalhost\n" {
 		t.Errorf("%q", sent())
 	}
 	open(t, gate)
-	l.ends(Finished, 0)
+	l.ends(rundir.Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
 }
 
@@ -291,52 +242,52 @@ func TestSpawn_Hangs(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:nothing", "pause:13:2")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.join = 50 * time.Millisecond })
-		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(NotMoved, "no helper came from localhost")
+		l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"}).ends(control.NotMoved, "no helper came from localhost")
 		l.s.post(func() { l.s.limits.join = joinTime })
-		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"})
 		l.await("has not come to MPI_Comm_spawn within 50 ms")
-		m.ends(Moved)
+		m.ends(control.Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("launcheds to %q", sent())
 		}
-		l.ends(Finished, 0)
+		l.ends(rundir.Finished, 0)
 	})
 	t.Run("one of two", func(t *testing.T) { // a helper that has had no rank goes
 		gate := fifo(t)
 		l, _ := spawnedRun(t, "spawn:one", "gate:1:13:"+gate)
 		l.reaches(1, 13)
 		l.s.post(func() { l.s.limits.join = time.Second })
-		m := l.migrate(Migration{Ranks: []int{0, 1}, To: "localhost"})
+		m := l.migrate(client.Migration{Ranks: []int{0, 1}, To: "localhost"})
 		until(t, func() bool { return l.helpers() == 3 })
-		m.ends(NotMoved, "no helper came from localhost")
+		m.ends(control.NotMoved, "no helper came from localhost")
 		until(t, func() bool { return l.helpers() == 2 })
 		open(t, gate)
-		l.ends(Finished, 0)
+		l.ends(rundir.Finished, 0)
 		l.exactMoved(20, nil)
 	})
 	t.Run("none", func(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:none", "pause:13:1")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.come = 50 * time.Millisecond })
-		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"})
 		l.await("no helper came from localhost within 50 ms, which rank 1 had started by MPI_Comm_spawn; the new process of rank 1 is started by another mpirun")
-		m.ends(Moved)
+		m.ends(control.Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("launcheds to %q", sent())
 		}
-		l.ends(Finished, 0)
+		l.ends(rundir.Finished, 0)
 	})
 	t.Run("hangs", func(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:hangs", "pause:13:1", "pause:17:2:2")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.spawn = 50 * time.Millisecond })
-		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"})
 		l.await("has not come back from MPI_Comm_spawn within 50 ms")
-		m.ends(RolledBack)
-		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
+		m.ends(control.MoveRolledBack)
+		l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"}).ends(control.Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("after it went wrong: launcheds to %q", sent())
 		}
-		l.ends(Finished, 0)
+		l.ends(rundir.Finished, 0)
 	})
 }

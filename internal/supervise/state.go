@@ -2,6 +2,8 @@
 
 package supervise
 
+import "github.com/cairnrun/cairn/internal/supervise/rundir"
+
 // The states of a run, and the events that change them:
 //
 //	             start                 pause
@@ -32,11 +34,11 @@ const (
 
 // transitions has the state that follows a state at an event.
 var transitions = map[event]map[string]string{
-	startEvent:  {Starting: Starting, Waiting: Starting, Running: Starting},
-	beginEvent:  {Starting: Running},
-	pauseEvent:  {Starting: Waiting, Running: Waiting},
-	stopEvent:   {Running: Stopping},
-	finishEvent: {Starting: Finishing, Running: Finishing, Stopping: Finishing},
+	startEvent:  {rundir.Starting: rundir.Starting, rundir.Waiting: rundir.Starting, rundir.Running: rundir.Starting},
+	beginEvent:  {rundir.Starting: rundir.Running},
+	pauseEvent:  {rundir.Starting: rundir.Waiting, rundir.Running: rundir.Waiting},
+	stopEvent:   {rundir.Running: rundir.Stopping},
+	finishEvent: {rundir.Starting: rundir.Finishing, rundir.Running: rundir.Finishing, rundir.Stopping: rundir.Finishing},
 }
 
 // after returns the state that follows a state; the same, if the event does
@@ -50,7 +52,7 @@ func (e event) after(state string) string {
 
 // after returns the state of a run that ends with this result.
 func (r Result) after(state string) string {
-	if state == Finished {
+	if state == rundir.Finished {
 		return state
 	}
 	return r.State

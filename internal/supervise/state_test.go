@@ -5,6 +5,8 @@ package supervise
 import (
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // TestState_Scripts runs scripts of events. Each event stands before the state
@@ -25,12 +27,12 @@ func TestState_Scripts(t *testing.T) {
 		"nothing after the end":    "start→starting begin→running finish→finishing finished→finished stop→finished begin→finished failed→finished",
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := Starting
+			state := rundir.Starting
 			for _, line := range strings.Fields(script) {
 				what, want, _ := strings.Cut(line, "→")
 				before := state
 				switch what {
-				case Stopped, Failed, Finished:
+				case rundir.Stopped, rundir.Failed, rundir.Finished:
 					state = Result{State: what}.after(state)
 				default:
 					state = event(what).after(state)
@@ -45,7 +47,7 @@ func TestState_Scripts(t *testing.T) {
 
 // TestTransitions_Known: every event and state of the table exists.
 func TestTransitions_Known(t *testing.T) {
-	states := []string{Starting, Running, Waiting, Stopping, Finishing}
+	states := []string{rundir.Starting, rundir.Running, rundir.Waiting, rundir.Stopping, rundir.Finishing}
 	for e, table := range transitions {
 		for from, to := range table {
 			for _, state := range []string{from, to} {

@@ -8,29 +8,20 @@
 //
 // Where to look:
 //
-//	the run                supervisor, state, claim, finish; record, rundir
+//	rundir                 the run directory: record, locks, socket, files
+//	helper                 the helper process, which starts ranks
+//	output                 showing and gathering the ranks' output
+//	client                 the requests of cairn status, stop, migrate, …
+//
+// and in this package:
+//
+//	the run                options, supervisor, state, finish, control_socket
 //	one start of all ranks attempt, checkpoints, progress, quarantine,
-//	                       instrumentation, output, output_offsets
+//	                       instrumentation
 //	hosts and helpers      hosts, host_overrides, placement; with mpirun or
-//	                       srun launcher, helper_launch, ompi_server, spawn
-//	migration              migration, migration_queue, migration_text, evacuate
-//	requests of commands   control_socket, and client on the other side
-//	the helper process     helper, launch, child, processes, follow, reserve,
-//	                       stderr_buffer, orphan
-//
-// The run directory:
-//
-//	RUN/
-//	  lock              locked by the supervisor (flock)
-//	  run.json          what is run and how far it came; replaced atomically
-//	  run-copy.json     the same, in case that it is damaged
-//	  log               one line per event
-//	  control.sock      for cairn status, checkpoint, stop, migrate
-//	  evacuate          written by people: hosts to evacuate at SIGUSR2
-//	  hosts/NAME.lock   locked by the helper of that host; lists its ranks
-//	  output/           rank-0000.out, rank-0000.err, …
-//	  output-offsets    how much of these has been shown
-//	  ckpt/             checkpoint directory of programs that name none
+//	                       srun launcher, launcher_args, helper_launch,
+//	                       ompi_server, spawn
+//	migration              migration, migration_queue, evacuate
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
 // loses its supervisor asks its ranks to save and stop, kills those that have
@@ -51,6 +42,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
 // StoppedStatus is the exit status of a run that was stopped and can be
@@ -62,37 +54,8 @@ const StoppedStatus = 75
 // checkpoint, or the ranks' output. The same command resumes the run.
 const UnsavedStatus = 74
 
-// Errors of New and of the commands' requests.
-var (
-	ErrBusy       = errors.New("another supervisor runs this run")
-	ErrDiffers    = errors.New("the run directory belongs to another command")
-	ErrNotRunning = errors.New("not running on this machine")
-	ErrNoRun      = errors.New("not a run directory")
-	ErrOptions    = errors.New("the run cannot be started like this")
-)
-
-// States of a run.
-const (
-	Starting    = "starting"
-	Running     = "running"
-	Waiting     = "waiting" // for the end of the pause after a failure
-	Stopping    = "stopping"
-	Stopped     = "stopped"
-	Finishing   = "finishing" // the ranks have finished; their output is put together
-	Finished    = "finished"
-	Failed      = "failed"
-	Interrupted = "interrupted" // its supervisor is gone
-	Silent      = "silent"      // its supervisor does not answer
-)
-
-// State is what is known of a run at a moment.
-type State = control.RunState
-
-// CheckpointState is a committed checkpoint.
-type CheckpointState = control.CheckpointState
-
-// Unsaved describes checkpoints that could not be saved.
-type Unsaved = control.Unsaved
+// ErrOptions is an error of New that other options avoid.
+var ErrOptions = errors.New("the run cannot be started like this")
 
 // Host is a machine and how many ranks it takes.
 type Host struct {
@@ -151,7 +114,7 @@ type Options struct {
 type Event struct {
 	Time  time.Time
 	Text  string // a line for people; empty if only State is new
-	State State
+	State control.RunState
 }
 
 // Result is how a run ended.
@@ -174,12 +137,10 @@ const (
 	youngTime  = 10 * time.Second       // a program that does not use Cairn counts as just started this long
 	lostMoment = 500 * time.Millisecond // ranks get this long to end after another one was lost
 
-	pingEvery     = 5 * time.Second
-	hostSilence   = 30 * time.Second               // then a host is lost
-	helperSilence = 60 * time.Second               // then the supervisor is lost
-	joinTime      = 60 * time.Second               // for a helper to appear
-	helperEndTime = helperSilence + 10*time.Second // besides the grace time, for an earlier helper to end
-	busyEvery     = 100 * time.Millisecond         // between two looks at whether it has
+	hostSilence   = 30 * time.Second                // then a host is lost
+	joinTime      = 60 * time.Second                // for a helper to appear
+	helperEndTime = helper.Silence + 10*time.Second // besides the grace time, for an earlier helper to end
+	busyEvery     = 100 * time.Millisecond          // between two looks at whether it has
 
 	maxRanks = 1 << 16
 )

@@ -18,7 +18,8 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/interconnects"
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/client"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // bench is one run of this program.
@@ -102,8 +103,8 @@ func (j *job) awaitRanks(n int) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		st, err := supervise.Read(j.b.ctx, j.runDir())
-		if err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != supervise.Running || r.Pid == 0 }) {
+		st, err := client.Read(j.b.ctx, j.runDir())
+		if err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != rundir.Running || r.Pid == 0 }) {
 			return nil
 		}
 		select {
@@ -149,15 +150,15 @@ func (j *job) kill() {
 
 // move is what one of them took.
 type move struct {
-	supervise.MoveState
+	control.MoveState
 	own         int64 // memory that the program had before by itself, without what is kept ready for sets
 	source      int64 // what the source had more at some time than before
 	destination int64 // the most that the destination had until it continued, likewise
 }
 
 // migrate moves ranks, and watches the memory of the first one.
-func (j *job) migrate(m supervise.Migration) (*move, error) {
-	st, err := supervise.Read(j.b.ctx, j.runDir())
+func (j *job) migrate(m client.Migration) (*move, error) {
+	st, err := client.Read(j.b.ctx, j.runDir())
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	}
 	watch(pid, func(x memory) { out.source = max(out.source, x.highest-before.highest) })
 	found := false
-	ms, err := supervise.Migrate(j.b.ctx, j.runDir(), m, func(st *supervise.MoveState) {
+	ms, err := client.Migrate(j.b.ctx, j.runDir(), m, func(st *control.MoveState) {
 		if found || st.State != control.MovePrecopy && st.State != control.MoveFinalCopy || len(m.Ranks) > 1 {
 			return
 		}
@@ -209,8 +210,8 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, j.said.String())
 	}
-	if ms.State != supervise.Moved {
-		return nil, fmt.Errorf("%s\n%s", supervise.MoveText(ms), j.said.String())
+	if ms.State != control.Moved {
+		return nil, fmt.Errorf("%s\n%s", control.MoveText(ms), j.said.String())
 	}
 	if out.MoveState = *ms; len(m.Ranks) == 1 && out.destination == 0 {
 		return nil, errors.New("the new process was not found")

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
 // Bounds on what is measured.
@@ -28,7 +29,7 @@ const (
 const usual = 64 << 20 // a chunk
 
 // one is a move of a fresh rank from the first to the second host.
-func (b *bench) one(size int64, how supervise.Migration) (*move, error) {
+func (b *bench) one(size int64, how client.Migration) (*move, error) {
 	list, err := b.several(size, 0, 5*time.Millisecond, how)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (b *bench) one(size int64, how supervise.Migration) (*move, error) {
 
 // several are moves of a fresh rank from the first to the second host, back, and
 // so on.
-func (b *bench) several(size int64, dirty float64, period time.Duration, how ...supervise.Migration) (out []*move, err error) {
+func (b *bench) several(size int64, dirty float64, period time.Duration, how ...client.Migration) (out []*move, err error) {
 	j, err := b.launch(size, dirty, period)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (b *bench) several(size int64, dirty float64, period time.Duration, how ...
 			return nil, err
 		}
 		tell("chunk %d rounds %d: %s; %s; memory %d, source %d more, destination %d", h.Chunk>>20, h.Rounds,
-			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.destination>>20)
+			control.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.destination>>20)
 		out = append(out, m)
 	}
 	return out, j.end()
@@ -73,15 +74,15 @@ func s(ns int64) float64 { return float64(ns) / 1e9 }
 // way is how a rank is moved.
 type way struct {
 	name string
-	how  supervise.Migration
+	how  client.Migration
 }
 
 var ways = []way{
-	{"pipelined", supervise.Migration{Chunk: usual}},
-	{"sent ahead", supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds}},
-	{"chunks of 4 MiB", supervise.Migration{Chunk: 4 << 20}},
-	{"chunks of 16 MiB", supervise.Migration{Chunk: 16 << 20}},
-	{"chunks of 256 MiB", supervise.Migration{Chunk: 256 << 20}},
+	{"pipelined", client.Migration{Chunk: usual}},
+	{"sent ahead", client.Migration{Chunk: usual, Rounds: control.DefaultRounds}},
+	{"chunks of 4 MiB", client.Migration{Chunk: 4 << 20}},
+	{"chunks of 16 MiB", client.Migration{Chunk: 16 << 20}},
+	{"chunks of 256 MiB", client.Migration{Chunk: 256 << 20}},
 }
 
 // pipeline compares a move with its stages, on a link that is limited and on
@@ -187,9 +188,9 @@ func (b *bench) programs() ([]figure, error) {
 		return nil, err
 	}
 	kinds := []way{
-		{"1 of 4", supervise.Migration{Ranks: []int{1}}},
-		{"2 of 4", supervise.Migration{Ranks: []int{1, 2}}},
-		{"4 of 4", supervise.Migration{Ranks: []int{0, 1, 2, 3}}},
+		{"1 of 4", client.Migration{Ranks: []int{1}}},
+		{"2 of 4", client.Migration{Ranks: []int{1, 2}}},
+		{"4 of 4", client.Migration{Ranks: []int{0, 1, 2, 3}}},
 	}
 	times := figure{title: "NPB, 8 ranks, 4 on a host: write-transfer-read", unit: "transfer alone, link: 1 Gbit/s"}
 	whole := figure{title: "NPB: the whole move", unit: "that of one rank", parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
@@ -248,7 +249,7 @@ func (b *bench) programs() ([]figure, error) {
 const little = 4 << 20
 
 // program moves ranks of a benchmark.
-func (b *bench) program(kernel, class string, how supervise.Migration) (*move, error) {
+func (b *bench) program(kernel, class string, how client.Migration) (*move, error) {
 	h := b.net.Hosts
 	j, err := b.start(8, fmt.Sprintf("%s:4,%s:4", h[0], h[1]), b.npb, "-kernel", kernel, "-class", class)
 	if err != nil {
@@ -260,7 +261,7 @@ func (b *bench) program(kernel, class string, how supervise.Migration) (*move, e
 	}
 	m, err := j.migrate(how)
 	if err == nil {
-		tell("%s.%s ranks %v: %s; %s", kernel, class, how.Ranks, supervise.MoveText(&m.MoveState), m.times())
+		tell("%s.%s ranks %v: %s; %s", kernel, class, how.Ranks, control.MoveText(&m.MoveState), m.times())
 	}
 	return m, err
 }
@@ -273,7 +274,7 @@ func (b *bench) pause() ([]figure, error) {
 	const dirty, period = 0.05, 500 * time.Millisecond
 	var held, copied, all, rest []float64
 	for range *rounds {
-		both, err := b.several(2**size, dirty, period, supervise.Migration{Chunk: usual}, supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds})
+		both, err := b.several(2**size, dirty, period, client.Migration{Chunk: usual}, client.Migration{Chunk: usual, Rounds: control.DefaultRounds})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"encoding/json"
@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // orphaned stops the ranks when the supervisor is gone, and waits for their end.
 func (h *helper) orphaned() error {
 	close(h.gone)
-	h.up.finish()
+	h.up.Finish()
 	l := h.now
 	if l == nil {
 		return nil
 	}
-	until := time.Now().Add(l.start.Grace + 2*pingEvery) // others may notice it later
+	until := time.Now().Add(l.start.Grace + 2*PingEvery) // others may notice it later
 	asked := false
 	for _, c := range h.all() {
 		if c.waits() { // for a word of the supervisor that it may continue
@@ -50,13 +51,13 @@ func (h *helper) orphaned() error {
 // was initialised and not finalised, as happens after a move. Ranks that still
 // save would be lost.
 func awaitRanks(run, launch string, until time.Time) {
-	dir := filepath.Dir(hostLock(run, ""))
+	dir := filepath.Dir(rundir.HostLock(run, ""))
 	for waited := true; waited; { // ranks may have moved meanwhile
 		waited = false
 		list, _ := os.ReadDir(dir) // in one that is lost nothing is saved, either
 		for _, x := range list {
 			name := filepath.Join(dir, x.Name())
-			for wait := busyEvery / 4; filepath.Ext(name) == ".lock" && hasRanks(name, launch); wait = min(2*wait, time.Second) {
+			for wait := 25 * time.Millisecond; filepath.Ext(name) == ".lock" && hasRanks(name, launch); wait = min(2*wait, time.Second) {
 				if time.Now().Add(wait).After(until) {
 					return
 				}
@@ -82,7 +83,7 @@ func hasRanks(path, launch string) bool {
 	if err != syscall.EWOULDBLOCK {
 		return false // nobody has it, or nothing can be known
 	}
-	var who holder
+	var who rundir.Holder
 	if err := json.NewDecoder(f).Decode(&who); err != nil {
 		return true // it is being written
 	}

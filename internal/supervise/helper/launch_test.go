@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"net"
@@ -17,7 +17,7 @@ func TestHelper_LateDestination(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		h := &helper{name: "x", up: newSendQueue(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
+		h := &helper{name: "x", up: control.NewSendQueue(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
 		go h.forker()
 		lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 		if err != nil {

@@ -1,12 +1,15 @@
 //go:build linux
 
-package supervise
+// Package output shows the ranks' output and writes it to files. After a restart
+// it shows only what is new.
+package output
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -23,11 +27,20 @@ import (
 // does not wait longer.
 const stuckTime = 2 * time.Second
 
-// sink shows the ranks' output and writes Options.Out. Helpers send one piece of
+// Options say where output comes from and goes to.
+type Options struct {
+	Run        string // the run directory
+	RankOutput string // the directory of the ranks' output files
+	Out        string // file for the ranks' stdout; with %r one per rank; "": none
+	// Line shows a line, see supervise.Options.
+	Line func(rank, stream int, line []byte, done func(written bool))
+}
+
+// Sink shows the ranks' output and writes Options.Out. Helpers send one piece of
 // each stream at a time, so the queue is bounded even if the reader is slow. A
 // blocked screen does not delay an attempt that has failed or has to stop.
-type sink struct {
-	o       *Options
+type Sink struct {
+	o       Options
 	n       int
 	done    chan struct{}  // closed when run has ended
 	ranks   [][2]stream    // lines and files belong to run
@@ -59,14 +72,16 @@ type stream struct {
 	err    error
 }
 
+// piece is a part of a rank's output.
 type piece struct {
 	from *control.FromRank
 	*control.Output
-	queue *sendQueue // takes the acknowledgement; nil: of a rank that has ended
+	queue *control.SendQueue // takes the acknowledgement; nil: of a rank that has ended
 }
 
-func newSink(o *Options, n int) (*sink, error) {
-	k := &sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
+// New opens the output of a run with n ranks.
+func New(o Options, n int) (*Sink, error) {
+	k := &Sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
 	k.some.L = &k.mu
 	own := o.RankOutput == filepath.Join(o.Run, "output") // the notes are about these files
 	var old [][2]int64
@@ -80,7 +95,7 @@ func newSink(o *Options, n int) (*sink, error) {
 			if old != nil {
 				at = old[r][i]
 			}
-			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1), at)
+			k.ranks[r][i].load(rundir.OutputFile(o.RankOutput, r, i+1), at)
 			now[r][i] = k.ranks[r][i].offset
 		}
 	}
@@ -100,12 +115,12 @@ func newSink(o *Options, n int) (*sink, error) {
 			err = fmt.Errorf("%w: no process reads this pipe; start its reader first", err)
 		}
 		if err != nil {
-			k.closeLive()
+			k.CloseLive()
 			return nil, err
 		}
 		k.ranks[r][0].live = f
 		if err := k.copyRank(f, 0, r); err != nil {
-			k.closeLive()
+			k.CloseLive()
 			return nil, err
 		}
 	}
@@ -113,23 +128,23 @@ func newSink(o *Options, n int) (*sink, error) {
 	return k, nil
 }
 
-func (k *sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
+func (k *Sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
 
 // outName returns the file for a rank's stdout.
-func (k *sink) outName(rank int) string {
+func (k *Sink) outName(rank int) string {
 	return strings.ReplaceAll(k.o.Out, "%r", fmt.Sprintf("%04d", rank))
 }
 
-// position returns the output offsets of a rank's stdout and stderr.
-func (k *sink) position(rank int) [2]int64 {
+// Offsets returns the output offsets of a rank's stdout and stderr.
+func (k *Sink) Offsets(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return [2]int64{k.ranks[rank][0].offset, k.ranks[rank][1].offset}
 }
 
-// begin returns from which offsets on a helper sends a rank's stdout and stderr
+// StartOffsets returns from which offsets on a helper sends a rank's stdout and stderr
 // at a start. They include the tail, which is compared.
-func (k *sink) begin(rank int) [2]int64 {
+func (k *Sink) StartOffsets(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out, err := &k.ranks[rank][0], &k.ranks[rank][1]
@@ -198,8 +213,10 @@ func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	return fresh, other
 }
 
-// take queues a piece. It is acknowledged when it has been shown.
-func (k *sink) take(p piece) {
+// Take queues a piece of a rank's output. When it has been shown, queue gets the
+// acknowledgement, if it is not nil.
+func (k *Sink) Take(from *control.FromRank, out *control.Output, queue *control.SendQueue) {
+	p := piece{from, out, queue}
 	if p.from.Rank < 0 || p.from.Rank >= k.n {
 		return
 	}
@@ -216,19 +233,19 @@ func (k *sink) take(p piece) {
 // taken asks the helper for more.
 func (p piece) taken() {
 	if p.queue != nil {
-		p.queue.send(&control.OutputTaken{Process: p.from.Process, Stream: p.Stream})
+		p.queue.Send(&control.OutputTaken{Process: p.from.Process, Stream: p.Stream})
 	}
 }
 
-// release takes a piece without showing it, and then all that follows it until
+// discard takes a piece without showing it, and then all that follows it until
 // the next launch, which begins where nothing is missing.
-func (k *sink) discard(p piece) {
+func (k *Sink) discard(p piece) {
 	k.stream(p).skip = p.from.Launch
 	p.taken()
 }
 
-// hasten says whether the supervisor waits for the end of the ranks.
-func (k *sink) hasten(hurry bool) {
+// Hasten says whether the supervisor waits for the end of the ranks.
+func (k *Sink) Hasten(hurry bool) {
 	k.mu.Lock()
 	was := k.hurry
 	k.hurry, k.stuck = hurry, hurry && k.stuck
@@ -239,7 +256,7 @@ func (k *sink) hasten(hurry bool) {
 }
 
 // release discards the queue if the reader is stuck.
-func (k *sink) release() {
+func (k *Sink) release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.hurry || k.closed {
@@ -260,7 +277,7 @@ func (k *sink) release() {
 	time.AfterFunc(stuckTime/4, k.release)
 }
 
-func (k *sink) run() {
+func (k *Sink) run() {
 	defer close(k.done)
 	for {
 		k.mu.Lock()
@@ -287,9 +304,9 @@ func (k *sink) run() {
 	}
 }
 
-func (k *sink) stream(p piece) *stream { return &k.ranks[p.from.Rank][p.Stream-1] }
+func (k *Sink) stream(p piece) *stream { return &k.ranks[p.from.Rank][p.Stream-1] }
 
-func (k *sink) show(p piece) {
+func (k *Sink) show(p piece) {
 	st, m, rank := k.stream(p), p.Output, p.from.Rank
 	k.mu.Lock()
 	fresh, other := st.unseen(m.Offset, m.Data)
@@ -330,7 +347,7 @@ func (k *sink) show(p piece) {
 }
 
 // give shows the current line, which ends at an offset of the stream.
-func (k *sink) give(rank, stream int, end int64) {
+func (k *Sink) give(rank, stream int, end int64) {
 	st := &k.ranks[rank][stream-1]
 	k.mu.Lock()
 	k.given++
@@ -347,7 +364,7 @@ func (k *sink) give(rank, stream int, end int64) {
 
 // note records that a stream has been shown up to an offset, for the next
 // supervisor. After output that could not be written, it records nothing more.
-func (k *sink) note(rank, stream int, at int64, written bool) {
+func (k *Sink) note(rank, stream int, at int64, written bool) {
 	st := &k.ranks[rank][stream-1]
 	k.mu.Lock()
 	st.gap = st.gap || !written
@@ -365,7 +382,7 @@ func regular(f *os.File) bool {
 
 // copyRank copies a rank's whole stdout to offset at of f, a regular file, and
 // cuts f behind it.
-func (k *sink) copyRank(f *os.File, at int64, rank int) error {
+func (k *Sink) copyRank(f *os.File, at int64, rank int) error {
 	if !regular(f) {
 		return nil
 	}
@@ -376,8 +393,8 @@ func (k *sink) copyRank(f *os.File, at int64, rank int) error {
 	return f.Truncate(at + n)
 }
 
-func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
-	from, err := vfs.OpenPrivate(outputFile(k.o.RankOutput, rank, control.Stdout), os.O_RDONLY)
+func (k *Sink) appendRank(w io.Writer, rank int) (int64, error) {
+	from, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, rank, control.Stdout), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -388,8 +405,8 @@ func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
 	return io.Copy(w, from)
 }
 
-// finish writes Options.Out again, with the exact bytes of the ranks' files.
-func (k *sink) finish() error {
+// Finish writes Options.Out again, with the exact bytes of the ranks' files.
+func (k *Sink) Finish() error {
 	if k.rest() {
 		k.flush()
 	}
@@ -425,7 +442,7 @@ func (k *sink) finish() error {
 }
 
 // flush shows lines without a newline.
-func (k *sink) flush() {
+func (k *Sink) flush() {
 	if k.o.Line == nil {
 		return
 	}
@@ -440,7 +457,7 @@ func (k *sink) flush() {
 
 // rest waits until all has been shown, and ends run. It returns false if the
 // reader is stuck and the supervisor waits.
-func (k *sink) rest() bool {
+func (k *Sink) rest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for !k.closed && !k.stuck && (len(k.queue) > 0 || !k.began.IsZero()) {
@@ -451,10 +468,10 @@ func (k *sink) rest() bool {
 	return !k.stuck
 }
 
-// close ends the sink. It does not wait for a stuck reader, but for lines that
+// Close ends the sink. It does not wait for a stuck reader, but for lines that
 // are being written: the next supervisor must not write them again.
-func (k *sink) close() {
-	k.hasten(true)
+func (k *Sink) Close() {
+	k.Hasten(true)
 	flushed := make(chan struct{})
 	go func() {
 		defer close(flushed)
@@ -471,14 +488,49 @@ func (k *sink) close() {
 	case <-flushed:
 	case <-time.After(2 * stuckTime):
 	}
-	k.closeLive()
+	k.CloseLive()
 }
 
-// closeLive closes the files. A blocked write to a pipe fails then.
-func (k *sink) closeLive() {
+// CloseLive closes the files. A blocked write to a pipe fails then.
+func (k *Sink) CloseLive() {
 	for r := range k.ranks {
 		if f := k.ranks[r][0].live; f != nil {
 			f.Close()
 		}
 	}
+}
+
+// ShowRest shows the output of ended ranks that was not shown yet.
+func (k *Sink) ShowRest() error {
+	const most = 64 << 10
+	for r := range k.ranks {
+		for i := range k.ranks[r] {
+			f, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, r, i+1), os.O_RDONLY)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for at := k.Offsets(r)[i]; ; {
+				data := make([]byte, most)
+				n, _ := f.ReadAt(data, at)
+				if n == 0 {
+					break
+				}
+				k.Take(&control.FromRank{Process: control.Process{Rank: r}}, &control.Output{Stream: i + 1, Offset: at, Data: data[:n]}, nil)
+				at += int64(n)
+			}
+			f.Close()
+		}
+	}
+	return nil
+}
+
+// syncNew makes a file and its name durable. It ignores pipes and devices.
+func syncNew(f *os.File) error {
+	if !regular(f) {
+		return nil
+	}
+	return errors.Join(f.Sync(), rundir.SyncPath(filepath.Dir(f.Name())))
 }

@@ -1,11 +1,13 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // TestChildSignal_AlreadyEnded: a rank that had ended before it was to be
@@ -17,7 +19,7 @@ func TestChildSignal_AlreadyEnded(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		c := &child{l: &launch{}, cmd: cmd, id: process{Pid: cmd.Process.Pid}}
+		c := &child{l: &launch{}, cmd: cmd, id: rundir.Process{Pid: cmd.Process.Pid}}
 		if dead {
 			syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)
 			ending(cmd.Process.Pid) // it is not reaped

@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package rundir
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -36,42 +37,42 @@ import (
 // by an older one.
 const (
 	recordFormat = 3
-	recordName   = "run.json"
-	copyName     = "run-copy.json"
+	RecordName   = "run.json"
+	CopyName     = "run-copy.json"
 )
 
-// record is the content of run.json. In memory its paths are absolute; in the
+// Record is the content of run.json. In memory its paths are absolute; in the
 // file they are relative to RUN or to the working directory where they can be.
-type record struct {
-	Format           int              `json:"format"`
-	ID               string           `json:"id"`  // of the run, made once
-	Seq              uint64           `json:"seq"` // how often it was written
-	Command          []string         `json:"command"`
-	Ranks            int              `json:"ranks"`
-	Hosts            []string         `json:"hosts"`
-	State            string           `json:"state"`
-	Status           int              `json:"status"`
-	Why              string           `json:"why,omitempty"`
-	BeforeFirstPoint bool             `json:"beforeFirstPoint,omitempty"` // it failed before its first point
-	Pid              int              `json:"pid"`
-	Host             string           `json:"host"`
-	Attempt          int              `json:"attempt"`
-	Cwd              string           `json:"cwd"`                     // where it was started, absolute
-	Up               int              `json:"up"`                      // how many levels that is above RUN; -1: it is elsewhere
-	FormerDirs       []string         `json:"formerDirs,omitempty"`    // … and before RUN was moved or copied together with that
-	RequestedDir     string           `json:"requestedDir"`            // checkpoint directory that was asked for
-	CheckpointDir    string           `json:"checkpointDir"`           // checkpoint directory that the ranks use
-	Used             bool             `json:"used,omitempty"`          // … and have used
-	CheckpointsID    string           `json:"checkpointsId,omitempty"` // … as its file run-id says; of meaning as soon as there is a checkpoint
-	Output           string           `json:"output"`                  //
-	Clear            []string         `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
-	Discard          bool             `json:"discard,omitempty"`       // finishing: the checkpoints can go
-	Quarantined      []uint64         `json:"quarantined"`
-	Last             *CheckpointState `json:"last,omitempty"`
-	Unsaved          *Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
-	Moves            []MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end
-	Moved            uint64           `json:"moved,omitempty"`   // number of the last move that was asked for
-	Time             time.Time        `json:"time"`
+type Record struct {
+	Format           int                      `json:"format"`
+	ID               string                   `json:"id"`  // of the run, made once
+	Seq              uint64                   `json:"seq"` // how often it was written
+	Command          []string                 `json:"command"`
+	Ranks            int                      `json:"ranks"`
+	Hosts            []string                 `json:"hosts"`
+	State            string                   `json:"state"`
+	Status           int                      `json:"status"`
+	Why              string                   `json:"why,omitempty"`
+	BeforeFirstPoint bool                     `json:"beforeFirstPoint,omitempty"` // it failed before its first point
+	Pid              int                      `json:"pid"`
+	Host             string                   `json:"host"`
+	Attempt          int                      `json:"attempt"`
+	Cwd              string                   `json:"cwd"`                     // where it was started, absolute
+	Up               int                      `json:"up"`                      // how many levels that is above RUN; -1: it is elsewhere
+	FormerDirs       []string                 `json:"formerDirs,omitempty"`    // … and before RUN was moved or copied together with that
+	RequestedDir     string                   `json:"requestedDir"`            // checkpoint directory that was asked for
+	CheckpointDir    string                   `json:"checkpointDir"`           // checkpoint directory that the ranks use
+	Used             bool                     `json:"used,omitempty"`          // … and have used
+	CheckpointsID    string                   `json:"checkpointsId,omitempty"` // … as its file run-id says; of meaning as soon as there is a checkpoint
+	Output           string                   `json:"output"`                  //
+	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
+	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can go
+	Quarantined      []uint64                 `json:"quarantined"`
+	Last             *control.CheckpointState `json:"last,omitempty"`
+	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
+	Moves            []control.MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end
+	Moved            uint64                   `json:"moved,omitempty"`   // number of the last move that was asked for
+	Time             time.Time                `json:"time"`
 
 	places places // that its paths were read with
 	note   string // what was wrong with the files, for the user
@@ -80,8 +81,8 @@ type record struct {
 // places are what paths in a record are relative to.
 type places struct{ run, cwd string }
 
-// real is a path without symbolic links, as far as it exists.
-func real(path string) string {
+// RealPath is a path without symbolic links, as far as it exists.
+func RealPath(path string) string {
 	if r, err := filepath.EvalSymlinks(path); err == nil {
 		return r
 	}
@@ -89,7 +90,7 @@ func real(path string) string {
 	if dir == path {
 		return path
 	}
-	return filepath.Join(real(dir), filepath.Base(path))
+	return filepath.Join(RealPath(dir), filepath.Base(path))
 }
 
 // portable is a path as it stands in a record. A link at its end is kept.
@@ -98,13 +99,13 @@ func (p places) portable(path string) string {
 		return ""
 	}
 	if !strings.HasSuffix(path, "/") {
-		path = filepath.Join(real(filepath.Dir(path)), filepath.Base(path))
+		path = filepath.Join(RealPath(filepath.Dir(path)), filepath.Base(path))
 	}
 	for _, base := range []struct{ name, dir string }{{"$RUN", p.run}, {"$CWD", p.cwd}} {
 		if base.dir == "" {
 			continue
 		}
-		if rel, err := filepath.Rel(real(base.dir), path); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(RealPath(base.dir), path); err == nil && filepath.IsLocal(rel) {
 			return filepath.Join(base.name, rel)
 		}
 	}
@@ -123,7 +124,7 @@ func (p places) absolute(text string) string {
 }
 
 // each calls f for every path of the record.
-func (r *record) each(f func(string) string) {
+func (r *Record) each(f func(string) string) {
 	r.Command = slices.Clone(r.Command)
 	if len(r.Command) > 0 {
 		r.Command[0] = f(r.Command[0])
@@ -137,7 +138,7 @@ func (r *record) each(f func(string) string) {
 
 // above is how many levels dir is above run; -1 if it is not.
 func above(run, dir string) int {
-	rel, err := filepath.Rel(real(dir), real(run))
+	rel, err := filepath.Rel(RealPath(dir), RealPath(run))
 	if err != nil || !filepath.IsLocal(rel) {
 		return -1
 	}
@@ -149,8 +150,8 @@ func above(run, dir string) int {
 
 // relocated notes where the run was started before, if its directory was moved
 // or copied together with the one that it is started in.
-func (r *record) relocated(run, cwd string) {
-	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || real(r.Cwd) == real(cwd) {
+func (r *Record) relocated(run, cwd string) {
+	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || RealPath(r.Cwd) == RealPath(cwd) {
 		return
 	}
 	r.FormerDirs = append(slices.DeleteFunc(r.FormerDirs, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
@@ -159,7 +160,7 @@ func (r *record) relocated(run, cwd string) {
 // locate makes the record's paths absolute. cwd is the working directory of who
 // starts the run; empty: of someone who only looks. Then it is the one that the
 // run was started in, which may have been moved together with RUN.
-func (r *record) locate(run, cwd string) {
+func (r *Record) locate(run, cwd string) {
 	p := places{run, cwd}
 	if cwd == "" {
 		p.cwd = r.Cwd
@@ -179,12 +180,12 @@ var errNoRecord = errors.New("there is no record")
 
 // loadRecord reads the record of a run from its two files; errNoRecord if there
 // is none. Damage of both wraps store.ErrDamaged. Its paths are not absolute yet.
-func loadRecord(fsys vfs.FS, run string) (*record, error) {
-	var best *record
+func loadRecord(fsys vfs.FS, run string) (*Record, error) {
+	var best *Record
 	var bad []error
 	missing := 0
-	for _, name := range []string{recordName, copyName} {
-		r := new(record)
+	for _, name := range []string{RecordName, CopyName} {
+		r := new(Record)
 		err := store.ReadRecord(fsys, filepath.Join(run, name), r)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -205,7 +206,7 @@ func loadRecord(fsys vfs.FS, run string) (*record, error) {
 			if r.ID != best.ID && r.Time.Before(best.Time) {
 				r = best
 			}
-			bad = append(bad, fmt.Errorf("%s is an older one", filepath.Join(run, recordName)))
+			bad = append(bad, fmt.Errorf("%s is an older one", filepath.Join(run, RecordName)))
 			best = r
 		}
 	}
@@ -221,9 +222,9 @@ func loadRecord(fsys vfs.FS, run string) (*record, error) {
 	return best, nil
 }
 
-// readRecord reads the record of a run for someone who only looks; nil if there
+// ReadRecord reads the record of a run for someone who only looks; nil if there
 // is none.
-func readRecord(run string) (*record, error) {
+func ReadRecord(run string) (*Record, error) {
 	r, err := loadRecord(vfs.OS(), run)
 	if errors.Is(err, errNoRecord) {
 		return nil, nil
@@ -241,34 +242,34 @@ func readRecord(run string) (*record, error) {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // essence is what the copy must have: all but what the checkpoints tell, too.
-func (r *record) essence() string {
+func (r *Record) essence() string {
 	c := *r
 	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Time = 0, nil, nil, nil, 0, time.Time{}
 	return fmt.Sprintf("%+v", c)
 }
 
-// write makes the record durable.
-func (d *runDir) write(r *record) error {
+// Write makes the record durable.
+func (d *Dir) Write(r *Record) error {
 	r.Format, r.Time = recordFormat, time.Now()
 	r.Seq++
 	if r.Quarantined == nil {
 		r.Quarantined = []uint64{}
 	}
-	r.Cwd, r.Up = d.cwd, above(d.path, d.cwd)
+	r.Cwd, r.Up = d.Cwd, above(d.Path, d.Cwd)
 	out := *r
-	out.each(places{d.path, d.cwd}.portable)
+	out.each(places{d.Path, d.Cwd}.portable)
 	if e := out.essence(); e != d.copied {
 		d.copied = ""
-		if err := store.WriteRecord(d.fs, d.file(copyName), &out); err != nil {
+		if err := store.WriteRecord(d.FS, d.File(CopyName), &out); err != nil {
 			return err
 		}
 		d.copied = e
 	}
-	return store.WriteRecord(d.fs, d.file(recordName), &out)
+	return store.WriteRecord(d.FS, d.File(RecordName), &out)
 }
 
-// settled is the state of a run that is not running.
-func (r *record) settled() string {
+// Settled is the state of a run that is not running.
+func (r *Record) Settled() string {
 	switch r.State {
 	case Stopped, Finishing, Finished, Failed:
 		return r.State
@@ -277,11 +278,19 @@ func (r *record) settled() string {
 }
 
 // is reports whether a path of the record is the one that was given now.
-func (r *record) is(path, given string) bool {
-	if path == given || real(path) == real(given) {
+func (r *Record) is(path, given string) bool {
+	if path == given || RealPath(path) == RealPath(given) {
 		return true
 	}
 	was := r.places // the path may have been given from where the run was started first
 	was.cwd = cmp.Or(r.Cwd, was.cwd)
-	return real(was.absolute(r.places.portable(path))) == real(given)
+	return RealPath(was.absolute(r.places.portable(path))) == RealPath(given)
+}
+
+// LostMove notes that the supervisor of a move was lost before the move was
+// over.
+func LostMove(m *control.MoveState) {
+	if !m.Over() {
+		m.State, m.Why = control.MoveUnknown, "the supervisor was lost before it was over"
+	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +23,13 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
+
+// writerEndTime is how long the writer of a rank that was handed over may take
+// to end.
+const writerEndTime = 500 * time.Millisecond
 
 // rankLimit bounds what a rank may send in one message.
 const rankLimit = 4 << 20
@@ -38,9 +42,9 @@ type child struct {
 	rank        int
 	byMove      uint64 // the move that it came by; 0: it was started with all others
 	cmd         *exec.Cmd
-	id          process
+	id          rundir.Process
 	ctl         *control.Conn
-	queue       *sendQueue
+	queue       *control.SendQueue
 	outputReady chan struct{} // closed: stdout is where the rank continues; of a destination: it is followed
 	wrote       chan struct{} // closed: its writer has ended
 	stderr      *stderrBuffer // of a destination: stderr until it is one of the ranks
@@ -53,14 +57,6 @@ type child struct {
 	dismissed bool // its end is no failure: it has left, or was not needed
 	killed    bool // by signal, while it was alive
 	reaped    bool
-}
-
-func hostLock(run, name string) string {
-	return filepath.Join(run, "hosts", strings.ReplaceAll(name, "/", "_")+".lock")
-}
-
-func outputFile(dir string, rank, stream int) string {
-	return filepath.Join(dir, fmt.Sprintf("rank-%04d.%s", rank, []string{control.Stdout: "out", control.Stderr: "err"}[stream]))
 }
 
 // start starts the rank and what watches it.
@@ -86,11 +82,11 @@ func (c *child) start(i int) (err error) {
 				theirs = append(theirs, f)
 			} else if err == nil {
 				mine = append(mine, f)
-				c.stderr = &stderrBuffer{f: f, to: outputFile(s.Output, c.rank, stream)}
+				c.stderr = &stderrBuffer{f: f, to: rundir.OutputFile(s.Output, c.rank, stream)}
 			}
 			return f, err
 		}
-		f, err := vfs.OpenPrivate(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+		f, err := vfs.OpenPrivate(rundir.OutputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 		if err == nil {
 			theirs = append(theirs, f)
 			if stream == control.Stdout && !s.KeepOutput {
@@ -144,7 +140,7 @@ func (c *child) start(i int) (err error) {
 	c.id = identify(c.cmd.Process.Pid)
 	c.ctl = control.New(ctl)
 	c.ctl.SetLimit(rankLimit)
-	c.queue = newSendQueue(c.ctl, 4096)
+	c.queue = control.NewSendQueue(c.ctl, 4096)
 	c.outputReady = make(chan struct{})
 	if c.byMove == 0 {
 		if !s.KeepOutput {
@@ -155,7 +151,7 @@ func (c *child) start(i int) (err error) {
 	c.l.add(c)
 	read := make(chan struct{})
 	if c.byMove == 0 {
-		go reserveOutput(outputFile(s.Output, c.rank, control.Stdout), read)
+		go reserveOutput(rundir.OutputFile(s.Output, c.rank, control.Stdout), read)
 	}
 	c.wrote = make(chan struct{})
 	c.say(&control.Running{Pid: c.id.Pid}) // before it can have ended
@@ -182,10 +178,10 @@ func (c *child) environment() []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	apart := c.byMove != 0 && c.h.secret != nil && !mayJoin()
+	apart := c.byMove != 0 && c.h.secret != nil && !control.MayJoin()
 	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
-		return name == envSecret || name == envSupervisor || name == envShell || name == envParent || apart && ofLauncher(name)
+		return name == EnvSecret || name == EnvSupervisor || name == EnvShell || name == EnvParent || apart && ofLauncher(name)
 	}), c.s.ExtraEnv...)
 }
 
@@ -218,7 +214,7 @@ func (c *child) pass(from [2]int64, ready chan struct{}) {
 		if stream == control.Stdout {
 			when = ready
 		}
-		c.follow[stream] = follow(c.l.watch, outputFile(c.s.Output, c.rank, stream), from[stream-1], when, c.h.gone, func(offset int64, data []byte) {
+		c.follow[stream] = follow(c.l.watch, rundir.OutputFile(c.s.Output, c.rank, stream), from[stream-1], when, c.h.gone, func(offset int64, data []byte) {
 			c.say(&control.Output{Stream: stream, Offset: offset, Data: data})
 		})
 	}
@@ -241,7 +237,7 @@ func (c *child) followFrom(from [2]int64) {
 
 // say passes a message about the rank to the supervisor.
 func (c *child) say(m control.Message) {
-	c.h.up.send(&control.FromRank{Process: c.process(), Launch: c.s.Launch, Carried: control.Carried{Message: m}})
+	c.h.up.Send(&control.FromRank{Process: c.process(), Launch: c.s.Launch, Carried: control.Carried{Message: m}})
 }
 
 func (c *child) process() control.Process { return control.Process{Rank: c.rank, ByMove: c.byMove} }
@@ -297,12 +293,12 @@ func (c *child) listen() {
 			w := c.s.Welcome
 			w.Rank = c.rank
 			if c.byMove != 0 {
-				w.Stdout, w.Stderr = outputFile(c.s.Output, c.rank, control.Stdout), c.stderr.to
+				w.Stdout, w.Stderr = rundir.OutputFile(c.s.Output, c.rank, control.Stdout), c.stderr.to
 			}
 			if w.Host == "" {
 				w.Host = c.h.name
 			}
-			c.queue.send(&w)
+			c.queue.Send(&w)
 			c.mu.Lock()
 			c.hello = true // others may speak to it now
 			c.mu.Unlock()
@@ -324,7 +320,7 @@ func (c *child) listen() {
 			// directory, too: the destination needs it.
 			select {
 			case <-c.wrote:
-			case <-time.After(lostMoment):
+			case <-time.After(writerEndTime):
 				c.dismiss()
 				<-c.wrote
 			}
@@ -354,7 +350,7 @@ func (c *child) tell(m control.Message) {
 		if joined {
 			c.stderr.pass()
 		}
-		c.queue.send(m)
+		c.queue.Send(m)
 	}
 }
 
@@ -467,75 +463,15 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 		c.say(m)
 	}
 	c.stderr.close()
-	c.queue.finish()
+	c.queue.Finish()
 	c.ctl.Close()
 }
 
-// process identifies a process. The system uses a number again, but not with
-// the same start time.
-type process struct {
-	Pid  int    `json:"pid"`
-	Born string `json:"born"`
-}
-
-func identify(pid int) process {
+func identify(pid int) rundir.Process {
 	if st, ok := readStat(pid); ok {
-		return st.process
+		return st.Process
 	}
-	return process{Pid: pid}
-}
-
-// holder is the content of a host's lock file.
-type holder struct {
-	Helper  int       `json:"helper"`
-	Host    string    `json:"host"`
-	Boot    string    `json:"boot"`
-	Session int       `json:"session"` // that the ranks belong to
-	Launch  string    `json:"launch"`
-	Ranks   []process `json:"ranks"`
-}
-
-// whoHas returns who has locked a file with this content: a supervisor writes
-// plain text, a helper a holder.
-func whoHas(text []byte) string {
-	var who holder
-	plain := strings.TrimSpace(string(text))
-	switch err := json.Unmarshal(text, &who); {
-	case plain == "", err != nil && plain[0] == '{': // it is being written
-		return "another process"
-	case err != nil:
-		return plain
-	}
-	out := fmt.Sprintf("process %d on %s", who.Helper, who.Host)
-	for i, r := range who.Ranks {
-		switch {
-		case i == 0:
-			out += fmt.Sprintf(" looks after them: %d", r.Pid)
-		case i < someRanks:
-			out += fmt.Sprintf(", %d", r.Pid)
-		case i == someRanks:
-			out += fmt.Sprintf(" and %d more", len(who.Ranks)-i)
-		}
-	}
-	return out
-}
-
-const someRanks = 8 // of many, that are named
-
-func bootID() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text))
-}
-
-// recordProcesses writes the ranks that run now into the host's lock file.
-func recordProcesses(lock *os.File, launch string, ranks []process) error {
-	host, _ := os.Hostname()
-	session, _ := unix.Getsid(0)
-	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), session, launch, ranks})
-	if err != nil {
-		return err
-	}
-	return rewrite(lock, string(text))
+	return rundir.Process{Pid: pid}
 }
 
 // endLeftOver kills the ranks of an earlier helper of this host that died, with
@@ -544,14 +480,14 @@ func recordProcesses(lock *os.File, launch string, ranks []process) error {
 func endLeftOver(lock *os.File) {
 	buf := make([]byte, 1<<20)
 	n, _ := lock.ReadAt(buf, 0)
-	var old holder
-	if json.Unmarshal(buf[:n], &old) != nil || old.Boot != bootID() {
+	var old rundir.Holder
+	if json.Unmarshal(buf[:n], &old) != nil || old.Boot != rundir.BootID() {
 		return
 	}
 	for _, p := range old.Ranks {
-		p.end(groupTime)
+		endProcess(p, groupTime)
 		born, err := strconv.ParseUint(p.Born, 10, 64)
-		if leader, ok := readStat(p.Pid); err != nil || ok && leader.process != p {
+		if leader, ok := readStat(p.Pid); err != nil || ok && leader.Process != p {
 			continue // the number is another one's now
 		}
 		endGroup(func(st stat) bool {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package output
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // TestOutput_AfterRollback: what a rank prints after it was rolled back is shown where it
@@ -37,7 +38,7 @@ func TestOutput_AfterRollback(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			var screen strings.Builder
-			k := &sink{o: &Options{Line: func(_, _ int, line []byte, ok func(bool)) {
+			k := &Sink{o: Options{Line: func(_, _ int, line []byte, ok func(bool)) {
 				screen.Write(line)
 				screen.WriteByte('|')
 				ok(true)
@@ -84,9 +85,9 @@ func TestOutput_AfterSupervisor(t *testing.T) {
 		{"not written", "a\nb\n", fmt.Sprintf(notes, 2), 4, "c\nd\n", "c", "b|d|", 4},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			o := &Options{Run: t.TempDir()}
+			o := Options{Run: t.TempDir()}
 			o.RankOutput = filepath.Join(o.Run, "output")
-			name := outputFile(o.RankOutput, 0, control.Stdout)
+			name := rundir.OutputFile(o.RankOutput, 0, control.Stdout)
 			if err := os.Mkdir(o.RankOutput, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -106,13 +107,13 @@ func TestOutput_AfterSupervisor(t *testing.T) {
 				}
 				ok(string(line) != v.fail)
 			}
-			k, err := newSink(o, 1)
+			k, err := New(o, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer k.rest()
 			text := v.file[:v.at] + v.text
-			at := min(k.begin(0)[0], v.at) // as a follower would
+			at := min(k.StartOffsets(0)[0], v.at) // as a follower would
 			k.show(piece{from: new(control.FromRank), Output: &control.Output{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])}})
 			if screen.String() != v.want {
 				t.Errorf("shown: %q, want %q", screen.String(), v.want)

@@ -1,19 +1,19 @@
 //go:build linux
 
-package supervise
+package client
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // statusTime is how long a supervisor may take to answer Status.
@@ -21,7 +21,7 @@ const statusTime = 5 * time.Second
 
 // Read returns what is known of a run: from its supervisor if it runs and
 // answers within 5 s, else from its directory.
-func Read(ctx context.Context, run string) (*State, error) {
+func Read(ctx context.Context, run string) (*control.RunState, error) {
 	run, err := filepath.Abs(run)
 	if err != nil {
 		return nil, err
@@ -36,33 +36,33 @@ func Read(ctx context.Context, run string) (*State, error) {
 	if err != nil && !silent && !errors.Is(err, ErrNotRunning) {
 		return nil, err
 	}
-	rec, err := readRecord(run)
+	rec, err := rundir.ReadRecord(run)
 	if err != nil {
 		return nil, err
 	}
 	if rec == nil {
-		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
+		return nil, fmt.Errorf("%s: %w", run, rundir.ErrNoRun)
 	}
-	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.CheckpointDir, Attempt: rec.Attempt, Why: rec.Why,
+	st := &control.RunState{Run: run, State: rec.Settled(), Command: rec.Command, Dir: rec.CheckpointDir, Attempt: rec.Attempt, Why: rec.Why,
 		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, Ranks: []control.RankState{}, Moves: rec.Moves}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}
 	if silent {
-		st.State = Silent
+		st.State = rundir.Silent
 		st.Why = fmt.Sprintf("its supervisor (process %d on %s) does not answer; it may have been stopped (Ctrl-Z). This is what its record says", rec.Pid, rec.Host)
 		for r := range st.Ranks {
 			st.Ranks[r].State = "unknown"
 		}
 	} else {
 		for i := range st.Moves {
-			lostMove(&st.Moves[i])
+			rundir.LostMove(&st.Moves[i])
 		}
 	}
 	// A helper may have published a checkpoint after its supervisor was gone.
-	if index, at, ok := newestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && (st.Last == nil || st.Last.Index < index) {
-		st.Last = &CheckpointState{Index: index, Time: at}
-	} else if !ok && rec.State == Finished {
+	if index, at, ok := rundir.NewestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && (st.Last == nil || st.Last.Index < index) {
+		st.Last = &control.CheckpointState{Index: index, Time: at}
+	} else if !ok && rec.State == rundir.Finished {
 		st.Last = nil
 	}
 	return st, nil
@@ -70,7 +70,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 
 // Checkpoint asks a running run for a checkpoint and returns the checkpoint when it
 // is committed.
-func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, error) {
+func Checkpoint(ctx context.Context, run, reason string) (*control.CheckpointState, error) {
 	m, err := ask(ctx, run, &control.Checkpoint{Reason: reason})
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, erro
 }
 
 // Stop lets a running run save and stop, and returns its state when it has.
-func Stop(ctx context.Context, run, reason string) (*State, error) {
+func Stop(ctx context.Context, run, reason string) (*control.RunState, error) {
 	m, err := ask(ctx, run, &control.Stop{Reason: reason})
 	if err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func Stop(ctx context.Context, run, reason string) (*State, error) {
 // meanwhile, the state is MoveUnknown. When ctx ends, Migrate returns at once,
 // and the supervisor cancels the move unless it is decided; with
 // Migration.Cancel, Migrate waits for the outcome.
-func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
-	last := &MoveState{Ranks: o.Ranks, From: o.Host, To: o.To}
+func Migrate(ctx context.Context, run string, o Migration, note func(*control.MoveState)) (*control.MoveState, error) {
+	last := &control.MoveState{Ranks: o.Ranks, From: o.Host, To: o.To}
 	if last.Ranks == nil {
 		last.Ranks = []int{}
 	}
@@ -117,7 +117,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		Host: o.Host, To: o.To, StartLimit: o.StartLimit, Program: o.Program, Env: o.Env})
 	if errors.Is(err, errNoAnswer) {
 		lives := supervised(ctx, run)
-		if rec, err := readRecord(run); !lives && err == nil && rec != nil && rec.settled() != Interrupted { // it has just ended
+		if rec, err := rundir.ReadRecord(run); !lives && err == nil && rec != nil && rec.Settled() != rundir.Interrupted { // it has just ended
 			if !heard {
 				return last, notRunning(run)
 			}
@@ -127,7 +127,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 				}
 			}
 		}
-		last.Time, last.State = time.Now(), MoveUnknown
+		last.Time, last.State = time.Now(), control.MoveUnknown
 		switch {
 		case !lives:
 			last.Why = "the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it"
@@ -175,19 +175,14 @@ func (q question) ask(ctx context.Context, run string, m control.Message) (*cont
 		return nil, fmt.Errorf("%w; name the directory that 'cairn run' made", err)
 	}
 	if !st.IsDir() {
-		return nil, fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, ErrNoRun)
+		return nil, fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, rundir.ErrNoRun)
 	}
-	var conn net.Conn
-	err = inDir(run, func(short string) (err error) {
-		var d net.Dialer
-		conn, err = d.DialContext(ctx, "unix", filepath.Join(short, socketName))
-		return err
-	})
+	conn, err := rundir.Dial(ctx, run)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, notRunning(run)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", filepath.Join(run, socketName), err)
+		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -241,23 +236,23 @@ func recvAnswer(c *control.Conn) (*control.Answer, error) {
 
 // notRunning returns an error that says why no supervisor of a run answers.
 func notRunning(run string) error {
-	rec, err := readRecord(run)
+	rec, err := rundir.ReadRecord(run)
 	switch {
 	case err != nil:
 		return err
 	case rec == nil:
-		return fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, ErrNoRun)
+		return fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, rundir.ErrNoRun)
 	}
 	const again = "the same 'cairn run' command resumes it"
 	what, own := "", ""
 	switch own, _ = os.Hostname(); {
-	case rec.State == Finishing:
+	case rec.State == rundir.Finishing:
 		what = "its ranks have finished, but their end is not complete; the same 'cairn run' command completes it"
-	case rec.State == Finished:
+	case rec.State == rundir.Finished:
 		what = "it has finished; the same 'cairn run' command starts it afresh"
-	case rec.State == Stopped:
+	case rec.State == rundir.Stopped:
 		what = "it was stopped; " + again
-	case rec.State == Failed:
+	case rec.State == rundir.Failed:
 		what = fmt.Sprintf("it has failed (%s); %s", rec.Why, again)
 	case rec.Host == own:
 		what = fmt.Sprintf("its supervisor (process %d) is gone; %s", rec.Pid, again)

@@ -1,34 +1,32 @@
 //go:build linux
 
-package supervise
+package control
 
 import (
 	"sync"
-
-	"github.com/cairnrun/cairn/internal/control"
 )
 
-// sendQueue sends messages in the background, so that a peer that does not read
+// SendQueue sends messages in the background, so that a peer that does not read
 // blocks nobody. It closes the connection if too many messages wait.
-type sendQueue struct {
-	conn *control.Conn
+type SendQueue struct {
+	conn *Conn
 	mu   sync.Mutex
 	some sync.Cond
-	list []control.Message
+	list []Message
 	shut bool
 	room int
-	done chan struct{} // everything was sent, or can't be
+	Done chan struct{} // everything was sent, or can't be
 }
 
-func newSendQueue(conn *control.Conn, room int) *sendQueue {
-	b := &sendQueue{conn: conn, room: room, done: make(chan struct{})}
+func NewSendQueue(conn *Conn, room int) *SendQueue {
+	b := &SendQueue{conn: conn, room: room, Done: make(chan struct{})}
 	b.some.L = &b.mu
 	go b.work()
 	return b
 }
 
-// send queues a message. Any goroutine may call it; it does not block.
-func (b *sendQueue) send(m control.Message) {
+// Send queues a message. Any goroutine may call it; it does not block.
+func (b *SendQueue) Send(m Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shut {
@@ -44,17 +42,17 @@ func (b *sendQueue) send(m control.Message) {
 	b.some.Signal()
 }
 
-// finish lets the queue end when what was queued has been sent; done is
+// Finish lets the queue end when what was queued has been sent; done is
 // closed then.
-func (b *sendQueue) finish() {
+func (b *SendQueue) Finish() {
 	b.mu.Lock()
 	b.shut = true
 	b.some.Signal()
 	b.mu.Unlock()
 }
 
-func (b *sendQueue) work() {
-	defer close(b.done)
+func (b *SendQueue) work() {
+	defer close(b.Done)
 	for {
 		b.mu.Lock()
 		for len(b.list) == 0 && !b.shut {
@@ -68,7 +66,7 @@ func (b *sendQueue) work() {
 		}
 		for _, m := range list {
 			if b.conn.Send(m) != nil { // its reader sees the end too
-				b.finish()
+				b.Finish()
 				return
 			}
 		}

@@ -1,13 +1,12 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -21,37 +20,27 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// streamMark is the first thing that a helper writes to its stdout. The
-// supervisor skips what a login shell prints before.
-const streamMark = "\ncairn-host/1\n"
-
-// Environment of launched helpers, see launcher.go.
-const (
-	envSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
-	envSecret     = "CAIRN_SECRET"     // hex
-	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn.go
-)
-
-// Help runs a helper whose stdin and stdout are connected to the supervisor.
+// Run runs a helper whose stdin and stdout are connected to the supervisor.
 // It returns when the supervisor says so, or when the supervisor is gone and
 // all ranks have ended. The process should do nothing else.
-func Help(ctx context.Context) error {
+func Run(ctx context.Context) error {
 	in, out, err := takeStdio()
 	if err != nil {
 		return err
 	}
-	if _, err := out.WriteString(streamMark); err != nil {
+	if _, err := out.WriteString(StreamMark); err != nil {
 		return fmt.Errorf("stdout: %w; a helper is started by 'cairn run'", err)
 	}
-	return help(ctx, control.New(duplex{in, out}), -1, nil, 0)
+	return help(ctx, control.New(control.Duplex{In: in, Out: out}), -1, nil, 0)
 }
 
-// HelpLaunched runs a helper that mpirun or srun started. It serves the one
+// RunLaunched runs a helper that mpirun or srun started. It serves the one
 // rank that its environment names.
-func HelpLaunched(ctx context.Context) error {
-	if launch, run, ok := strings.Cut(os.Getenv(envStay), ":"); ok {
+func RunLaunched(ctx context.Context) error {
+	if launch, run, ok := strings.Cut(os.Getenv(EnvStay), ":"); ok {
 		awaitRanks(run, launch, time.Now().AddDate(100, 0, 0))
 		return nil
 	}
@@ -59,14 +48,14 @@ func HelpLaunched(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secret, err := hex.DecodeString(os.Getenv(envSecret))
+	secret, err := hex.DecodeString(os.Getenv(EnvSecret))
 	if err != nil || len(secret) == 0 {
-		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", envSecret)
+		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", EnvSecret)
 	}
-	os.Unsetenv(envSecret)
-	shell, _ := strconv.Atoi(os.Getenv(envShell)) // most have none
-	os.Unsetenv(envShell)
-	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(envSupervisor), ","), secret)
+	os.Unsetenv(EnvSecret)
+	shell, _ := strconv.Atoi(os.Getenv(EnvShell)) // most have none
+	os.Unsetenv(EnvShell)
+	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(EnvSupervisor), ","), secret)
 	if err != nil {
 		return err
 	}
@@ -87,13 +76,6 @@ func launchedRank(getenv func(string) string) (int, error) {
 	}
 	return 0, fmt.Errorf("no launcher said which rank this is (looked at %s); use --launcher fork", strings.Join(names, ", "))
 }
-
-// duplex is a stream made of two files.
-type duplex struct{ in, out *os.File }
-
-func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
-func (d duplex) Write(p []byte) (int, error) { return d.out.Write(p) }
-func (d duplex) Close() error                { return errors.Join(d.out.Close(), d.in.Close()) }
 
 // takeStdio moves stdin and stdout elsewhere, so that nothing else of this
 // process reads or writes them.
@@ -122,7 +104,7 @@ func takeStdio() (in, out *os.File, err error) {
 
 // helper is the state of a helper process.
 type helper struct {
-	up          *sendQueue // to the supervisor
+	up          *control.SendQueue // to the supervisor
 	fork        chan func()
 	gone        chan struct{} // closed when the supervisor is gone
 	secret      []byte        // of a launched helper
@@ -145,14 +127,14 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(ignored)
-	h := &helper{up: newSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
+	h := &helper{up: control.NewSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
 	if rank >= 0 {
 		h.keep = inheritedFiles()
 	}
 	go h.forker()
 	defer close(h.fork)
 	host, _ := os.Hostname()
-	h.up.send(&control.Joined{Rank: rank, Pid: os.Getpid(), Host: host})
+	h.up.Send(&control.Joined{Rank: rank, Pid: os.Getpid(), Host: host})
 	messages := make(chan control.Message)
 	go func() {
 		defer close(messages)
@@ -164,7 +146,7 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 			messages <- m
 		}
 	}()
-	look := time.NewTicker(pingEvery)
+	look := time.NewTicker(PingEvery)
 	defer look.Stop()
 	missed := 0 // looks since something was heard; time in which this process was stopped does not count
 	for !h.over() {
@@ -180,7 +162,7 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 			missed = 0
 			h.handle(m)
 		case <-look.C:
-			if missed++; missed > int(helperSilence/pingEvery) && !h.sameMachine {
+			if missed++; missed > int(Silence/PingEvery) && !h.sameMachine {
 				return h.orphaned()
 			}
 		case <-ended:
@@ -189,8 +171,8 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 			return h.orphaned()
 		}
 	}
-	h.up.finish()
-	<-h.up.done
+	h.up.Finish()
+	<-h.up.Done
 	return conn.Close()
 }
 
@@ -212,7 +194,7 @@ func (h *helper) forker() {
 func (h *helper) handle(m control.Message) {
 	switch m := m.(type) {
 	case *control.Ping:
-		h.up.send(&control.Pong{})
+		h.up.Send(&control.Pong{})
 	case *control.Setup:
 		ready := new(control.Ready)
 		h.sameMachine = m.SameMachine
@@ -221,9 +203,9 @@ func (h *helper) handle(m control.Message) {
 			go h.watchEvacuation(m.EvacuateWhen)
 		}
 		if err != nil {
-			ready.Error, ready.Busy, ready.Holder = err.Error(), errors.Is(err, ErrBusy), holder
+			ready.Error, ready.Busy, ready.Holder = err.Error(), errors.Is(err, rundir.ErrBusy), holder
 		}
-		h.up.send(ready)
+		h.up.Send(ready)
 	case *control.Launch:
 		if !h.quit {
 			h.begin(&m.Start)
@@ -255,7 +237,7 @@ func (h *helper) handle(m control.Message) {
 	case *control.ToRank:
 		said := m.Carried.Message
 		if spawn, ok := said.(*control.Spawn); ok {
-			spawn.Env = append(spawn.Env, envSecret+"="+hex.EncodeToString(h.secret))
+			spawn.Env = append(spawn.Env, EnvSecret+"="+hex.EncodeToString(h.secret))
 		}
 		for _, c := range h.addressed(m.Process) {
 			c.tell(said)
@@ -269,9 +251,9 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	if h.lock != nil {
 		return "", errors.New("the helper is set up already")
 	}
-	path := hostLock(run, name)
-	lock, holder, err := tryLock(path)
-	if errors.Is(err, ErrBusy) {
+	path := rundir.HostLock(run, name)
+	lock, holder, err := rundir.TryLock(path)
+	if errors.Is(err, rundir.ErrBusy) {
 		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,13 +265,13 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	h.name, h.dir, h.lock = name, run, lock
 	step.At("start.helper")
 	endLeftOver(lock)
-	return "", recordProcesses(lock, "", nil)
+	return "", rundir.RecordProcesses(lock, "", nil)
 }
 
 // busyHost is an ErrBusy with a text of its own.
 type busyHost struct{ error }
 
-func (busyHost) Is(target error) bool { return target == ErrBusy }
+func (busyHost) Is(target error) bool { return target == rundir.ErrBusy }
 
 func (h *helper) signal(s syscall.Signal) {
 	for _, c := range h.all() {
@@ -318,5 +300,3 @@ func dialSupervisor(ctx context.Context, addresses []string, secret []byte) (*co
 	}
 	return nil, fmt.Errorf("the supervisor cannot be reached from this host: %w", errors.Join(errs...))
 }
-
-var _ io.ReadWriteCloser = duplex{}

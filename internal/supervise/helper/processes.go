@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +47,7 @@ func ended(pid int) bool {
 
 // stat is what the kernel tells of a process.
 type stat struct {
-	process
+	rundir.Process
 	group, session int
 	born           uint64
 	user           uint32
@@ -64,7 +65,7 @@ func readStat(pid int) (st stat, ok bool) {
 	if len(fields) < 20 {
 		return stat{}, false
 	}
-	st.process = process{pid, fields[19]}
+	st.Process = rundir.Process{Pid: pid, Born: fields[19]}
 	st.gone = fields[0] == "Z" || fields[0] == "X"
 	st.group, _ = strconv.Atoi(fields[2])
 	st.session, _ = strconv.Atoi(fields[3])
@@ -78,7 +79,7 @@ func readStat(pid int) (st stat, ok bool) {
 }
 
 // members returns the processes that match, less those that have ended.
-func members(match func(stat) bool) (out []process) {
+func members(match func(stat) bool) (out []rundir.Process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -91,7 +92,7 @@ func members(match func(stat) bool) (out []process) {
 			continue
 		}
 		if st, ok := readStat(pid); ok && !st.gone && match(st) {
-			out = append(out, st.process)
+			out = append(out, st.Process)
 		}
 	}
 	return out
@@ -106,13 +107,13 @@ func endGroup(match func(stat) bool) {
 			return
 		}
 		for _, p := range list {
-			p.end(time.Second)
+			endProcess(p, time.Second)
 		}
 	}
 }
 
-// end kills a process, if it is still the same, and waits for it.
-func (p process) end(wait time.Duration) {
+// endProcess kills a process, if it is still the same, and waits for it.
+func endProcess(p rundir.Process, wait time.Duration) {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
 		return

@@ -1,6 +1,6 @@
 //go:build linux
 
-package supervise
+package helper
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // launch is this host's part of one start of all ranks. It is over when all its
@@ -120,7 +121,7 @@ func (h *helper) refuse(s *control.Start, why string) {
 		(&child{h: h, s: s, rank: r, byMove: byMove}).say(&control.Exited{Code: 1, Error: why})
 	}
 	if !h.running() || h.now.start.Launch != s.Launch {
-		h.up.send(&control.Drained{Launch: s.Launch, Number: s.Number})
+		h.up.Send(&control.Drained{Launch: s.Launch, Number: s.Number})
 	}
 }
 
@@ -203,7 +204,7 @@ func (l *launch) release() {
 		l.h.mu.Unlock()
 		l.h.record()
 		close(l.done)
-		l.h.up.send(&control.Drained{Launch: l.start.Launch, Number: number})
+		l.h.up.Send(&control.Drained{Launch: l.start.Launch, Number: number})
 	}()
 }
 
@@ -227,14 +228,14 @@ func (l *launch) reap() {
 func (h *helper) record() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	launch, list := "", []process(nil)
+	launch, list := "", []rundir.Process(nil)
 	if h.now != nil {
 		launch = h.now.start.Launch
 		for _, c := range h.now.children {
 			list = append(list, c.id)
 		}
 	}
-	recordProcesses(h.lock, launch, list)
+	rundir.RecordProcesses(h.lock, launch, list)
 }
 
 // addressed returns the children that a message is for.
@@ -267,3 +268,10 @@ func (h *helper) child(p control.Process) *child {
 
 // name returns the child's name in messages.
 func (c *child) name() string { return fmt.Sprintf("rank %d on %s", c.rank, c.h.name) }
+
+// keepShell has the shell that started this helper stay when that is killed.
+func (h *helper) keepShell() {
+	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
+		syscall.Kill(h.shell, syscall.SIGUSR1)
+	}
+}

@@ -1,0 +1,39 @@
+// Package helper is the process that works for a supervisor on one host. It
+// starts the ranks there, passes their messages and their output on, and writes
+// their checkpoints.
+//
+//	helper, launch, child      the process, one start of its ranks, one rank
+//	follow, reserve,           the ranks' output
+//	stderr_buffer
+//	processes, orphan          the end of ranks, and of the supervisor
+//	evacuate_when              the command that says when to leave the host
+package helper
+
+import "time"
+
+// PingEvery is how often supervisor and helpers look at each other.
+const PingEvery = 5 * time.Second
+
+// Silence is how long a helper hears nothing of its supervisor until it
+// takes it for lost.
+const Silence = 60 * time.Second
+
+// Environment of helpers that a launcher starts, see launcher.go of package
+// supervise.
+const (
+	EnvSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
+	EnvSecret     = "CAIRN_SECRET"     // hex
+	EnvShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn.go
+)
+
+// StreamMark is the first thing that a helper writes to its stdout. The
+// supervisor skips what a login shell prints before.
+const StreamMark = "\ncairn-host/1\n"
+
+// EnvParent is where Open MPI's processes find that they were spawned. It is
+// empty, and they would wait there.
+const EnvParent = "OMPI_PARENT_PORT"
+
+// EnvStay has a helper wait for the end of all ranks, and do nothing else: the
+// launch, a colon, and the run directory.
+const EnvStay = "CAIRN_STAY"

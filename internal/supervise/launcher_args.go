@@ -1,0 +1,90 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// openMPI reports whether mpirun is the one of Open MPI.
+func openMPI(path string) bool { return isOpenMPI(version(path)) }
+
+func isOpenMPI(text string) bool {
+	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
+}
+
+// version returns what a program prints for --version; empty if that takes long.
+func version(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second // for children that keep its output open
+	text, _ := cmd.CombinedOutput()
+	return string(text)
+}
+
+// elsewhere returns a launcher's arguments without those that choose hosts and
+// the number of processes.
+func elsewhere(args []string) (out []string) {
+	const one = "-H -host --host -hosts --hosts -f -hostfile --hostfile -machinefile --machinefile -default-hostfile --default-hostfile" +
+		" -n -np --np -c -N -w --nodelist --nodes --ntasks --ntasks-per-node -npernode --npernode -ppn --ppn -perhost -r --relative -x-nodes -F --nodefile"
+	names := strings.Fields(one)
+	for i := 0; i < len(args); i++ {
+		name, _, inside := strings.Cut(args[i], "=")
+		switch {
+		case slices.Contains(names, name):
+			if !inside {
+				i++
+			}
+		case len(name) > 2 && slices.Contains([]string{"-n", "-N", "-w", "-H", "-r"}, name[:2]) && strings.Trim(name[2:], "0123456789") == "": // -N2
+		default:
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// named reports whether a launcher's arguments name a host.
+func named(args []string, host string) bool {
+	for i, arg := range args {
+		if !slices.Contains([]string{"-H", "-host", "--host"}, arg) || i+1 == len(args) {
+			continue
+		}
+		for name := range strings.SplitSeq(args[i+1], ",") {
+			if name, _, _ = strings.Cut(name, ":"); name == host {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exported are the variables that a launcher's arguments name for all
+// processes that it starts, which those that are spawned do not get.
+func exported(args []string, lookup func(string) (string, bool)) (out []string) {
+	for i, arg := range args {
+		if arg != "-x" || i+1 == len(args) {
+			continue
+		}
+		name, value, given := strings.Cut(args[i+1], "=")
+		if !given {
+			value, given = lookup(name)
+		}
+		if given {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
+}
+
+// ownServer reports whether a launcher's arguments name an ompi-server.
+func ownServer(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return strings.TrimLeft(name, "-") == "ompi-server"
+	})
+}

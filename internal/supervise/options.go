@@ -1,0 +1,249 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/output"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// take makes the directory that of this run. The caller does this after the last
+// helper of the earlier run has ended, and before the first attempt. take first
+// records what it discards, so that the next start completes it after a crash.
+func (s *Supervisor) take() error {
+	if len(s.rec.Clear) > 0 {
+		if err := s.record(); err != nil {
+			return err
+		}
+		step.At("start.clearing")
+		for _, dir := range s.rec.Clear {
+			if err := errors.Join(store.Clear(s.dir.FS, dir), store.Open(s.dir.FS, dir, 0).RemoveEnd()); err != nil {
+				return err
+			}
+		}
+		if err := s.dir.DiscardOutput(s.rec.Output); err != nil {
+			return err
+		}
+		step.At("start.cleared")
+		s.rec.Clear = nil
+	}
+	if s.rec.RequestedDir != s.dir.File("ckpt") { // from now on it can be told whether it is there
+		if err := rundir.MakeCheckpointDir(s.dir.FS, s.rec.RequestedDir); err != nil {
+			return err
+		}
+		s.rec.Used = s.rec.Used || s.rec.CheckpointDir == s.rec.RequestedDir
+	}
+	s.owned = true
+	err := s.record()
+	step.At("start.recorded")
+	return err
+}
+
+// New checks the options, locks the run directory and reads its record. The
+// caller must call Run next.
+func New(o Options) (*Supervisor, error) {
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: rundir.Starting, pending: make(map[uint64]*partialCheckpoint), limits: usualLimits,
+		watches: make(map[string]*evacuationWatch), overrides: make(map[string]hostOverrides)}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	dir, err := rundir.Open(s.o.Run, s.cwd, s.o.access())
+	if err != nil {
+		return nil, err
+	}
+	s.dir = dir
+	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh); err != nil {
+		dir.Close()
+		return nil, err
+	}
+	s.rec = s.intent.Record
+	s.last = s.rec.Last
+	if index, at, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < index) {
+		s.last = &control.CheckpointState{Index: index, Time: at} // a helper has published it after its supervisor was gone
+	}
+	for i := range s.rec.Moves {
+		m := s.rec.Moves[i]
+		if !m.Over() {
+			rundir.LostMove(&m)
+			s.lostMoves = append(s.lostMoves, &m)
+		}
+		s.moves = append(s.moves, &m)
+	}
+	if s.o.Quarantine < 0 {
+		s.rec.Quarantined = nil
+	}
+	s.instrumentation = instrumentationOf(s.o.Command[0])
+	host, _ := os.Hostname()
+	s.rec.Pid, s.rec.Host = os.Getpid(), host
+	if !s.intent.Finish {
+		s.rec.State, s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint, s.rec.Unsaved = rundir.Starting, 0, "", false, nil
+	}
+	s.recordHosts()
+	return s, nil
+}
+
+func optionError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
+}
+
+// prepare completes the options.
+func (s *Supervisor) prepare() (err error) {
+	o := &s.o
+	if len(o.Command) == 0 || len(o.Helper) == 0 {
+		return optionError("Command and Helper are needed")
+	}
+	program, err := exec.LookPath(o.Command[0])
+	if err != nil {
+		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
+			return optionError("%s is a directory without Go files; name a program, or the directory of a Go program's source", o.Command[0])
+		}
+		return fmt.Errorf("%w: %w; give the path of a program, or of the source of one in Go", ErrOptions, err)
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return err
+	}
+	o.Command = append([]string{program}, o.Command[1:]...)
+	if s.cwd, err = os.Getwd(); err != nil {
+		return err
+	}
+	if err := s.prepareHosts(); err != nil {
+		return err
+	}
+	if o.Run == "" {
+		o.Run = strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
+	}
+	if o.Run, err = filepath.Abs(o.Run); err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		path *string
+		def  string
+	}{{&o.Dir, "ckpt"}, {&o.RankOutput, "output"}} {
+		if *p.path == "" {
+			*p.path = filepath.Join(o.Run, p.def)
+		} else if *p.path, err = filepath.Abs(*p.path); err != nil {
+			return err
+		}
+	}
+	if o.Out != "" {
+		if o.Out, err = filepath.Abs(o.Out); err != nil {
+			return err
+		}
+	}
+	if o.Retries == 0 {
+		o.Retries = defaultRetries
+	}
+	if o.Quarantine == 0 {
+		o.Quarantine = defaultQuarantine
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	if o.RemoteHelper == nil {
+		o.RemoteHelper = o.Helper
+	}
+	if o.EvacuatePoll <= 0 {
+		o.EvacuatePoll = defaultEvacuatePoll
+	}
+	return nil
+}
+
+// prepareHosts settles hosts, slots and the number of ranks.
+func (s *Supervisor) prepareHosts() error {
+	o := &s.o
+	s.n = o.Ranks
+	if s.n < 0 || s.n > maxRanks {
+		return optionError("%d ranks; 1 to %d are possible", s.n, maxRanks)
+	}
+	switch o.Launcher {
+	case "", "fork":
+	case "mpirun", "srun":
+		if len(o.Hosts) > 0 {
+			return optionError("with the launcher %s, hosts are given to it by --launcher-args, not by --hosts", o.Launcher)
+		}
+		s.n = max(s.n, 1)
+		s.launcher = &launcher{name: o.Launcher, args: o.LauncherArgs}
+		return nil
+	default:
+		return optionError("unknown launcher %q; fork, mpirun and srun are known", o.Launcher)
+	}
+	if len(o.LauncherArgs) > 0 {
+		return optionError("--launcher-args needs --launcher mpirun or srun")
+	}
+	if len(o.Hosts) == 0 {
+		s.n = max(s.n, 1)
+		s.hosts = []*host{{s: s, name: "localhost", slots: s.n, local: true}}
+		return nil
+	}
+	own, _ := os.Hostname()
+	sum := 0
+	for _, h := range o.Hosts {
+		if h.Name == "" || h.Slots < 0 || strings.HasPrefix(h.Name, "-") {
+			return optionError("%q is no host", h.Name)
+		}
+		if slices.ContainsFunc(s.hosts, func(x *host) bool { return x.name == h.Name }) {
+			return optionError("host %s is named twice; give it more slots (%s:%d)", h.Name, h.Name, max(2, 2*h.Slots))
+		}
+		slots := h.Slots
+		if slots == 0 {
+			slots = max(1, (s.n+len(o.Hosts)-1)/len(o.Hosts))
+		}
+		sum += slots
+		local := h.Name == "localhost" || h.Name == "127.0.0.1" || h.Name == own
+		s.hosts = append(s.hosts, &host{s: s, name: h.Name, slots: slots, local: local})
+	}
+	if s.n == 0 {
+		s.n = sum
+	}
+	if s.n > sum {
+		return optionError("%d ranks, but the hosts have room for %d; give hosts more slots (%s:%d)", s.n, sum, s.hosts[0].name, s.n)
+	}
+	return nil
+}
+
+// awaitOthers waits for helpers of an earlier supervisor.
+func (s *Supervisor) awaitOthers(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.dir.AwaitHelpers(ctx, func(host, holder string) {
+			s.post(func() {
+				s.say("waiting for the ranks of the last start on %s to save and stop (%s)", host, holder)
+			})
+		})
+	}()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case f := <-s.calls:
+			f()
+			s.stepMoves()
+			if s.stopping {
+				return errors.New("stopped")
+			}
+		}
+	}
+}
+
+// access returns who else may use the run's directories.
+func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group, o.AnyOwner) }
+
+// sink returns where output goes.
+func (o *Options) sink() output.Options {
+	return output.Options{Run: o.Run, RankOutput: o.RankOutput, Out: o.Out, Line: o.Line}
+}

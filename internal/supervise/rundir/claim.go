@@ -1,0 +1,228 @@
+//go:build linux
+
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// Intent is what a start does with the run in the directory.
+type Intent struct {
+	Record *Record
+	New    bool   // rec is new: until it is written, the directory is that of an earlier run
+	Finish bool   // the ranks have finished: only their end is to be completed
+	Note   string // what the user is to know
+}
+
+// Claim decides what to do with the run in the directory, for a run of command
+// on n ranks. It discards an earlier run only with fresh, or if its record says
+// that it has finished, or if there is no trace of a run.
+func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh bool) (*Intent, error) {
+	made := &Record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Output: output}
+	in := &Intent{Record: made, New: true}
+	old, err := loadRecord(d.FS, d.Path)
+	if err == nil {
+		old.locate(d.Path, d.Cwd)
+		old.relocated(d.Path, d.Cwd)
+		in.Note = old.note
+	}
+	switch {
+	case fresh:
+		made.Clear = []string{checkpointDir, d.File("ckpt")}
+		if err == nil {
+			made.Clear = append(made.Clear, old.CheckpointDir)
+		}
+		in.Note = ""
+		return in, nil
+	case errors.Is(err, errNoRecord):
+		trace, terr := d.trace(output)
+		if terr != nil || trace == "" {
+			return in, terr
+		}
+		return d.rebuild(in, fmt.Errorf("%s: %s is missing, but %s is there", d.Path, RecordName, trace))
+	case errors.Is(err, store.ErrDamaged):
+		return d.rebuild(in, err)
+	case err != nil:
+		return nil, err
+	case len(old.Clear) > 0: // it was being discarded
+		made.Clear = append(old.Clear, checkpointDir)
+		return in, nil
+	case old.State == Finished: // a program that did not call Finish left its checkpoints
+		made.Clear = []string{old.CheckpointDir}
+		with := ""
+		if old.Status != 0 {
+			with = fmt.Sprintf(" with status %d", old.Status)
+		}
+		in.Note = joined(in.Note, fmt.Sprintf("the run before has finished%s (%s); a new one begins", with, old.Time.Format(time.DateTime)))
+		return in, nil
+	}
+	if d.movedTo(old, checkpointDir) {
+		old.RequestedDir, old.CheckpointDir = checkpointDir, checkpointDir
+	}
+	differs := old.differs(command, n, checkpointDir)
+	switch {
+	case differs == nil && old.State == Finishing:
+		old.Output = output
+		return &Intent{Record: old, Finish: true, Note: in.Note}, nil
+	case differs == nil:
+		old.Output = output
+		return &Intent{Record: old, Note: in.Note}, d.vanished(old)
+	case d.worthless(old):
+		made.Clear = []string{d.File("ckpt")}
+		return in, nil
+	}
+	again := "give the same command to resume"
+	if old.State == Finishing {
+		again = "give the same command to complete its end"
+	}
+	return nil, fmt.Errorf("%s: %w: %s (%s); %s, --fresh to discard it, or --run for another directory",
+		d.Path, ErrDiffers, strings.Join(differs, ", "), old.Settled(), again)
+}
+
+func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
+
+// movedTo reports whether the user has moved the checkpoints of a run to the
+// directory that is given now.
+func (d *Dir) movedTo(r *Record, checkpointDir string) bool {
+	if r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
+		return false
+	}
+	was, err := store.Open(d.FS, r.CheckpointDir, 0).ID()
+	if err != nil || was != "" {
+		return false
+	}
+	id, err := store.Open(d.FS, checkpointDir, 0).ID()
+	return err == nil && id == r.CheckpointsID
+}
+
+// differs returns how a run differs from the recorded one.
+func (r *Record) differs(command []string, n int, checkpointDir string) (out []string) {
+	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
+		out = append(out, fmt.Sprintf("it was started as %s", control.ShellCommand(r.Command)))
+	}
+	if r.Ranks != n {
+		out = append(out, fmt.Sprintf("it has %d ranks, not %d", r.Ranks, n))
+	}
+	if !r.is(r.RequestedDir, checkpointDir) {
+		out = append(out, fmt.Sprintf("its checkpoints are in %s, not in %s", r.RequestedDir, checkpointDir))
+	}
+	return out
+}
+
+// trace returns a file or directory of an earlier run; empty: there is none.
+func (d *Dir) trace(output string) (string, error) {
+	if there, err := store.Holds(d.FS, d.File("ckpt")); err != nil || there {
+		return d.File("ckpt"), err
+	}
+	names, err := rankFiles(output)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if st, err := os.Stat(name); err == nil && st.Size() > 0 {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// rebuild makes a new record from the checkpoints, if the old one is damaged or
+// lost. Without checkpoints nobody knows how far the run came: it refuses.
+func (d *Dir) rebuild(in *Intent, why error) (*Intent, error) {
+	r := in.Record
+	index, at, ok, err := newestComplete(r.CheckpointDir, r.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s; and there is no checkpoint of %s in %s to make the record anew from, so nothing is started: if the checkpoints are elsewhere, name their directory with --dir; if the run is not needed any more, discard it with --fresh",
+			oneLine(why), ranksCount(r.Ranks), r.CheckpointDir)
+	}
+	r.State, r.Attempt, r.Used = Running, 1, true
+	r.Last = &control.CheckpointState{Index: index, Time: at}
+	in.New = false
+	in.Note = fmt.Sprintf("%s; the record was made anew from checkpoint %d in %s", oneLine(why), index, r.CheckpointDir)
+	return in, nil
+}
+
+func ranksCount(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprintf("%d ranks", n)
+}
+
+// vanished refuses a run whose checkpoint directory has disappeared. It would
+// start from the beginning and overwrite its results.
+func (d *Dir) vanished(r *Record) error {
+	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
+	there, err := store.Holds(d.FS, r.CheckpointDir)
+	if err != nil {
+		return fmt.Errorf("the checkpoints of this run can't be looked at: %w", err)
+	}
+	if r.Last != nil && !there {
+		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.Path, r.Last.Index, r.CheckpointDir, remedy)
+	}
+	if id, err := store.Open(d.FS, r.CheckpointDir, 0).ID(); err == nil && r.Last != nil && r.CheckpointsID != "" && id != "" && id != r.CheckpointsID {
+		return fmt.Errorf("%s: %s holds the checkpoints of another run (%s), not of this one (%s): %s", d.Path, r.CheckpointDir, id, r.CheckpointsID, remedy)
+	}
+	if _, err := d.FS.Stat(filepath.Join(r.CheckpointDir, "lock")); r.Used && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the checkpoint directory of this run, %s, is not there, or is another one: %s", d.Path, r.CheckpointDir, remedy)
+	}
+	return nil
+}
+
+// worthless reports whether the recorded run can be discarded without loss: it
+// never started, or failed before its first point, and there is no checkpoint.
+// A helper that still runs may be saving one. In a directory that is not the
+// run's own, any checkpoint counts.
+func (d *Dir) worthless(r *Record) bool {
+	if r.Attempt > 0 && !(r.State == Failed && r.BeforeFirstPoint) {
+		return false
+	}
+	if _, err := os.Lstat(filepath.Join(r.CheckpointDir, "line")); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if r.CheckpointDir == d.File("ckpt") {
+		if _, _, whole, err := newestComplete(r.CheckpointDir, r.Ranks); err != nil || whole {
+			return false
+		}
+	} else if there, err := store.Holds(d.FS, r.CheckpointDir); err != nil || there {
+		return false
+	}
+	locks, err := filepath.Glob(d.File("hosts", "*.lock"))
+	if err != nil {
+		return false
+	}
+	for _, name := range locks {
+		f, _, err := TryLock(name)
+		if err != nil {
+			return false
+		}
+		f.Close()
+	}
+	return true
+}
+
+// MakeCheckpointDir makes a checkpoint directory, with the file that the ranks lock.
+func MakeCheckpointDir(fsys vfs.FS, dir string) error {
+	d, err := store.Create(fsys, dir, 0)
+	if errors.Is(err, store.ErrLocked) { // it is there; the ranks say more
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Close(), fsys.SyncDir(dir))
+}
