@@ -66,6 +66,7 @@ int main(int argc, char **argv)
 	MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
 		printf("heat %.17g\n", all);
+	fflush(stdout); /* what is in a buffer would be lost if the program is killed after it has finished */
 	rc = cairn_finish(run, 0);
 	if (cairn_close(run) < 0 || rc < 0)
 		return 1;

@@ -92,6 +92,11 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) er
 	return p.takeError()
 }
 
+// Abandon says that the program is gone. Close then waits for the checkpoint
+// under way, and not for other ranks to end: their launcher may wait for this
+// process.
+func (p *Run) Abandon() { p.abandoned = true }
+
 // Attention is what a driven program is told.
 type Attention struct {
 	Due       bool   // a checkpoint is due by time, or was requested

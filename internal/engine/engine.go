@@ -158,6 +158,7 @@ type Run struct {
 	driverEvery int                // points after which the program saves
 	drive       *Drive             // the save under way
 	recorded    func(uint64) error // … is called when files are recorded
+	abandoned   bool               // the program is gone
 	stopping    uint64             // the program stops with this checkpoint
 	ending      atomic.Bool        // Close was called
 	willRestore *uint64            // see toRestore

@@ -500,6 +500,12 @@ func (t *peers) close(done bool) (all bool, err error) {
 	if !done && !stopped {
 		c, cancel := context.WithTimeout(ctx, cmp.Or(t.run.opts.closeTimeout, closeTimeout))
 		defer cancel()
+		if index := t.run.current.Index; t.run.abandoned {
+			if _, ok := t.run.uncommitted[index]; ok && t.node != nil {
+				t.await(c, index)
+			}
+			cancel()
+		}
 		ctx = c
 	}
 	if t.node != nil {

@@ -4,9 +4,7 @@ package serve
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cairnrun/cairn"
 )
@@ -45,7 +42,7 @@ func build(t *testing.T) (dir string) {
 		for _, c := range [][]string{
 			{"make", "-s", "-C", "../../lib", "BUILD=" + dir, "CFLAGS=-O1 -g -Werror"},
 			{"go", "build", "-trimpath", "-o", filepath.Join(dir, "cairn"), "../../cmd/cairn"},
-			{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", filepath.Join(dir, "plain"), "testdata/plain.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl"},
+			{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", filepath.Join(dir, "plain"), wraps, "testdata/plain.c", "testdata/kill.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl"},
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", c, err, out)
@@ -76,162 +73,12 @@ func program(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// long skips a test that kills programs: one that is killed while it finishes, or
-// that is quicker than its test, is not told apart yet.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("CAIRN_LONG") == "" {
-		t.Skip("it depends on when a program is killed: set CAIRN_LONG=1")
-	}
-}
-
-// TestPlain_Killed kills a C program again and again, and compares its output
-// and its file with those of an undisturbed run.
-func TestPlain_Killed(t *testing.T) {
-	long(t)
-	steps, kills := "400", 4
-	if os.Getenv("CAIRN_LONG") != "" {
-		steps, kills = "3000", 200
-	}
-	want, out := undisturbed(t, steps)
-	dir, file := filepath.Join(t.TempDir(), "ckpt"), filepath.Join(t.TempDir(), "out")
-	resumed := 0
-	for n := 0; ; n++ {
-		cmd := program(t, "plain", dir, steps, "200000", "1", file)
-		var stdout bytes.Buffer
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd.Stdout = &stdout
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		text := make([]byte, 1000)
-		k, _ := stderr.Read(text) // "started at step 0" or "restored at step 120"
-		if bytes.HasPrefix(text[:k], []byte("restored")) {
-			resumed++
-		}
-		if n < kills {
-			time.Sleep(rand.N(300 * time.Millisecond)) // any moment will do
-			cmd.Process.Kill()
-		}
-		err = cmd.Wait()
-		if err == nil {
-			if got := stdout.String(); got != want {
-				t.Errorf("after %d kills: %s, want %s", n, got, want)
-			}
-			break
-		}
-		if n >= kills || errors.As(err, new(*exec.ExitError)) && cmd.ProcessState.ExitCode() >= 0 {
-			t.Fatalf("start %d: %v: %s", n, err, text[:k])
-		}
-	}
-	if got, _ := os.ReadFile(file); !bytes.Equal(got, out) {
-		t.Errorf("the file has %d bytes, want %d", len(got), len(out))
-	}
-	t.Logf("resumed %d times", resumed)
-}
-
-func undisturbed(t *testing.T, steps string) (stdout string, file []byte) {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "out")
-	cmd := program(t, "plain", filepath.Join(t.TempDir(), "ckpt"), steps, "200000", "1000000", out)
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if file, err = os.ReadFile(out); err != nil {
-		t.Fatal(err)
-	}
-	return string(text), file
-}
-
-// TestPlain_Terminated sends SIGTERM: the program saves, stops, and resumes.
-func TestPlain_Terminated(t *testing.T) {
-	long(t)
-	want, _ := undisturbed(t, "400")
-	dir := filepath.Join(t.TempDir(), "ckpt")
-	for terminated := false; !terminated; {
-		first := program(t, "plain", dir, "400", "200000", "1000000")
-		stderr, err := first.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		stderr.Read(make([]byte, 100)) // it is in its loop
-		first.Process.Signal(syscall.SIGTERM)
-		first.Wait()
-		switch code := first.ProcessState.ExitCode(); code {
-		case 9:
-			terminated = true
-		case 0: // it was quicker
-			os.RemoveAll(dir)
-		default:
-			t.Fatalf("exit code %d after SIGTERM", code)
-		}
-	}
-	got, err := program(t, "plain", dir, "400", "200000", "1000000").Output()
-	if err != nil || string(got) != want {
-		t.Errorf("%s, %v; want %s", got, err, want)
-	}
-}
-
-// TestPlain_HelperKilled kills the helper: the program is told, and gets another.
-func TestPlain_HelperKilled(t *testing.T) {
-	long(t)
-	want, _ := undisturbed(t, "400")
-	cmd := program(t, "plain", filepath.Join(t.TempDir(), "ckpt"), "400", "200000", "5")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for helper := 0; helper == 0; { // as soon as there is one
-		if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)); bytes.Contains(stat, []byte(") Z ")) {
-			cmd.Wait()
-			t.Skip("the program ended before its helper was seen")
-		}
-		helper = childOf(cmd.Process.Pid)
-		if helper > 0 {
-			syscall.Kill(helper, syscall.SIGKILL)
-		}
-	}
-	err := cmd.Wait()
-	switch code := cmd.ProcessState.ExitCode(); {
-	case err == nil && stdout.String() != want:
-		t.Errorf("%s, want %s", stdout.String(), want)
-	case err != nil && code != 3: // killed before the run was open
-		t.Errorf("%v\n%s", err, stderr.String())
-	case !strings.Contains(stderr.String(), "helper process is gone"):
-		t.Errorf("nobody was told:\n%s", stderr.String())
-	}
-}
-
-func childOf(pid int) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	child := 0
-	fmt.Sscan(string(text), &child)
-	return child
-}
-
 // TestPlain_RestoredByGo loads what a C program saved into variables of Go.
 func TestPlain_RestoredByGo(t *testing.T) {
-	long(t)
 	dir := filepath.Join(t.TempDir(), "ckpt")
-	first := program(t, "plain", dir, "100000", "20000", "1")
-	stderr, err := first.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stderr.Read(make([]byte, 100))
-	first.Process.Signal(syscall.SIGTERM)
-	if first.Wait(); first.ProcessState.ExitCode() != 9 {
+	first := program(t, "plain", dir, "60", "20000", "1")
+	first.Env = append(first.Env, "KILL_AT=point#8=15", "KILL_WAIT=1") // SIGTERM: it saves and stops
+	if first.Run(); first.ProcessState.ExitCode() != 9 {
 		t.Fatalf("exit code %d after SIGTERM", first.ProcessState.ExitCode())
 	}
 	run, err := cairn.Open(t.Context(), cairn.Options{Dir: dir, Drop: []string{"particles", "wide", "extra"}})
@@ -258,7 +105,7 @@ func TestPlain_RestoredByGo(t *testing.T) {
 	for i := range int64(step) {
 		sum += i
 	}
-	if counter != sum || odd != (step%2 == 0 && step > 0) {
+	if step != 7 || counter != sum || odd != (step%2 == 0 && step > 0) {
 		t.Errorf("at step %d: counter %d, odd %v", step, counter, odd)
 	}
 }

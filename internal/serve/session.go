@@ -174,6 +174,7 @@ func (s *session) loop(ctx context.Context) error {
 		select {
 		case m, ok := <-s.messages:
 			if !ok {
+				s.run.Abandon()
 				return quiet(s.ended)
 			}
 			bye := m.kind == msgBye

@@ -114,6 +114,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 5; i++)
 		sum += p[i].at[0] + p[i].at[1] * 3 + p[i].at[2] * 7 + p[i].id + p[i].mass + p[i].kind;
 	printf("%.17g %ld %d %.20Lg %.17g %.17g %d %zu\n", sum, counter, odd, wide, creal(z), cimag(z), bytes[3], extra_n);
+	fflush(stdout); /* the result is out before the run has finished */
 	if (out)
 		cairn_fclose(run, out);
 	check(run, cairn_finish(run, 0), "finish");
