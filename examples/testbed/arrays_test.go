@@ -153,8 +153,8 @@ func usedInTurn(t *testing.T, got []*device.Device, n int, devs []*device.Device
 }
 
 // loseMesh runs a program on two devices, the first of which is lost at some
-// moment: the run goes back to its set and ends on the other one, with the
-// same bits.
+// moment: the run goes back to its checkpoint and ends on the other one, with
+// the same bits.
 func loseMesh(t *testing.T, name string) {
 	want := runMesh(t, programs[name](), openList(t, "host"))
 	try := func(t *testing.T, f *faulty.Fault) *harness {
@@ -194,7 +194,7 @@ func loseMesh(t *testing.T, name string) {
 		})
 	}
 	if back == 0 {
-		t.Error("no run went back to a set")
+		t.Error("no run went back to a checkpoint")
 	}
 }
 

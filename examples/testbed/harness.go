@@ -58,40 +58,40 @@ type harness struct {
 	devs   []*device.Device
 	point  func(ctx context.Context, i int) error // before each step; nil: nothing is protected
 	i      int                                    // the step that is next
-	what   string                                 // program and size, as the set says
+	what   string                                 // program and size, as the checkpoint says
 	from   int                                    // step that it was taken up at, or never
 	report report
 }
 
 // report is what -json writes.
 type report struct {
-	Name      string   `json:"name"`
-	Size      string   `json:"size"`
-	Devices   []string `json:"devices"`
-	Protected bool     `json:"protected"`
-	Steps     int      `json:"steps"`
-	From      int      `json:"from"`      // step at which this process began
-	To        int      `json:"to"`        // … and ended
-	Resumed   bool     `json:"resumed"`   // from a set
-	Stopped   bool     `json:"stopped"`   // by -stop-at
-	Rollbacks int      `json:"rollbacks"` // after losses of devices
-	Setup     float64  `json:"setup_seconds"`
-	Restore   float64  `json:"restore_seconds"`
-	Loop      float64  `json:"loop_seconds"` // until all devices had finished
-	Sets      int      `json:"sets"`         // saved
-	State     int64    `json:"state_bytes"`  // of the last one
-	Written   int64    `json:"written_bytes"`
-	Held      float64  `json:"held_seconds"` // the longest
-	Took      float64  `json:"took_seconds"` // …
-	Verified  bool     `json:"verified"`
-	Deviation float64  `json:"deviation"` // the largest, relative to the largest number; with -verify
-	Tolerance float64  `json:"tolerance"`
-	Digest    string   `json:"digest,omitempty"` // of the result's bits
+	Name        string   `json:"name"`
+	Size        string   `json:"size"`
+	Devices     []string `json:"devices"`
+	Protected   bool     `json:"protected"`
+	Steps       int      `json:"steps"`
+	From        int      `json:"from"`      // step at which this process began
+	To          int      `json:"to"`        // … and ended
+	Resumed     bool     `json:"resumed"`   // from a checkpoint
+	Stopped     bool     `json:"stopped"`   // by -stop-at
+	Rollbacks   int      `json:"rollbacks"` // after losses of devices
+	Setup       float64  `json:"setup_seconds"`
+	Restore     float64  `json:"restore_seconds"`
+	Loop        float64  `json:"loop_seconds"` // until all devices had finished
+	Checkpoints int      `json:"checkpoints"`  // saved
+	State       int64    `json:"state_bytes"`  // of the last one
+	Written     int64    `json:"written_bytes"`
+	Pause       float64  `json:"pause_seconds"` // the longest
+	Took        float64  `json:"took_seconds"`  // …
+	Verified    bool     `json:"verified"`
+	Deviation   float64  `json:"deviation"` // the largest, relative to the largest number; with -verify
+	Tolerance   float64  `json:"tolerance"`
+	Digest      string   `json:"digest,omitempty"` // of the result's bits
 }
 
 var (
 	// errNothingSaved says that a run that lost a device has to begin anew.
-	errNothingSaved = errors.New("there is no set to go back to")
+	errNothingSaved = errors.New("there is no checkpoint to go back to")
 	errNoDevices    = errors.New("no devices to run on")
 	errNotKnown     = errors.New("at this size the reference would take too long and nothing is published: leave -verify out, and compare the digests of two runs")
 )
@@ -238,7 +238,7 @@ func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	stop, save := h.stepAt(h.stopAt), h.stepAt(h.checkpointAt)
 	h.point = func(ctx context.Context, i int) error {
 		switch {
-		case i == h.from: // this is where the set was taken
+		case i == h.from: // this is where the checkpoint was taken
 		case i == stop:
 			err := p.Checkpoint(ctx)
 			h.report.Stopped = err == nil
@@ -263,7 +263,7 @@ func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	return values, err
 }
 
-// rollback goes back to the last set, on the devices that remain.
+// rollback goes back to the last checkpoint, on the devices that remain.
 func (h *harness) rollback(ctx context.Context, p *cairn.Run, lost error) error {
 	h.say("%v", lost)
 	if h.report.Rollbacks == maxRollbacks {
@@ -396,9 +396,9 @@ func (h *harness) finish() error {
 
 func (h *harness) onSaved(s cairn.CheckpointInfo) {
 	r := &h.report
-	r.Sets++
+	r.Checkpoints++
 	r.State, r.Written = s.StateBytes, r.Written+s.WrittenBytes
-	r.Held, r.Took = max(r.Held, s.Pause.Seconds()), max(r.Took, s.WriteTime.Seconds())
+	r.Pause, r.Took = max(r.Pause, s.Pause.Seconds()), max(r.Took, s.WriteTime.Seconds())
 	h.say("saved checkpoint %d (%s): %d bytes of state, %d written, paused %v, written in %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }
 

@@ -143,7 +143,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := saved.report; !s.Protected || s.Sets != 1 || s.State < 2*128*128*4 || s.Written == 0 || s.Held == 0 || s.Took == 0 || s.Resumed || s.Digest != r.Digest {
+	if s := saved.report; !s.Protected || s.Checkpoints != 1 || s.State < 2*128*128*4 || s.Written == 0 || s.Pause == 0 || s.Took == 0 || s.Resumed || s.Digest != r.Digest {
 		t.Errorf("%+v", s)
 	}
 }
@@ -228,7 +228,7 @@ func (s *starter) begin(devs []*device.Device) error {
 }
 
 // A program that is brought back makes no initial state, which would take time
-// and memory: it leaves its device alone until the set was read.
+// and memory: it leaves its device alone until the checkpoint was read.
 func TestStartsFromSet(t *testing.T) {
 	defer delete(programs, "starter")
 	for _, name := range []string{"floyd", "ftmini", "spmv", "summa", "mg", "shwa"} {
@@ -323,7 +323,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Sets of another program, or of another size, are refused.
+// Checkpoints of another program, or of another size, are refused.
 func TestOthersSets(t *testing.T) {
 	dir := t.TempDir()
 	c := plain("floyd")

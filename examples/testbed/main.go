@@ -52,10 +52,10 @@
 //	shwa   64·48      400²       800²               800²                10 MiB: depth, momenta, contaminant
 //	       200 steps  2000       20000              100000
 //
-// The paper's sets (table 5) have 770 MB for FT, as much as the waves and a
+// The paper's checkpoints (table 5) have 770 MB for FT, as much as the waves and a
 // factor for each; 2048 for Floyd, 410 for Spmv, 1536 for Summa, 300 for MG,
 // as much as u and r of all grids; 6 and 21 for two meshes of Shwa. MG's v is
-// zero but for 20 points, so it takes no room in a set.
+// zero but for 20 points, so it takes no room in a checkpoint.
 //
 // # Results
 //
@@ -101,11 +101,11 @@ import (
 type program interface {
 	// setup makes what every start needs, for a problem of one of the sizes:
 	// tables, and arrays that nothing was put in and so take no memory. It
-	// uses no device: a set may be there to be taken up.
+	// uses no device: there may be a checkpoint to restore.
 	setup(size string, devs []*device.Device) error
 	// protect makes the state part of the run, before Restore.
 	protect(p *cairn.Run)
-	// begin makes the initial state. It is called if there was no set.
+	// begin makes the initial state. It is called if there was no checkpoint.
 	begin(devs []*device.Device) error
 	// spread is called when the state is there, new or restored, and after
 	// devices were lost: it divides the work among devs.

@@ -15,10 +15,10 @@ import (
 func init() { programs["mg"] = func() program { return new(mg) } }
 
 // mg is the multigrid kernel of the NAS Parallel Benchmarks: V-cycles for
-// Poisson's equation A·u = v on a periodic cubic grid. Grids are cut into
-// slabs along z, one for each device, with a plane of each neighbour; grids
-// that are too coarse for that are on the first device. It is pseudo-malleable:
-// a slab is an array of its own, so after a restart there are as many as before.
+// Poisson's equation A·u = v on a periodic cubic grid. Grids are cut into slabs
+// along z, one for each device, with a plane of each neighbour; grids that are
+// too coarse for that are on the first device. It is pseudo-malleable: a slab
+// is an array of its own, so after a restart there are as many as before.
 //
 // From one cycle to the next only the finest grid matters; the others are made
 // anew where the program starts, and never saved.
@@ -278,7 +278,8 @@ func mgSize(n, planes int) device.Groups {
 func (m *mg) down(l int) error {
 	coarse, fine := m.grids[l], m.grids[l+1]
 	for i, s := range fine.slabs {
-		// Where the coarser grid is in one piece, every device has a part of it.
+		// Where the coarser grid is in one piece, every device has a part of
+		// it.
 		to, first := coarse.slabs[0].r, int32(1)
 		if len(coarse.slabs) == len(fine.slabs) {
 			to = coarse.slabs[i].r

@@ -121,7 +121,8 @@ func (c *chart) between(field []float32, x, y float64) float64 {
 
 func (c *chart) pixel(depth, dye []float32, x, y float64) colour {
 	d := c.between(depth, x, y)
-	// Light falls from the north-west, on the ground and, weaker, through the water.
+	// Light falls from the north-west, on the ground and, weaker, through the
+	// water.
 	e := max(1, float64(c.nx)/400)
 	slope := (c.between(c.bed, x-e, y+e) - c.between(c.bed, x+e, y-e)) / (2 * e * float64(c.cell()))
 	ground := c.between(c.bed, x, y)

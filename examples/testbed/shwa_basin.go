@@ -22,8 +22,8 @@ const shwaRise = 1.8
 
 // shwaGround returns the level of the ground at a place of the basin, x and y
 // from 0 to 1: an estuary, open to the sea in the west, to which a river winds
-// from the east between hills, with an island and flats that fall dry. Levels are
-// multiples of 1/1024 m, so that depth plus ground is exact.
+// from the east between hills, with an island and flats that fall dry. Levels
+// are multiples of 1/1024 m, so that depth plus ground is exact.
 func shwaGround(x, y float64) float32 {
 	bump := func(cx, cy, wx, wy float64) float64 {
 		dx, dy := (x-cx)/wx, (y-cy)/wy

@@ -300,10 +300,10 @@ func TestShwaPictures(t *testing.T) {
 			t.Fatalf("%+v", h.report)
 		}
 	}
-	sets := t.TempDir()
+	dir := t.TempDir()
 	run("host", "", whole, never)
-	run("host,host,host", sets, parts, 0.75)
-	run("discrete,discrete", sets, parts, never)
+	run("host,host,host", dir, parts, 0.75)
+	run("discrete,discrete", dir, parts, never)
 	var last []byte
 	for step := 100; step <= 200; step += 100 {
 		name := fmt.Sprintf("shwa-%06d.png", step)

@@ -11,19 +11,20 @@ import (
 
 func init() { programs["summa"] = func() program { return new(summa) } }
 
-// summa multiplies two matrices, C += A·B once or more often, with the algorithm of van de Geijn
-// and Watts: devices form a grid, each has a block of every matrix, and a step
-// multiplies a panel of A's columns with a panel of B's rows, to which every
-// device brings its own part. It is pseudo-malleable: a device is an array of
-// its own, so after a restart it sees as many devices as before.
+// summa multiplies two matrices, C += A·B once or more often, with the
+// algorithm of van de Geijn and Watts: devices form a grid, each has a block of
+// every matrix, and a step multiplies a panel of A's columns with a panel of
+// B's rows, to which every device brings its own part. It is pseudo-malleable:
+// a device is an array of its own, so after a restart it sees as many devices
+// as before.
 type summa struct {
 	n      int
 	panels int // of a matrix
 	times  int // that the product is added to C
 	tiny   bool
 	group  device.Group // a value: Restore puts a number in and leaves the devices
-	// Blocks of the grid, row by row. An A is stored by panels, [panel][row][column],
-	// so that a panel is in one piece.
+	// Blocks of the grid, row by row. An A is stored by panels,
+	// [panel][row][column], so that a panel is in one piece.
 	a, b, c []*device.Array[float64]
 	panel   *device.Kernel
 }

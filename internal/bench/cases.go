@@ -15,12 +15,12 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// bytes is the state as bytes.
+// bytes returns the state as bytes.
 func (b *bench) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b.state[0])), len(b.state)*8)
 }
 
-// memcpy times a parallel copy of the state into warm memory.
+// memcpy measures a parallel copy of the state into warm memory.
 func (b *bench) memcpy(name string) {
 	b.time(name, func() error {
 		parallel(len(b.state), func(lo, hi int) { copy(b.copy[lo:hi], b.state[lo:hi]) })
@@ -28,14 +28,14 @@ func (b *bench) memcpy(name string) {
 	})
 }
 
-// rawWrite times writing the state to a file.
+// rawWrite measures writing the state to a file.
 func (b *bench) rawWrite(name string, direct bool) error {
 	path := filepath.Join(b.dir, "raw")
 	defer os.Remove(path)
 	return b.time(name, func() error { return writeRaw(path, b.bytes(), direct) })
 }
 
-// rawRead times reading a file of the state's size into warm memory.
+// rawRead measures reading a file of the state's size into warm memory.
 func (b *bench) rawRead(name string) error {
 	path := filepath.Join(b.dir, "raw")
 	defer os.Remove(path)
@@ -80,7 +80,7 @@ func writeRaw(path string, p []byte, direct bool) error {
 	return f.Sync()
 }
 
-// point measures a point at which nothing is due.
+// point measures a point at which no checkpoint is due.
 func (b *bench) point() error {
 	return b.cairn(cairn.Options{}, func(p *cairn.Run, _ *cairn.CheckpointInfo) error {
 		const n = 10_000_000
@@ -95,10 +95,10 @@ func (b *bench) point() error {
 	})
 }
 
-// all measures a checkpoint of which everything changed, and restoring it.
+// all measures a checkpoint after everything has changed, and restoring it.
 func (b *bench) all() error {
 	err := b.cairn(cairn.Options{Keep: 1}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
-		for i := range 3 { // the first two find out that everything changes
+		for i := range 3 { // Cairn learns from the first two that everything changes
 			if i == 2 {
 				if err := b.settled(); err != nil {
 					return err
@@ -114,7 +114,7 @@ func (b *bench) all() error {
 				return err
 			}
 			if i == 2 {
-				b.add("held all", s.Pause.Seconds())
+				b.add("pause all", s.Pause.Seconds())
 				b.add("durable all", time.Since(t).Seconds())
 			}
 		}
@@ -158,15 +158,15 @@ func (b *bench) settled() error {
 	}
 }
 
-// keep moves the checkpoints out of the way of the clean-up.
+// keep moves the checkpoints away, so that they are not removed.
 func (b *bench) keep() error {
 	return os.Rename(filepath.Join(b.dir, "ckpt"), filepath.Join(b.dir, "kept"))
 }
 
-// sparse measures checkpoints of which 1 % of the blocks changed.
+// sparse measures checkpoints after 1 % of the blocks have changed.
 func (b *bench) sparse(name string, noTracking bool) error {
 	return b.cairn(cairn.Options{NoTracking: noTracking}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
-		for i := range 6 { // full; see what changed; start tracking; then steady
+		for i := range 6 { // full; learn what changed; start tracking; then steady state
 			if i >= 3 {
 				b.memcpy("memcpy " + name)
 			}
@@ -175,7 +175,7 @@ func (b *bench) sparse(name string, noTracking bool) error {
 				return err
 			}
 			if i >= 3 {
-				b.add("held "+name, s.Pause.Seconds())
+				b.add("pause "+name, s.Pause.Seconds())
 				b.add("written "+name, float64(s.WrittenBytes)/float64(s.StateBytes))
 			}
 		}
@@ -201,7 +201,7 @@ func (b *bench) zeros() error {
 	})
 }
 
-// bounded measures the memory that a checkpoint takes beyond the state.
+// bounded measures the memory that a checkpoint takes in addition to the state.
 func (b *bench) bounded() error {
 	bound := int64(len(b.state)) * 8 / 4
 	before := resident()
@@ -217,7 +217,7 @@ func (b *bench) bounded() error {
 	})
 }
 
-// resident returns the bytes that the process has in memory.
+// resident returns the resident memory of the process in bytes.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -232,7 +232,7 @@ func resident() int64 {
 	return 0
 }
 
-// peers measures how others write the same state.
+// peers measures how other libraries write the same state.
 func (b *bench) peers() error {
 	err := b.time("gob", func() error {
 		f, err := os.Create(filepath.Join(b.dir, "gob"))
@@ -271,7 +271,7 @@ func (b *bench) peers() error {
 }
 
 // hdf5Program writes a float64 dataset with the C library and prints the
-// seconds that it took to be durable.
+// seconds until it was durable.
 const hdf5Program = `
 #include <hdf5.h>
 #include <fcntl.h>

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// openDirect opens a file so that transfers bypass the page cache.
+// openDirect opens a file such that transfers bypass the page cache.
 func openDirect(path string, flag int) (*os.File, error) {
 	return os.OpenFile(path, flag|syscall.O_DIRECT, 0o666)
 }
 
-// processorTime is the time that the process has computed, on all processors.
+// processorTime returns the processor time that the process has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -1,14 +1,14 @@
-// Command bench measures what Cairn costs, as ratios to raw baselines: a
-// parallel memcpy of the state, an O_DIRECT write of the same bytes with
-// fsync, an O_DIRECT read. Machines are noisy, so each measurement has its
-// baseline taken right beside it, and the median of the ratios is shown.
+// Command bench measures the cost of Cairn, as ratios to raw baselines: a
+// parallel memcpy of the state, an O_DIRECT write of the same bytes with fsync,
+// an O_DIRECT read. Machines are noisy, so the baseline of each measurement is
+// taken directly beside it, and the median of the ratios is shown.
 //
 //	go run ./internal/bench [-part checkpoints,objects,ranks] [-size MiB] [-rounds N] [-dir DIR]
 //
 // The part objects measures checkpoints of many small objects and of many
-// variables. The part ranks measures messages between ranks beside Open MPI's, what it
-// costs them to be counted for checkpoints, and how long ranks take to come to
-// a common point.
+// variables. The part ranks measures messages between ranks compared with Open
+// MPI's, the cost of counting messages for checkpoints, and how long ranks take
+// to reach a common point.
 package main
 
 import (
@@ -65,7 +65,7 @@ type bench struct {
 
 func (b *bench) add(name string, v float64) { b.got[name] = append(b.got[name], v) }
 
-// time adds the seconds that f takes.
+// time adds a sample: the seconds that f takes.
 func (b *bench) time(name string, f func() error) error {
 	t := time.Now()
 	if err := f(); err != nil {
@@ -84,7 +84,7 @@ func (b *bench) median(name string) float64 {
 	return v[len(v)/2]
 }
 
-// ratio is the median ratio of name to base, sample by sample.
+// ratio returns the median ratio of name to base, sample by sample.
 func (b *bench) ratio(name, base string) float64 {
 	v := slices.Clone(b.got[name])
 	for i := range v {
@@ -123,7 +123,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// checkpoints measures what checkpoints of one process cost.
+// checkpoints measures the cost of checkpoints of one process.
 func (b *bench) checkpoints() error {
 	n := *size << 20 / 8
 	b.state, b.copy = make([]float64, n), make([]float64, n)
@@ -210,9 +210,9 @@ func (b *bench) report() {
 	raw("O_DIRECT write + fsync", "direct write")
 	raw("buffered write + fsync", "buffered write")
 	raw("O_DIRECT read", "direct read")
-	ratio("pause, all changed", "held all", "memcpy", "memcpy", 1.15)
-	ratio("pause, 1 % changed, digests", "held digest", "memcpy digest", "memcpy", 0.6)
-	ratio("pause, 1 % changed, kernel tracking", "held kernel", "memcpy kernel", "memcpy", 0.1)
+	ratio("pause, all changed", "pause all", "memcpy", "memcpy", 1.15)
+	ratio("pause, 1 % changed, digests", "pause digest", "memcpy digest", "memcpy", 0.6)
+	ratio("pause, 1 % changed, kernel tracking", "pause kernel", "memcpy kernel", "memcpy", 0.1)
 	ratio("durable, all changed", "durable all", "direct write", "O_DIRECT write", 1.15)
 	ratio("", "durable all", "buffered write", "buffered write", 1)
 	ratio("restore", "restore", "direct read", "O_DIRECT read", 1.2)
@@ -244,7 +244,7 @@ func (b *bench) change() {
 	})
 }
 
-// changeSome rewrites 1 % of the blocks, spread out.
+// changeSome rewrites 1 % of the blocks, evenly distributed.
 func (b *bench) changeSome() {
 	const block = 64 << 10 / 8
 	for at := 0; at < len(b.state); at += 100 * block {
@@ -254,7 +254,7 @@ func (b *bench) changeSome() {
 	}
 }
 
-// cairn opens a run on the state in a fresh directory and hands it to f.
+// cairn opens a run on the state in a fresh directory and calls f with it.
 func (b *bench) cairn(o cairn.Options, f func(p *cairn.Run, saved *cairn.CheckpointInfo) error) error {
 	o.Dir = filepath.Join(b.dir, "ckpt")
 	o.Every = time.Hour

@@ -101,7 +101,7 @@ func (o *objects) insert(l *leaf) {
 	*p = l
 }
 
-// walk looks at every object once.
+// walk reads every object once.
 func (o *objects) walk() (sum float64) {
 	for n := o.List; n != nil; n = n.next {
 		sum += n.x
@@ -127,7 +127,7 @@ func (o *objects) walk() (sum float64) {
 	return sum
 }
 
-// copier copies objects one after the other, into memory that is used again.
+// copier copies objects one after the other, into memory that is reused.
 type copier struct {
 	to []byte
 	at int
@@ -140,8 +140,8 @@ func (c *copier) put(p unsafe.Pointer, n uintptr) {
 	c.at += copy(c.to[c.at:], unsafe.Slice((*byte)(p), n))
 }
 
-// copy copies every object once, as it is reached. It is the least that a
-// checkpoint can do.
+// copy copies every object once, as it is reached. This is the minimum that a
+// checkpoint must do.
 func (o *objects) copy(c *copier) {
 	for n := o.List; n != nil; n = n.next {
 		c.put(unsafe.Pointer(n), unsafe.Sizeof(*n))
@@ -172,7 +172,7 @@ func (o *objects) copy(c *copier) {
 	}
 }
 
-// objectsPart measures them.
+// objectsPart runs the part objects.
 func (b *bench) objectsPart() error {
 	for r := range *rounds {
 		b.log("round %d of %d: %d small objects", r+1, *rounds, manyObjects)
@@ -199,8 +199,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// peak returns the most memory that the process had since it was called with
-// reset.
+// peak returns the peak memory of the process since it was called with reset.
 func peak(reset bool) float64 {
 	if reset {
 		os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
@@ -293,7 +292,7 @@ func (b *bench) objectsRound() error {
 		return err
 	}
 	err = save("churn", func() {
-		for i, n := 0, o.List; i < manyObjects/200; i++ { // every other node of the first is freed
+		for i, n := 0, o.List; i < manyObjects/200; i++ { // free every other node of the first part
 			n.next = n.next.next
 			n = n.next
 		}

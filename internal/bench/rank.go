@@ -19,13 +19,12 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// This file is what a rank does when the benchmark has started itself under
-// "cairn run": bench -as ROLE -to FILE. Rank 0 writes lines "NAME VALUE" into
-// FILE.
+// This file is the program of a rank that the benchmark starts under "cairn
+// run": bench -as ROLE -to FILE. Rank 0 writes lines "NAME VALUE" into FILE.
 
-// messageSize is how a size of message is measured: by batches of round trips, of
-// which the fastest counts, as in NetPIPE. What is slower was disturbed by
-// somebody else; short batches have a chance to be left alone.
+// messageSize says how a message size is measured: by batches of round trips,
+// of which the fastest counts, as in NetPIPE. Slower batches were disturbed by
+// other programs; short batches have a chance to run undisturbed.
 type messageSize struct{ size, batch, batches int }
 
 var messageSizes = []messageSize{
@@ -49,7 +48,7 @@ func (r *rank) say(name string, v float64) {
 	}
 }
 
-// runRank plays a role as a rank.
+// runRank runs a role as a rank.
 func runRank(ctx context.Context, role, to string) (err error) {
 	r := &rank{ctx: ctx}
 	body := map[string]func() error{"pingpong": r.pingpong, "count": r.count, "quiesce": r.quiesce}[role]
@@ -82,8 +81,8 @@ func runRank(ctx context.Context, role, to string) (err error) {
 	return nil
 }
 
-// roundTrips exchanges a buffer between the ranks 0 and 1, n times in both
-// directions, and returns the seconds that one way takes.
+// roundTrips sends a buffer back and forth between ranks 0 and 1, n times, and
+// returns the seconds for one way.
 func roundTrips(c *mpi.Comm, buf []byte, n int) (float64, error) {
 	begin := time.Now()
 	first, other := c.Rank() == 0, 1-c.Rank()
@@ -123,9 +122,8 @@ func (r *rank) pingpong() error {
 }
 
 // count compares the run's communicator, whose messages are counted for
-// checkpoints, with two that have no bookkeeping: one to compare with, and one
-// to see how equal equals are. They take turns, so that each meets the same
-// disturbances.
+// checkpoints, with two uncounted ones: one to compare with, and one to show
+// the noise. They take turns, so that all meet the same disturbances.
 func (r *rank) count() error {
 	way, err := r.world.Transport(1 - r.world.Rank())
 	if err != nil {
@@ -160,13 +158,13 @@ func (r *rank) count() error {
 	}
 	for i, name := range []string{"counted", "uncounted", "uncounted2"} {
 		slices.Sort(got[i])
-		r.say(name, got[i][len(got[i])/10]) // a loaded machine leaves some batches alone
+		r.say(name, got[i][len(got[i])/10]) // on a loaded machine, some batches still run undisturbed
 		r.say(name+"-median", got[i][len(got[i])/2])
 	}
 	return nil
 }
 
-// uncounted connects the ranks once more, without bookkeeping.
+// uncounted connects the ranks a second time, without counting.
 func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 	me, size := r.world.Rank(), r.world.Size()
 	var d transport.Driver
@@ -199,7 +197,8 @@ func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 	}, nil
 }
 
-// exchange gives the endpoints of all ranks to all, over the run's communicator.
+// exchange gives the endpoints of all ranks to all ranks, over the run's
+// communicator.
 func (r *rank) exchange(_ context.Context, endpoint []byte) ([][]byte, error) {
 	const most = 64 << 10
 	if len(endpoint) > most-4 {
@@ -219,11 +218,11 @@ func (r *rank) exchange(_ context.Context, endpoint []byte) ([][]byte, error) {
 	return endpoints, nil
 }
 
-// state is what is saved: as little as possible. Saving it tells when.
+// state is the saved state, as little as possible. It records when it is saved.
 type state struct {
 	step  int
 	saved bool
-	safe  int // sets
+	safe  int // number of checkpoints
 }
 
 func (s *state) CairnState(c *cairn.Coder) error {
@@ -232,21 +231,22 @@ func (s *state) CairnState(c *cairn.Coder) error {
 	return nil
 }
 
-// quiesceSets is how often quiesce asks for a checkpoint; the first is not
-// counted.
+// quiesceSets is the number of checkpoints that quiesce requests. The first one
+// is not counted.
 const quiesceSets = 11
 
-// quiesce measures the time from a request on rank 0 to the moment at which
-// the last rank has copied its state and continues, in a program that passes a
-// message around a ring, with a point at every step.
+// quiesce measures the time from a request on rank 0 until the last rank has
+// copied its state and continues. The program passes a message around a ring,
+// with a point at every step.
 func (r *rank) quiesce() error {
 	c := r.world
 	n := c.Size()
 	right, left := (c.Rank()+1)%n, (c.Rank()+n-1)%n
-	var asked, gone []int64 // in wall-clock time, which is the same for all: they are on one machine
-	// The message carries the step at which all end, once rank 0 knows.
+	var asked, gone []int64 // wall-clock times; all ranks are on one machine
+	// The message carries the step at which all ranks end, once rank 0 knows
+	// it.
 	last, in := []int64{math.MaxInt64}, []int64{0}
-	r.state.saved = false // it was looked at before
+	r.state.saved = false // it was handled before
 	for pause := 0; int64(r.state.step) < last[0]; r.state.step++ {
 		if _, err := mpi.Sendrecv(c, last, right, 0, in, left, 0); err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/coord/coordtest"
 )
 
-// ways are the transports that are compared, and how Open MPI is told to use
-// the same.
+// ways are the transports that are compared, and the options that make Open MPI
+// use the same.
 var ways = []struct {
 	name, title string
 	mca         []string
@@ -28,8 +28,8 @@ var ways = []struct {
 // quiesceRanks are the numbers of ranks for which quiescing is measured.
 var quiesceRanks = []int{8, 16, 32}
 
-// ranks measures messages between ranks, beside Open MPI's, and what
-// coordination costs.
+// ranks measures messages between ranks compared with Open MPI's, and the cost
+// of coordination.
 func (b *bench) ranks() error {
 	if runtime.GOOS != "linux" {
 		b.log("ranks are left out: they need Linux")
@@ -70,8 +70,8 @@ func (b *bench) ranks() error {
 	return nil
 }
 
-// start runs this program as n ranks, and adds what rank 0 has measured,
-// with prefix before its names.
+// start runs this program as n ranks, and adds the measurements of rank 0 with
+// a prefix.
 func (b *bench) start(command string, n int, way, role, prefix string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -119,7 +119,7 @@ func (b *bench) openMPI(prog, way string, mca []string) error {
 	return b.take("openmpi "+way+" ", out.Bytes())
 }
 
-// pingPongProgram does what rank.pingpong does, by the same rules. Its
+// pingPongProgram does the same as rank.pingpong, by the same rules. Its
 // arguments are triples: size, round trips in a batch, batches.
 const pingPongProgram = `
 #include <mpi.h>
@@ -161,7 +161,7 @@ func (b *bench) buildPingPong() (string, error) {
 	return out, nil
 }
 
-// reportRanks shows what ranks has measured.
+// reportRanks prints the results of ranks.
 func (b *bench) reportRanks() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
@@ -242,8 +242,8 @@ func sizeText(n int) string {
 	return fmt.Sprint(n, " byte")
 }
 
-// torus gives each of n ranks its neighbours in a box that is as even as can
-// be, and wraps around.
+// torus gives each of n ranks its neighbours in a periodic box with sides that
+// are as equal as possible.
 func torus(n int) func(rank int) []int {
 	var dims [3]int
 	for a := 1; a*a*a <= n; a++ {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The time of day jumps for the programs of a case, and for nobody else: they
-// are built with a package time whose Now adds what CAIRN_CLOCK_JUMPS says.
+// The time of day jumps only for the programs of a case. They are built with a
+// package time whose Now adds the offset that CAIRN_CLOCK_JUMPS specifies.
 
 // jumping is the file that is added to package time.
 const jumping = `package time
@@ -92,8 +92,8 @@ func (l *lab) buildJumping(ctx context.Context, path, pkg string) error {
 	return nil
 }
 
-// clockJumps lets the time of day jump, back and forward, while ranks save,
-// are killed, restored and moved; times of files are changed meanwhile.
+// clockJumps makes the time of day jump back and forth while ranks save, are
+// killed, restored and moved. It also changes the times of files.
 func clockJumps(t *faultCase) error {
 	t.prog = program{source: "library", suffix: ".jumping", mode: "ranks", ranks: 1 + t.r.IntN(3), seed: t.r.IntN(5), steps: 40 + t.r.IntN(20), pause: "3ms"}
 	if t.prog.ranks == 1 {
@@ -101,7 +101,7 @@ func clockJumps(t *faultCase) error {
 	}
 	c := t.scenario()
 	c.cairn = "cairn.jumping"
-	if t.r.IntN(2) == 0 { // by time, which is what might be confused
+	if t.r.IntN(2) == 0 { // checkpoints by time are what jumps might disturb
 		c.every = 1 << 30
 		c.flags = append(c.flags, "--every", "20ms")
 	}

@@ -13,15 +13,15 @@ import (
 	"syscall"
 )
 
-// damageFile damages a file of a run that was killed; the run steps around it
-// or refuses, and completes when the damage is undone.
+// damageFile damages a file of a run that was killed. The run must avoid the
+// damage or refuse, and complete when the damage is undone.
 func damageFile(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
 	}
 	c.alone = t.prog.ranks == 1 && t.r.IntN(4) == 0
-	// An older version of everything, for files that are replaced by one.
+	// Keep an older version of all files, as replacements for newer ones.
 	if err := t.halted(c, 2); err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func damageFile(t *faultCase) error {
 	return t.refusable(c, names, undo)
 }
 
-// halted starts the command, lets it save so many more checkpoints, and kills
-// everything.
+// halted starts the command, lets it save a number of checkpoints, and kills
+// all processes.
 func (t *faultCase) halted(c *scenario, checkpoints int) error {
 	s, err := t.start(c)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *faultCase) aloneSaves(c *scenario, s *start, checkpoints int) {
 	}
 }
 
-// over reports whether the run has come to its end already.
+// over reports whether the run has already reached its end.
 func (t *faultCase) over(c *scenario) bool {
 	if !c.alone {
 		return t.finished(c)
@@ -95,9 +95,9 @@ func (t *faultCase) over(c *scenario) bool {
 	return len(list) == 0
 }
 
-// refusable gives the command while a fault is there. It may complete, or
-// refuse and name what is wrong; then undo takes the fault away, and it must
-// complete.
+// refusable runs the command while a fault is present. It may complete, or
+// refuse and name what is wrong. Then undo removes the fault, and the command
+// must complete.
 func (t *faultCase) refusable(c *scenario, names []string, undo func() error) error {
 	s, err := t.start(c)
 	if err != nil {
@@ -138,8 +138,8 @@ func readFiles(dir string) (map[string][]byte, error) {
 	return out, err
 }
 
-// damage changes one of the run's files. It returns what undoes that, and words
-// of which a refusal must have one.
+// damage changes one of the run's files. It returns a function that undoes
+// that, and words of which a refusal must contain one.
 func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func() error, names []string, err error) {
 	var files []string
 	for name, text := range now {
@@ -152,7 +152,7 @@ func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func()
 		return nil, nil, errors.New("the run has no files")
 	}
 	name := files[t.r.IntN(len(files))]
-	if t.r.IntN(3) == 0 { // those that are there once are of more interest
+	if t.r.IntN(3) == 0 { // files that exist only once are more interesting
 		list := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return strings.HasSuffix(f, ".h5") })
 		if len(list) > 0 {
 			name = list[t.r.IntN(len(list))]
@@ -162,7 +162,7 @@ func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func()
 	if err != nil {
 		return nil, nil, err
 	}
-	spoiled := map[string][]byte{} // with what they get
+	spoiled := map[string][]byte{} // the damaged files with their new contents
 	text := slices.Clone(now[name])
 	what := ""
 	switch t.r.IntN(7) {
@@ -177,7 +177,7 @@ func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func()
 	case 3:
 		text = nil
 		what = short + " deleted"
-	case 4: // with one of its kind
+	case 4: // replace it by another file of its kind
 		var like []string
 		for _, f := range files {
 			if f != name && filepath.Ext(f) == filepath.Ext(name) && !bytes.Equal(now[f], now[name]) {
@@ -225,12 +225,12 @@ func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func()
 	return undo, names, nil
 }
 
-// spoilFile damages a file: it gets another text, nil: it is deleted. What is
-// returned undoes that.
+// spoilFile replaces the content of a file, or deletes the file if text is nil.
+// The result undoes that.
 //
-// Files of checkpoints that are linked to each other are one file, and all of them
-// are damaged. Any other file is put aside and replaced: what Cairn keeps of the
-// program's files is linked to these, which are not damaged.
+// Files of checkpoints that are linked to each other are one file; all of them
+// are damaged. Any other file is set aside and replaced, because Cairn's copies
+// of the program's files are links to them, and must not be damaged.
 func (t *faultCase) spoilFile(name string, text []byte) (undo func() error, err error) {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -261,7 +261,7 @@ func (t *faultCase) spoilFile(name string, text []byte) (undo func() error, err 
 	}, err
 }
 
-// moveDir gives the directory of a run, or of everything, another name.
+// moveDir renames the directory of a run, or the directory of the whole case.
 func moveDir(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
@@ -282,7 +282,7 @@ func moveDir(t *faultCase) error {
 	return t.complete(c, nil)
 }
 
-// moves moves or copies something.
+// moves moves or copies a directory.
 func (t *faultCase) moves(c *scenario) error {
 	switch what := t.r.IntN(5); what {
 	case 0, 4:
@@ -314,14 +314,14 @@ func (t *faultCase) moves(c *scenario) error {
 		if err := errors.Join(os.Rename(is, to), os.RemoveAll(t.file(c.run))); err != nil {
 			return err
 		}
-		// A relative link leads there after everything was moved, too.
+		// A relative link stays valid when everything is moved.
 		return os.Symlink(filepath.Base(to), t.file(c.run))
 	}
 	return nil
 }
 
-// copyTree copies a directory, with the links between its files, and removes the
-// original.
+// copyTree copies a directory, keeps the links between its files, and removes
+// the original.
 func copyTree(from, to string) error {
 	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w: %s", err, out)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullDisk fills the disk that a part of the run is on, and makes room again.
+// fullDisk fills the disk that holds a part of the run, and makes room again.
 func fullDisk(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
@@ -36,7 +36,7 @@ func (t *faultCase) smallDisk(c *scenario, fstype, data string) (disk string, un
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return "", nil, err
 	}
-	if t.prog.mode == "files" { // brought back from another file system, names are files of their own (docs/programs.md)
+	if t.prog.mode == "files" { // Cairn restores hard links across file systems as separate files (docs/programs.md)
 		t.prog.mode = "nolinks"
 	}
 	if err := syscall.Mount(fstype, disk, fstype, 0, data); err != nil {
@@ -53,11 +53,12 @@ func (t *faultCase) smallDisk(c *scenario, fstype, data string) (disk string, un
 	return disk, func() { t.strikeAll(); syscall.Unmount(disk, syscall.MNT_DETACH) }, nil
 }
 
-// spoil spoils a disk at some moment for some time. If the run ends meanwhile,
-// with an error that names the cause, it completes when the disk is in order.
+// spoil makes a disk fail at some moment for some time. If the run ends
+// meanwhile with an error that names the cause, it must complete when the disk
+// is repaired.
 func (t *faultCase) spoil(c *scenario, what, word string, spoil, mend func() error) error {
 	var s *start
-	early := t.r.IntN(6) == 0 // before anything was started
+	early := t.r.IntN(6) == 0 // before anything is started
 	if !early {
 		var err error
 		if s, err = t.start(c); err != nil {
@@ -123,8 +124,8 @@ func fill(path string) error {
 	return nil
 }
 
-// powerCut cuts the power: a file system of its own is shut down without
-// writing anything back, all processes are gone, and it is mounted again.
+// powerCut simulates a power failure: it shuts down a separate file system
+// without writing anything back, kills all processes, and mounts it again.
 func powerCut(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
@@ -137,7 +138,7 @@ func powerCut(t *faultCase) error {
 	}
 	defer unmount()
 	c.run, c.out, t.workName = "disk/run", "disk/out", "disk/work"
-	c.absent = true
+	c.absolute = true
 	if err := errors.Join(os.Mkdir(t.work(), 0o755), syncAll(disk)); err != nil {
 		return err
 	}
@@ -172,8 +173,8 @@ func powerCut(t *faultCase) error {
 	return t.complete(c, nil)
 }
 
-// ioError lets the disk fail that a part of the run is on: every operation from
-// then on. When nobody is left who would use it, it is mounted again.
+// ioError makes the disk fail that holds a part of the run: every operation
+// from then on. When no process uses it any more, it is mounted again.
 func ioError(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
@@ -234,7 +235,7 @@ func ioError(t *faultCase) error {
 	return nil
 }
 
-// ownDisk mounts a file system of the case's own.
+// ownDisk mounts a file system for this case alone.
 func (t *faultCase) ownDisk() (image, disk string, unmount func(), err error) {
 	image, disk = t.file("image"), t.file("disk")
 	if err := t.copyImage(image); err != nil {
@@ -249,7 +250,7 @@ func (t *faultCase) ownDisk() (image, disk string, unmount func(), err error) {
 	return image, disk, func() { t.strikeAll(); unmountImage(disk) }, nil
 }
 
-// copyImage makes an image of an empty file system.
+// copyImage copies an image of an empty file system.
 func (t *faultCase) copyImage(to string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,7 +262,7 @@ func (t *faultCase) copyImage(to string) error {
 		if err := os.Truncate(from, 24<<20); err != nil {
 			return err
 		}
-		// A large interval: nothing is written back by itself.
+		// With a long commit interval, nothing is written back by itself.
 		if out, err := exec.Command("mkfs.ext4", "-q", "-E", "lazy_itable_init=1", from).CombinedOutput(); err != nil {
 			os.Remove(from)
 			return judged(skipped, "mkfs.ext4: %v: %s", err, out)
@@ -280,8 +281,8 @@ func mountImage(image, disk string) error {
 	return nil
 }
 
-// remount mounts what is left of a file system that was shut down. It is a
-// copy: somebody in another namespace may still have the old one, which would
+// remount mounts what is left of a file system that was shut down. It mounts a
+// copy: a process in another namespace may still use the old one, which would
 // be mounted again as it is.
 func remount(image *string, disk string) error {
 	if err := unmountImage(disk); err != nil {
@@ -310,7 +311,7 @@ func unmountImage(disk string) error {
 	return nil
 }
 
-// syncAll writes a file system back.
+// syncAll syncs a file system.
 func syncAll(disk string) error {
 	f, err := os.Open(disk)
 	if err != nil {
@@ -320,8 +321,8 @@ func syncAll(disk string) error {
 	return unix.Syncfs(int(f.Fd()))
 }
 
-// shutDown stops a file system at once: what was not synced is lost, as when
-// the power is cut.
+// shutDown stops a file system at once: what was not synced is lost, as in a
+// power failure.
 func shutDown(disk string) error {
 	const (
 		ioctlShutdown = 0x8004587d // EXT4_IOC_SHUTDOWN

@@ -1,5 +1,5 @@
-// Faults is the fault campaign: programs are disturbed in all ways that a
-// machine, a network, a disk and a user can disturb them, and must end with
+// Faults is the fault campaign. It disturbs programs in all ways in which a
+// machine, a network, a disk and a user can disturb them. They must end with
 // the results of an undisturbed run, or be refused clearly with nothing lost.
 // "make faults" runs it.
 //
@@ -20,13 +20,13 @@
 //	LOST      work that was safe is gone, or the run cannot be completed
 //	HANG      nothing moved for a minute
 //
-// A run that ended before it could be disturbed is no case, and is not counted.
+// A run that ended before it could be disturbed does not count as a case.
 //
 // Kinds whose name begins with "sim-" run inside this process on a simulated
-// file system (internal/vfs); all others are real processes, signals, disks
-// and networks. They are counted apart.
+// file system (internal/vfs). All others use real processes, signals, disks and
+// networks. The two are counted separately.
 //
-// Each case is a line of JSON in a state directory. A campaign that was ended
-// is continued by the same command, and skips the cases that are there. "faults
-// -case N -v" repeats one.
+// Each case is a line of JSON in a state directory. The same command continues
+// a campaign that was interrupted, and skips the cases that are recorded.
+// "faults -case N -v" repeats a case.
 package main

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestCampaign_NoWrongResults runs a hundred cases that disturb something; CAIRN_SEED gives
-// others. It is for root: disks are mounted.
+// TestCampaign_NoWrongResults runs a hundred cases. CAIRN_SEED selects others.
+// It needs root, because it mounts disks.
 func TestCampaign_NoWrongResults(t *testing.T) {
 	seed := uint64(1)
 	if s := os.Getenv("CAIRN_SEED"); s != "" {
@@ -53,8 +53,9 @@ func TestCampaign_NoWrongResults(t *testing.T) {
 	}
 }
 
-// flippedFile damages the beginning of a file of a run after a kill: the same
-// command says so at once, and completes the run when the damage is undone.
+// flippedFile damages the beginning of a file of a run after a kill. The same
+// command must report it at once, and complete the run when the damage is
+// undone.
 func flippedFile(t *testing.T, lab *lab, file string) {
 	c := &faultCase{lab: lab, ctx: t.Context(), kind: kinds[0], r: dice(1, 1), dir: filepath.Join(lab.scratch, filepath.Base(file)), name: envCase + "=" + file, workName: "work"}
 	if err := os.MkdirAll(c.work(), 0o755); err != nil {
@@ -84,9 +85,9 @@ func flippedFile(t *testing.T, lab *lab, file string) {
 	}
 }
 
-// daily picks cases of all kinds that need no long preparation, so many with real
-// processes and so many simulated ones. It begins with the case from, and returns
-// where to continue.
+// daily returns cases of all kinds that need no long preparation: a number with
+// real processes and a number of simulated ones. It begins with case from, and
+// returns the case to continue with.
 func daily(seed uint64, from, real, simulated int) (out []int, next int) {
 	n := from
 	for ; real > 0 || simulated > 0; n++ {
@@ -103,7 +104,8 @@ func daily(seed uint64, from, real, simulated int) (out []int, next int) {
 	return out, n
 }
 
-// TestCase_Reproducible: a case is a function of the seed and its number.
+// TestCase_Reproducible shows that a case is a function of the seed and its
+// number.
 func TestCase_Reproducible(t *testing.T) {
 	seen := make(map[string]bool)
 	for n := range 200 {
@@ -118,7 +120,8 @@ func TestCase_Reproducible(t *testing.T) {
 	}
 }
 
-// TestKindOf_Independent: what a case chooses first does not follow from its kind.
+// TestKindOf_Independent shows that the first choice of a case does not follow
+// from its kind.
 func TestKindOf_Independent(t *testing.T) {
 	first := make(map[string]map[int]bool)
 	for n := range 100_000 {
@@ -135,7 +138,7 @@ func TestKindOf_Independent(t *testing.T) {
 	}
 }
 
-// TestDiffers: results that differ in any way are seen.
+// TestDiffers shows that differences of all kinds are detected.
 func TestDiffers(t *testing.T) {
 	want := &results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x"}}
 	for _, c := range []struct {
@@ -155,8 +158,8 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// TestRecords: a campaign that was ended is continued, and the last outcome of
-// a case counts.
+// TestRecords shows that an interrupted campaign is continued, and that the
+// last outcome of a case counts.
 func TestRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seed")
 	rec, err := openRecords(path)
@@ -171,7 +174,7 @@ func TestRecords(t *testing.T) {
 	rec.close()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
-		_, err = f.WriteString(`{"case": 4, "outc`) // a campaign that was killed
+		_, err = f.WriteString(`{"case": 4, "outc`) // from a campaign that was killed
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +197,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestSimulation_FindsMistakes: the simulated program's own check finds a wrong state.
+// TestSimulation_FindsMistakes shows that the simulated program's own check
+// detects a wrong state.
 func TestSimulation_FindsMistakes(t *testing.T) {
 	m := (&faultCase{r: rand.New(rand.NewPCG(1, 1))}).simulation()
 	s := m.newState()

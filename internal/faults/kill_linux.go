@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// killStorm kills ranks, helpers, supervisors or all at once.
+// killStorm kills ranks, helpers, supervisors, or all at once.
 func killStorm(t *faultCase) error { return t.storm(t.choose(), 1+t.r.IntN(4)) }
 
 // killAlone kills a program that has no supervisor.
@@ -15,10 +15,11 @@ func killAlone(t *faultCase) error {
 	return t.storm(c, 1+t.r.IntN(4))
 }
 
-// roles are who is struck, more often those of which there are more.
+// roles are the processes that are killed. Roles with more processes appear
+// more often.
 var roles = []string{"rank", "rank", "rank", "helper", "supervisor", "supervisor", "all", "all"}
 
-// storm kills so often, and brings the run to its end.
+// storm kills processes a number of times, and then completes the run.
 func (t *faultCase) storm(c *scenario, blows int) error {
 	var s *start
 	for range blows {
@@ -65,8 +66,8 @@ func (t *faultCase) storm(c *scenario, blows int) error {
 	return t.complete(c, s)
 }
 
-// freezeStorm stops processes for a while; some are killed while they stand
-// still.
+// freezeStorm stops processes for a while. Some are killed while they are
+// stopped.
 func freezeStorm(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
@@ -110,7 +111,7 @@ func freezeStorm(t *faultCase) error {
 	return t.complete(c, s)
 }
 
-// ranksProgram picks a program of several ranks.
+// ranksProgram chooses a program of several ranks.
 func (t *faultCase) ranksProgram() program {
 	p := program{ranks: 2 + t.r.IntN(2), seed: t.r.IntN(5), steps: 30 + t.r.IntN(20), pause: "2ms"}
 	switch t.r.IntN(5) {
@@ -122,8 +123,8 @@ func (t *faultCase) ranksProgram() program {
 	return p
 }
 
-// ranksOver kills ranks that talk over a transport; the run continues over it,
-// or over another one.
+// ranksOver kills ranks that communicate over a transport. The run continues
+// over the same transport, or another one.
 func ranksOver(transport string) func(t *faultCase) error {
 	return func(t *faultCase) error {
 		t.prog = t.ranksProgram()

@@ -7,16 +7,16 @@ import (
 // kind is a kind of fault.
 type kind struct {
 	name   string
-	weight int // how many cases of a hundred or so
+	weight int // relative frequency of its cases
 	run    func(t *faultCase) error
-	long   bool // it needs much time or preparation, and is no part of the daily tests
+	long   bool // it needs much time or preparation, and is not part of the daily tests
 }
 
-// simulated says that no real processes are disturbed.
+// simulated reports whether no real processes are disturbed.
 func (k *kind) simulated() bool { return strings.HasPrefix(k.name, "sim-") }
 
-// kinds are all kinds. A change of this table changes what a case's number
-// means.
+// kinds lists all kinds. A change of this table changes the meaning of a case's
+// number.
 var kinds []*kind
 
 func init() {
@@ -50,9 +50,9 @@ func init() {
 // total is the sum of all weights.
 var total int
 
-// kindOf returns the kind of a case. It draws from another stream than the
-// case itself: if it took the first number of that, the first choice of all
-// cases of one kind would be the same.
+// kindOf returns the kind of a case. It uses another random stream than the
+// case. If it used the first number of the case's stream, the first choice of
+// all cases of one kind would be the same.
 func kindOf(seed uint64, n int) *kind {
 	at := dice(^seed, n).IntN(total)
 	for _, k := range kinds {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// lab is what cases share: programs that were built, results of undisturbed
-// runs, a place for files.
+// lab holds what cases share: built programs, results of undisturbed runs, and
+// a directory.
 type lab struct {
-	root    string // of the module
-	bin     string // programs
-	scratch string // directories of cases
+	root    string // directory of the module
+	bin     string // directory of programs
+	scratch string // directory of the cases' directories
 	say     func(format string, args ...any)
 	verbose bool
 	keep    bool
@@ -26,9 +26,9 @@ type lab struct {
 	mu    sync.Mutex
 	built map[string]func() (string, error)
 	wants map[string]func() (*results, error)
-	steps map[string]func() (map[string]int, error) // of routes
-	nets  []*network                                // those that nobody uses
-	cases int                                       // that were begun
+	steps map[string]func() (map[string]int, error) // steps of routes
+	nets  []*network                                // networks that are not in use
+	cases int                                       // number of cases that were begun
 }
 
 // newLab makes a laboratory. It must be closed.
@@ -48,7 +48,7 @@ func newLab(ctx context.Context, state string, say func(string, ...any)) (*lab, 
 	if err := os.MkdirAll(l.bin, 0o755); err != nil {
 		return nil, err
 	}
-	// Short: a path to a socket is in there.
+	// The name is short, because it is part of the path of a socket.
 	if l.scratch, err = os.MkdirTemp("", "cf-"); err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func (l *lab) close() {
 	}
 }
 
-// program builds a program once: "cairn", one of testdata, or, with ".made"
-// after its name, one of testdata by 'cairn build'; with ".jumping" one whose
-// time of day can jump.
+// program builds a program once: "cairn"; a program of testdata; with the
+// suffix ".made", a program of testdata built by 'cairn build'; with
+// ".jumping", one whose time of day can jump.
 func (l *lab) program(ctx context.Context, name string) (string, error) {
 	l.mu.Lock()
 	once := l.built[name]
@@ -113,23 +113,23 @@ func (l *lab) build(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// faultCase is a case under way.
+// faultCase is a case in progress.
 type faultCase struct {
 	*lab
 	ctx      context.Context
 	kind     *kind
 	n        int
 	r        *rand.Rand
-	dir      string // everything that belongs to it
+	dir      string // directory of everything that belongs to it
 	prog     program
-	workName string // of the working directory, in dir
-	name     string // in the environment of all its processes
+	workName string // name of the working directory in dir
+	name     string // identifies its processes, in their environment
 
-	did   []string // faults, for the report
+	did   []string // faults so far, for the report
 	count int
-	aside int    // files that were put aside
+	aside int    // number of files that were set aside
 	safe  uint64 // the newest checkpoint that was reported committed
-	begun int    // fresh starts until then
+	begun int    // number of fresh starts until then
 }
 
 // try runs a case.
@@ -173,10 +173,10 @@ func (l *lab) try(ctx context.Context, seed uint64, n int) *result {
 	return res
 }
 
-// dice is a case's own generator.
+// dice returns the random generator of a case.
 func dice(seed uint64, n int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(n)+1)) }
 
-// note says what is done to the run: a fault.
+// note records a fault.
 func (t *faultCase) note(format string, args ...any) {
 	t.did = append(t.did, fmt.Sprintf(format, args...))
 	t.count++

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// options are what the campaign is told.
+// options are the campaign's options.
 type options struct {
 	count, workers      int
 	seed                uint64
@@ -47,7 +47,7 @@ type options struct {
 	redo, verbose, keep bool
 }
 
-// errBad says that the campaign found something.
+// errBad says that the campaign found bad cases.
 var errBad = errors.New("there are bad cases")
 
 func (o *options) run(ctx context.Context, report bool) error {
@@ -85,7 +85,7 @@ func (o *options) run(ctx context.Context, report bool) error {
 	return o.summary(records)
 }
 
-// todo are the cases to run.
+// todo returns the cases to run.
 func (o *options) todo(rec *records) (out []int) {
 	for n := range o.count {
 		r, done := rec.last[n]
@@ -97,7 +97,7 @@ func (o *options) todo(rec *records) (out []int) {
 		}
 		out = append(out, n)
 	}
-	if o.redo { // these first
+	if o.redo { // bad cases first
 		slices.SortStableFunc(out, func(a, b int) int {
 			_, x := rec.last[a]
 			_, y := rec.last[b]
@@ -113,7 +113,7 @@ func (o *options) todo(rec *records) (out []int) {
 	return out
 }
 
-// matches reports whether a name matches one of some patterns.
+// matches reports whether a name matches one of the patterns.
 func matches(name, patterns string) bool {
 	for p := range strings.SplitSeq(patterns, ",") {
 		if ok, err := filepath.Match(p, name); ok && err == nil {
@@ -154,7 +154,8 @@ func (o *options) summary(rec *records) error {
 	return nil
 }
 
-// campaign runs cases, several at a time, until there are no more or time is up.
+// campaign runs cases, several at a time, until there are no more or time is
+// up.
 func (l *lab) campaign(ctx context.Context, o *options, todo []int, rec *records) {
 	began := time.Now()
 	work := make(chan int)
@@ -165,7 +166,7 @@ func (l *lab) campaign(ctx context.Context, o *options, todo []int, rec *records
 		all.Go(func() {
 			for n := range work {
 				r := l.try(ctx, o.seed, n)
-				if ctx.Err() != nil { // it was disturbed by us
+				if ctx.Err() != nil { // the campaign itself was interrupted
 					return
 				}
 				mu.Lock()

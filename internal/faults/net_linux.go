@@ -9,12 +9,12 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// network is hosts that are network namespaces.
+// network is a network of hosts, which are network namespaces.
 type network struct{ *interconnects.Network }
 
 func (n *network) close() { n.Close() }
 
-// borrow returns a network of two hosts that nobody uses.
+// borrow returns an unused network of two hosts.
 func (l *lab) borrow() (*network, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *lab) giveBack(n *network) {
 	l.nets = append(l.nets, n)
 }
 
-// partition cuts a host off the network, and connects it again.
+// partition disconnects a host from the network, and connects it again.
 func partition(t *faultCase) error {
 	net, err := t.borrow()
 	if err != nil {
@@ -97,8 +97,8 @@ func link(host, to string) error {
 	return nil
 }
 
-// onDevice kills a program whose state is on a device, which may be another one
-// when it is started again.
+// onDevice kills a program whose state is on a device. After the restart, the
+// device may be another one.
 func onDevice(t *faultCase) error {
 	t.prog = program{source: "library", mode: "device", ranks: 1, seed: t.r.IntN(5), steps: 30 + t.r.IntN(20), pause: "3ms", devices: []string{"opencl", "opencl", "host"}[t.r.IntN(3)]}
 	return t.storm(t.scenario(), 1+t.r.IntN(2))

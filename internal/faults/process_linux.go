@@ -21,20 +21,20 @@ import (
 const (
 	// envCase is in the environment of all processes of a case.
 	envCase = "CAIRN_FAULTS_CASE"
-	// envBegins names a file to which a program appends a line when it starts
+	// envBegins names a file. A program appends a line to it when it starts
 	// from its beginning.
 	envBegins = "FAULTS_BEGINS"
-	// patience is how long nothing may move.
+	// patience is how long nothing may change before a case counts as hanging.
 	patience = 60 * time.Second
 )
 
-// start is a command of a case that was started.
+// start is a started command of a case.
 type start struct {
 	t   *faultCase
 	cmd *exec.Cmd
 
 	mu    sync.Mutex
-	lines []string // of its stderr
+	lines []string // lines of its stderr
 	more  chan struct{}
 	done  chan struct{}
 	state *os.ProcessState
@@ -42,8 +42,8 @@ type start struct {
 
 var committed = regexp.MustCompile(`(?:set|checkpoint) (\d+) committed`)
 
-// launch starts a command in the case's working directory. Its standard input
-// is input; its standard output is not looked at.
+// launch starts a command in the case's working directory, with input as its
+// standard input. Its standard output is discarded.
 func (t *faultCase) launch(input io.Reader, env []string, argv ...string) (*start, error) {
 	s := &start{t: t, more: make(chan struct{}), done: make(chan struct{})}
 	s.cmd = exec.Command(argv[0], argv[1:]...)
@@ -51,7 +51,8 @@ func (t *faultCase) launch(input io.Reader, env []string, argv ...string) (*star
 	s.cmd.Env = append(append(os.Environ(), t.name, envBegins+"="+t.file("begins"), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), env...)
 	s.cmd.Stdin = input
 	s.cmd.WaitDelay = patience
-	// Its own group: a Ctrl-C is for the campaign.
+	// It has a process group of its own, so that Ctrl-C affects only the
+	// campaign.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -76,7 +77,7 @@ func (t *faultCase) launch(input io.Reader, env []string, argv ...string) (*star
 	}()
 	go func() {
 		s.cmd.Wait()
-		select { // what it said last; others may still have the pipe
+		select { // read its last lines; other processes may still have the pipe open
 		case <-ended:
 		case <-time.After(2 * time.Second):
 		}
@@ -88,7 +89,7 @@ func (t *faultCase) launch(input io.Reader, env []string, argv ...string) (*star
 	return s, nil
 }
 
-// take takes in a line.
+// take handles a line.
 func (s *start) take(line string) {
 	if m := committed.FindStringSubmatch(line); m != nil {
 		n, _ := strconv.ParseUint(m[1], 10, 64)
@@ -104,7 +105,7 @@ func (s *start) take(line string) {
 	s.more = make(chan struct{})
 }
 
-// committed notes that a checkpoint is safe.
+// committed records that a checkpoint is safe.
 func (t *faultCase) committed(n uint64) {
 	begun := t.begins()
 	t.mu.Lock()
@@ -114,20 +115,20 @@ func (t *faultCase) committed(n uint64) {
 	}
 }
 
-// begins is how often the program has started from its beginning.
+// begins returns how often the program has started from its beginning.
 func (t *faultCase) begins() int {
 	text, _ := os.ReadFile(t.file("begins"))
 	return bytes.Count(text, []byte("\n"))
 }
 
-// text is all that was said.
+// text returns all lines.
 func (s *start) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
-// count is how many lines match.
+// count returns how many lines match.
 func (s *start) count(what *regexp.Regexp) (n int) {
 	for line := range strings.SplitSeq(s.text(), "\n") {
 		if what.MatchString(line) {
@@ -137,7 +138,7 @@ func (s *start) count(what *regexp.Regexp) (n int) {
 	return n
 }
 
-// over reports whether it has ended.
+// over reports whether the command has ended.
 func (s *start) over() bool {
 	select {
 	case <-s.done:
@@ -147,7 +148,8 @@ func (s *start) over() bool {
 	}
 }
 
-// sees waits until so many lines match; false if the command ends before.
+// sees waits until n lines match. It returns false if the command ends before
+// that.
 func (s *start) sees(what *regexp.Regexp, n int) (bool, error) {
 	watch := s.t.watch()
 	for {
@@ -169,7 +171,7 @@ func (s *start) sees(what *regexp.Regexp, n int) (bool, error) {
 	}
 }
 
-// pause waits for a time; false if the command ends before.
+// pause waits for a time. It returns false if the command ends before that.
 func (s *start) pause(d time.Duration) bool {
 	select {
 	case <-s.done:
@@ -194,14 +196,14 @@ func (s *start) end() error {
 	}
 }
 
-// exit is the exit status, or -1 if it was killed.
+// exit returns the exit status, or -1 if the command was killed.
 func (s *start) exit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.ExitCode()
 }
 
-// watch finds out whether nothing moves.
+// watch detects that nothing changes any more.
 type watch struct {
 	t     *faultCase
 	mark  string
@@ -210,7 +212,7 @@ type watch struct {
 
 func (t *faultCase) watch() *watch { return &watch{t: t, since: time.Now()} }
 
-// look returns an error if nothing has moved for too long.
+// look returns an error if nothing has changed for too long.
 func (w *watch) look(s *start) error {
 	if err := w.t.ctx.Err(); err != nil {
 		return err
@@ -233,14 +235,14 @@ func (w *watch) look(s *start) error {
 	}
 	if w.t.keep {
 		for _, p := range w.t.processes() {
-			syscall.Kill(p.pid, syscall.SIGQUIT) // it tells where it hangs
+			syscall.Kill(p.pid, syscall.SIGQUIT) // the goroutine dump shows where it hangs
 		}
 		time.Sleep(time.Second)
 	}
 	return judged(hang, "nothing moved for %v%s", patience, said)
 }
 
-// mark changes when anything is written.
+// mark returns a text that changes when anything is written.
 func (t *faultCase) mark() string {
 	n, size := 0, int64(0)
 	filepath.WalkDir(t.dir, func(path string, e fs.DirEntry, err error) error {
@@ -256,7 +258,7 @@ func (t *faultCase) mark() string {
 	return fmt.Sprintf("%d %d ", n, size)
 }
 
-// tail is the end of a text, in one line.
+// tail returns the end of a text, in one line.
 func tail(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-6):], " | ")
@@ -268,7 +270,7 @@ type process struct {
 	role string // supervisor, helper, rank or other
 }
 
-// processes finds the case's processes.
+// processes returns the case's processes.
 func (t *faultCase) processes() (out []process) {
 	list, _ := os.ReadDir("/proc")
 	for _, e := range list {
@@ -309,8 +311,9 @@ func hasVariable(env []byte, variable string) bool {
 	return false
 }
 
-// strike sends a signal to processes of a role, or to all, and returns whom it
-// hit. Of several ranks or helpers it hits one.
+// strike sends a signal to a process of a role, or to all processes, and
+// returns those that it hit. If there are several ranks or helpers, it hits
+// one.
 func (t *faultCase) strike(role string, sig syscall.Signal) (hit []int) {
 	var of []process
 	for _, p := range t.processes() {
@@ -330,7 +333,8 @@ func (t *faultCase) strike(role string, sig syscall.Signal) (hit []int) {
 	return hit
 }
 
-// strikeAll kills until nothing is left: who was being started meanwhile, too.
+// strikeAll kills until no process is left, including those that were being
+// started meanwhile.
 func (t *faultCase) strikeAll() error {
 	w := t.watch()
 	for {
@@ -349,7 +353,7 @@ func (t *faultCase) strikeAll() error {
 	}
 }
 
-// end removes what a case has left, and says what it should not have left.
+// end removes what a case has left, and reports what it should not have left.
 func (t *faultCase) end(well bool) (left string) {
 	if t.kind.simulated() {
 		return ""

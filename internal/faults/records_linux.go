@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// outcome is how a case ended.
+// outcome is the outcome of a case.
 type outcome string
 
 const (
@@ -22,20 +22,21 @@ const (
 	wrong   outcome = "WRONG"
 	lost    outcome = "LOST"
 	hang    outcome = "HANG"
-	// broken says that the campaign itself failed: no outcome of Cairn's.
+	// broken says that the campaign itself failed. This is not an outcome of
+	// Cairn.
 	broken outcome = "broken"
 	// missed says that the run ended before it could be disturbed.
 	missed outcome = "missed"
-	// skipped says that this machine has not what the case needs.
+	// skipped says that this machine lacks what the case needs.
 	skipped outcome = "skipped"
 )
 
-// outcomes are those that are counted, in the table's order.
+// outcomes are the counted outcomes, in the table's order.
 var outcomes = []outcome{same, refused, wrong, lost, hang, broken}
 
 func (o outcome) bad() bool { return o == wrong || o == lost || o == hang || o == broken }
 
-// result is what became of a case: a line of the records.
+// result is the result of a case: a line of the records.
 type result struct {
 	Seed    uint64  `json:"seed"`
 	Case    int     `json:"case"`
@@ -43,7 +44,7 @@ type result struct {
 	Real    bool    `json:"real"` // with real processes
 	Program string  `json:"program"`
 	Faults  string  `json:"faults"` // what was done
-	Count   int     `json:"count"`  // faults that were injected
+	Count   int     `json:"count"`  // number of faults that were injected
 	Outcome outcome `json:"outcome"`
 	Why     string  `json:"why,omitempty"`
 	Seconds float64 `json:"seconds"`
@@ -57,12 +58,12 @@ func (r *result) String() string {
 	return s
 }
 
-// repeat is the command that runs the case again.
+// repeat returns the command that runs the case again.
 func (r *result) repeat() string {
 	return fmt.Sprintf("go run ./internal/faults -seed %d -case %d -v -keep", r.Seed, r.Case)
 }
 
-// records is the file of results of one seed. It is only appended to: the last
+// records is the file of results of one seed. It is only appended to. The last
 // line of a case counts.
 type records struct {
 	path string
@@ -78,14 +79,14 @@ func openRecords(path string) (*records, error) {
 	}
 	for line := range bytes.Lines(text) {
 		x := new(result)
-		if json.Unmarshal(line, x) == nil { // the last may be torn
+		if json.Unmarshal(line, x) == nil { // the last line may be incomplete
 			r.last[x.Case] = x
 		}
 	}
 	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return nil, err
 	}
-	if len(text) > 0 && text[len(text)-1] != '\n' { // a campaign was killed
+	if len(text) > 0 && text[len(text)-1] != '\n' { // the campaign was killed while it wrote
 		if _, err := r.file.WriteString("\n"); err != nil {
 			return nil, err
 		}
@@ -119,8 +120,8 @@ func (r *records) bad() (out []*result) {
 	return out
 }
 
-// counted is how many cases with real processes, or simulated ones, disturbed
-// something.
+// counted returns how many cases disturbed something, with real processes or
+// simulated.
 func (r *records) counted(real bool) (n int) {
 	for _, x := range r.last {
 		if x.Real == real && x.Outcome != skipped && x.Outcome != missed {
@@ -130,7 +131,7 @@ func (r *records) counted(real bool) (n int) {
 	return n
 }
 
-// table counts outcomes by kind, real processes and simulations apart.
+// table counts outcomes by kind, for real processes and simulations separately.
 func (r *records) table() string {
 	var b strings.Builder
 	for _, real := range []bool{true, false} {

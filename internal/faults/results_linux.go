@@ -18,16 +18,16 @@ import (
 
 // program is a program with its arguments.
 type program struct {
-	source  string // of testdata
+	source  string // name in testdata
 	mode    string
-	made    bool   // by cairn build
-	suffix  string // of a special build
+	made    bool   // built by cairn build
+	suffix  string // suffix of a special build
 	ranks   int
 	seed    int
 	steps   int
 	pause   string
-	devices string // "": the program uses none
-	status  int    // that it ends with
+	devices string // devices that it uses; "": none
+	status  int    // its expected exit status
 }
 
 func (p program) String() string {
@@ -52,7 +52,7 @@ func (p program) args(pause string) []string {
 	return []string{p.mode, strconv.Itoa(p.seed), strconv.Itoa(p.steps), pause}
 }
 
-// input is what a program reads.
+// input returns what a program reads.
 func (p program) input() string {
 	var b strings.Builder
 	for i := range p.steps {
@@ -61,15 +61,15 @@ func (p program) input() string {
 	return b.String()
 }
 
-// results are what a run of a program leaves behind.
+// results is what a run of a program leaves behind.
 type results struct {
 	stdout string
 	status int
 	files  map[string]string
 }
 
-// differs says how results differ from those of an undisturbed run, "" if they
-// do not.
+// differs describes how results differ from those of an undisturbed run, or
+// returns "".
 func (got *results) differs(want *results, stdout bool) string {
 	if got.status != want.status {
 		return fmt.Sprintf("exit status %d, undisturbed %d", got.status, want.status)
@@ -109,7 +109,7 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// firstDifference names the first line in which two texts differ.
+// firstDifference describes the first line in which two texts differ.
 func firstDifference(got, want string) string {
 	g, w := strings.SplitAfter(got, "\n"), strings.SplitAfter(want, "\n")
 	for i := range max(len(g), len(w)) {
@@ -127,8 +127,8 @@ func firstDifference(got, want string) string {
 	return "is the same"
 }
 
-// readTree returns all that is in a directory: contents and permissions of
-// files, which of them are one file, directories, symbolic links.
+// readTree returns the content of a directory: contents and permissions of
+// files, which names are the same file, directories, symbolic links.
 func readTree(dir string) (map[string]string, error) {
 	files := make(map[string]string)
 	first := make(map[uint64]string)
@@ -157,7 +157,8 @@ func readTree(dir string) (map[string]string, error) {
 				return err
 			}
 			head := st.Mode().String()
-			// A name outside, as of a kept file that was put aside, does not count.
+			// A link from outside, such as that of a kept file that was set
+			// aside, does not count.
 			if sys := st.Sys().(*syscall.Stat_t); first[sys.Ino] != "" {
 				head += " one with " + first[sys.Ino]
 			} else if sys.Nlink > 1 {
@@ -189,8 +190,8 @@ func (l *lab) want(ctx context.Context, p program) (*results, error) {
 	return once()
 }
 
-// undisturbed runs a program that go build made: by itself, or, where it has
-// to meet others or saves by itself, under cairn run without checkpoints.
+// undisturbed runs a program built by go build: by itself or, if it has several
+// ranks or saves itself, under cairn run without checkpoints.
 func (l *lab) undisturbed(ctx context.Context, p program) (*results, error) {
 	dir, err := os.MkdirTemp(l.scratch, "want-")
 	if err != nil {

@@ -16,27 +16,27 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// scenario is how a case's program is run.
+// scenario says how a case's program is run.
 type scenario struct {
-	alone  bool   // without a supervisor
-	cairn  string // its build; "": the usual one
-	every  int    // points between checkpoints
-	run    string // the run's directory, in the case's
-	out    string // where output goes, in the case's directory
-	absent bool   // the paths that the command names are absolute
-	piped  bool   // standard input is a pipe
-	fresh  bool   // what there was of the run is discarded
-	flags  []string
-	env    []string
-	starts int // how often the command was given
+	alone    bool   // it runs without a supervisor
+	cairn    string // build of the cairn command; "": the usual one
+	every    int    // points between checkpoints
+	run      string // the run's directory, in the case's directory
+	out      string // the directory for output, in the case's directory
+	absolute bool   // the command names absolute paths
+	piped    bool   // standard input is a pipe
+	fresh    bool   // discard an earlier run
+	flags    []string
+	env      []string
+	starts   int // how often the command was started
 }
 
 func (t *faultCase) file(name string) string { return filepath.Join(t.dir, name) }
 
-// work is the program's working directory.
+// work returns the program's working directory.
 func (t *faultCase) work() string { return t.file(t.workName) }
 
-// choose picks a program of one process that cairn build made, and how to run
+// choose chooses a program of one process that cairn build made, and how to run
 // it.
 func (t *faultCase) choose() *scenario {
 	modes := []string{"files", "files", "files", "append", "append", "many", "compute", "input", "exit"}
@@ -50,20 +50,20 @@ func (t *faultCase) choose() *scenario {
 	return t.scenario()
 }
 
-// scenario is the usual one.
+// scenario returns the usual scenario.
 func (t *faultCase) scenario() *scenario {
-	return &scenario{every: []int{1, 2, 3, 5, 8, 13}[t.r.IntN(6)], run: "run", out: "out", absent: t.r.IntN(2) == 0, piped: t.r.IntN(3) == 0}
+	return &scenario{every: []int{1, 2, 3, 5, 8, 13}[t.r.IntN(6)], run: "run", out: "out", absolute: t.r.IntN(2) == 0, piped: t.r.IntN(3) == 0}
 }
 
-// place is how the command names a file of the case.
+// place returns the command's name for a file of the case.
 func (c *scenario) place(t *faultCase, name string) string {
-	if c.absent {
+	if c.absolute {
 		return t.file(name)
 	}
 	return filepath.Join("..", name)
 }
 
-// start gives the command.
+// start starts the command.
 func (t *faultCase) start(c *scenario, env ...string) (*start, error) {
 	c.starts++
 	binary, err := t.program(t.ctx, t.prog.binary())
@@ -106,8 +106,8 @@ func (t *faultCase) start(c *scenario, env ...string) (*start, error) {
 	return t.launch(in, env, argv...)
 }
 
-// finished reports whether the record of the run says that it has finished:
-// then the same command would rightly begin a new run.
+// finished reports whether the run's record says that the run has finished.
+// Then the same command would rightly begin a new run.
 func (t *faultCase) finished(c *scenario) bool {
 	if c.alone {
 		return false
@@ -120,11 +120,11 @@ func (t *faultCase) finished(c *scenario) bool {
 
 const statusStopped = 75
 
-// mostStarts is how often a command is given that does not get to its end.
+// mostStarts is how often a command is started that does not reach its end.
 const mostStarts = 6
 
-// complete brings the run to its end, by the same command again and again, and
-// compares. Whatever was disturbed is in order by now.
+// complete brings the run to its end, by starting the same command repeatedly,
+// and compares the results. All faults have been undone before.
 func (t *faultCase) complete(c *scenario, s *start) error {
 	said := ""
 	for range mostStarts {
@@ -143,7 +143,7 @@ func (t *faultCase) complete(c *scenario, s *start) error {
 		switch code := s.exit(); code {
 		case t.prog.status:
 			return t.compare(c, code)
-		case -1, statusStopped: // it was killed, or has stopped
+		case -1, statusStopped: // it was killed, or it has stopped
 		default:
 			said = fmt.Sprintf("exit status %d: %s", code, tail(s.text()))
 		}
@@ -198,13 +198,13 @@ func (t *faultCase) quiet() error {
 
 var started = regexp.MustCompile(`cairn: started`)
 
-// moment waits for a moment to strike at: some time after the start, or after
+// moment waits for the moment of a fault: some time after the start, or after
 // some more checkpoints.
 func (t *faultCase) moment(c *scenario, s *start) error {
 	wait := time.Duration(t.r.IntN(60)) * time.Millisecond
 	if !c.alone {
 		switch t.r.IntN(4) {
-		case 0: // from the beginning on
+		case 0: // right at the start
 		case 1:
 			if _, err := s.sees(started, 1); err != nil {
 				return err

@@ -22,10 +22,12 @@ import (
 )
 
 // Simulated cases run a program that saves itself, in this process, on a file
-// system in memory that fails, loses what was not synced, or is damaged. The
-// program has several lives: each restores what the one before has left.
+// system in memory. The file system fails, loses what was not synced, or is
+// damaged. The program has several lives: each restores the state of the one
+// before.
 
-// simState is the program's state. Every part of it depends on all steps before.
+// simState is the program's state. Every part of it depends on all earlier
+// steps.
 type simState struct {
 	Step  int
 	Grid  []uint64
@@ -41,7 +43,7 @@ type simNode struct {
 // simulation is a simulated case.
 type simulation struct {
 	t      *faultCase
-	size   int // of the grid
+	size   int // size of the grid
 	steps  int
 	every  int
 	compr  cairn.Compression
@@ -62,8 +64,8 @@ func (m *simulation) newState() *simState {
 	return s
 }
 
-// advance does one step. Most change a part of the grid only, so that there are
-// differential checkpoints.
+// advance performs one step. Most steps change only a part of the grid, so that
+// there are differential checkpoints.
 func (s *simState) advance() {
 	s.Step++
 	n := len(s.Grid)
@@ -80,7 +82,7 @@ func (s *simState) advance() {
 	}
 }
 
-// check compares a state with what it must be after its number of steps.
+// check compares a state with the expected one after its number of steps.
 func (m *simulation) check(s *simState) error {
 	want := m.newState()
 	for range s.Step {
@@ -96,8 +98,8 @@ func (m *simulation) check(s *simState) error {
 	return nil
 }
 
-// life is one life of the program on a file system. done says that it came to
-// its end.
+// life runs one life of the program on a file system. done says that the
+// program reached its end.
 func (m *simulation) life(fsys vfs.FS) (done bool, err error) {
 	ctx := vfs.With(context.Background(), fsys)
 	s := m.newState()
@@ -149,7 +151,7 @@ func (m *simulation) life(fsys vfs.FS) (done bool, err error) {
 	return true, p.Close()
 }
 
-// count returns how many operations a life takes that nothing disturbs.
+// count returns how many file operations an undisturbed life performs.
 func (m *simulation) count() (int, error) {
 	disk, err := newDisk()
 	if err != nil {
@@ -166,7 +168,7 @@ func newDisk() (*vfstest.Mem, error) {
 	return m, errors.Join(m.Mkdir("/run"), m.SyncDir("/"))
 }
 
-// verdictOf is the verdict in an error, if there is one.
+// verdictOf returns the verdict in an error, or nil.
 func verdictOf(err error) error {
 	if v := (*verdict)(nil); errors.As(err, &v) {
 		return v
@@ -227,7 +229,7 @@ func simCrash(t *faultCase) error {
 	return m.last(disk)
 }
 
-// last is a life that nothing disturbs.
+// last runs an undisturbed life.
 func (m *simulation) last(disk vfs.FS) error {
 	done, err := m.life(disk)
 	if v := verdictOf(err); v != nil {
@@ -239,7 +241,7 @@ func (m *simulation) last(disk vfs.FS) error {
 	return nil
 }
 
-// simFail lets operations fail, one or all for a while, with an I/O error or
+// simFail makes operations fail, one or all for a while, with an I/O error or
 // because the disk is full.
 func simFail(t *faultCase) error {
 	m := t.simulation()
@@ -286,7 +288,7 @@ func simFail(t *faultCase) error {
 }
 
 // simDamage ends a life at some operation, damages a file, and starts another
-// one, which steps around the damage or refuses.
+// life, which must avoid the damage or refuse.
 func simDamage(t *faultCase) error {
 	m := t.simulation()
 	disk, err := newDisk()
@@ -300,7 +302,7 @@ func simDamage(t *faultCase) error {
 	var old map[string][]byte
 	for k := range 2 {
 		at := ops/3 + t.r.IntN(ops/4)
-		if k > 0 { // it has less to do
+		if k > 0 { // later lives have less to do
 			at = 10 + t.r.IntN(ops/5)
 		}
 		var n atomic.Int64
@@ -334,7 +336,7 @@ func simDamage(t *faultCase) error {
 	if err != nil {
 		return err
 	}
-	m.safe.Store(0) // an older one may be restored
+	m.safe.Store(0) // an older checkpoint may be restored
 	done, err := m.life(disk)
 	if v := verdictOf(err); v != nil {
 		return v
@@ -357,7 +359,7 @@ func simDamage(t *faultCase) error {
 	return judged(refused, "%s", said)
 }
 
-// damage changes a file and returns what was there.
+// damage changes a file and returns the original contents.
 func (m *simulation) damage(disk *vfstest.Mem, now, old map[string][]byte) (map[string][]byte, error) {
 	names := slices.Sorted(maps.Keys(now))
 	r := m.t.r
@@ -400,8 +402,8 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return p
 }
 
-// memFiles returns all files under a directory. The directory of locks is left
-// out: nothing is kept there.
+// memFiles returns all files under a directory, except the directory of locks,
+// which holds no data.
 func memFiles(m *vfstest.Mem, dir string) (map[string][]byte, error) {
 	out := make(map[string][]byte)
 	entries, err := m.ReadDir(dir)

@@ -11,16 +11,18 @@ import (
 	"time"
 )
 
-// A named step is a place in Cairn's own work, such as commit.written: package
-// internal/step. A process kills or stops itself when it comes there.
+// A named step is a place in Cairn's own code, such as commit.written; see
+// package internal/step. A process kills or stops itself when it reaches the
+// step.
 
-// route is what is done to reach steps: a plain run has no migration.
+// route is a sequence of actions that reaches certain steps. For example, a
+// plain run reaches no step of a migration.
 type route struct {
 	name    string
 	program func(t *faultCase) (program, *scenario)
-	// before is called before the command is given, if it is not nil.
+	// before, if not nil, is called before the command is started.
 	before func(t *faultCase, c *scenario) error
-	// during is called once the command runs.
+	// during is called while the command runs.
 	during func(t *faultCase, c *scenario, s *start) error
 }
 
@@ -42,8 +44,8 @@ var routes = []route{
 	{name: "checkpoint", program: oneRank, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.tool("checkpoint", t.file(c.run)) })
 	}},
-	// A run that has come some way is discarded. Its program changes no files,
-	// which the user would have to clear away.
+	// Discard a run that has made some progress. Its program changes no files,
+	// which the user would have to remove.
 	{name: "fresh", program: func(t *faultCase) (program, *scenario) {
 		c := t.choose()
 		t.prog = program{source: "plain", made: true, ranks: 1, mode: "compute", seed: t.r.IntN(40), steps: 40, pause: "3ms"}
@@ -66,8 +68,8 @@ func oneRank(t *faultCase) (program, *scenario) { c := t.choose(); return t.prog
 
 func manyRanks(t *faultCase) (program, *scenario) { return t.ranksProgram(), t.scenario() }
 
-// after does something when so many checkpoints were committed, unless the run
-// has ended.
+// after does something when a number of checkpoints have been committed, unless
+// the run has ended.
 func (t *faultCase) after(s *start, checkpoints int, do func()) error {
 	ok, err := s.sees(committed, checkpoints)
 	if ok && !s.over() {
@@ -76,8 +78,8 @@ func (t *faultCase) after(s *start, checkpoints int, do func()) error {
 	return err
 }
 
-// stepsOf returns the steps that a route comes to, with how often, by a run
-// that nothing stops.
+// stepsOf returns the steps that a route reaches in an undisturbed run, and how
+// often.
 func (l *lab) stepsOf(t *faultCase, j *route) (map[string]int, error) {
 	l.mu.Lock()
 	once := l.steps[j.name]
@@ -103,7 +105,8 @@ func (l *lab) stepsOf(t *faultCase, j *route) (map[string]int, error) {
 	return once()
 }
 
-// undergo starts the command, takes part, and brings the run to its end.
+// undergo starts the command, performs the route's actions, and completes the
+// run.
 func (t *faultCase) undergo(j *route, c *scenario) error {
 	if j.before != nil {
 		if err := j.before(t, c); err != nil {
@@ -136,7 +139,7 @@ func readSteps(log string) (map[string]int, error) {
 	return steps, nil
 }
 
-// stepFault lets a process kill or stop itself at a named step.
+// stepFault makes a process kill or stop itself at a named step.
 func stepFault(t *faultCase) error {
 	j := &routes[t.r.IntN(len(routes))]
 	steps, err := t.stepsOf(t, j)
@@ -147,20 +150,21 @@ func stepFault(t *faultCase) error {
 	if len(names) == 0 {
 		return judged(skipped, "there are no steps")
 	}
-	// What only this route comes to is of more interest.
+	// Steps that only this route reaches are more interesting.
 	usual, err := t.stepsOf(t, &routes[1])
 	if err != nil {
 		return err
 	}
 	special := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return usual[name] > 0 })
-	// The second fault may hit what follows the first: a restore, say.
+	// The second fault may hit the recovery from the first, such as a restore.
 	var rules []string
 	for range 1 + t.r.IntN(2) {
 		name := names[t.r.IntN(len(names))]
 		if len(special) > 0 && t.r.IntN(3) > 0 {
 			name = special[t.r.IntN(len(special))]
 		}
-		// A run that is disturbed comes to more of them, so one more is asked for.
+		// A disturbed run may reach the step more often, so one more is
+		// possible.
 		at, act := 1+t.r.IntN(steps[name]+1), "kill"
 		if t.r.IntN(5) < 2 {
 			act = "stop"
@@ -185,8 +189,8 @@ func stepFault(t *faultCase) error {
 	return err
 }
 
-// thaw continues processes of the case that have stopped, after a while, or kills
-// them, or all processes, until the returned function is called.
+// thaw continues stopped processes of the case after a while, or kills them, or
+// kills all processes, until the returned function is called.
 func (t *faultCase) thaw() (stop func()) {
 	done := make(chan struct{})
 	var all sync.WaitGroup
@@ -246,7 +250,7 @@ func stopped(pid int) bool {
 	return i >= 0 && len(text) > i+2 && text[i+2] == 'T'
 }
 
-// tool runs a command of cairn besides the run, and returns what it said.
+// tool runs a cairn command in addition to the run, and returns its output.
 func (t *faultCase) tool(args ...string) (string, int) {
 	s, err := t.launchCairn(args...)
 	if err != nil {
@@ -266,7 +270,7 @@ func (t *faultCase) launchCairn(args ...string) (*start, error) {
 	return t.launch(nil, nil, append([]string{cairn}, args...)...)
 }
 
-// movingProgram is one whose ranks are moved.
+// movingProgram returns a program whose ranks are moved.
 func (t *faultCase) movingProgram() (program, *scenario) {
 	p := t.ranksProgram()
 	p.steps += 60
@@ -276,12 +280,12 @@ func (t *faultCase) movingProgram() (program, *scenario) {
 	return p, c
 }
 
-// migrate moves a rank, which may fail.
+// migrate moves a rank. It may fail.
 func (t *faultCase) migrate(c *scenario) (string, int) {
 	return t.tool("migrate", "--rank", strconv.Itoa(t.r.IntN(t.prog.ranks)), "--to", "localhost", "--rounds", strconv.Itoa(t.r.IntN(3)), t.file(c.run))
 }
 
-// migrateUnderFire moves ranks and kills who takes part.
+// migrateUnderFire moves ranks, and kills processes that take part.
 func migrateUnderFire(t *faultCase) error {
 	var c *scenario
 	t.prog, c = t.movingProgram()
@@ -328,7 +332,7 @@ func migrateUnderFire(t *faultCase) error {
 	return t.complete(c, s)
 }
 
-// stopUnderFire asks the run to stop, and kills somebody meanwhile.
+// stopUnderFire tells the run to stop, and kills a process meanwhile.
 func stopUnderFire(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(3) == 0 {

@@ -1,15 +1,15 @@
 package interconnects
 
-// Ranks is how many there are.
+// Ranks is the number of ranks.
 const Ranks = 8
 
 // Options of an experiment.
 type Options struct {
 	Cairn, Ring string // the programs
-	Dir         string // for the run; empty at the beginning
-	Bytes       int    // of the message; 0: 8192
-	Steps       int    // in each phase, at least; 0: 1000
-	SampleSteps int    // steps in a sample; 0: 50
+	Dir         string // directory for the run; empty at the beginning
+	Bytes       int    // size of the message; 0: 8192
+	Steps       int    // minimum number of steps in each phase; 0: 1000
+	SampleSteps int    // number of steps in a sample; 0: 50
 	Report      func(text string)
 }
 
@@ -20,11 +20,11 @@ type Phase struct {
 	From, To int      // steps
 	Routes   []string // the transport of each hop, from rank 0 on
 	Samples  []Sample
-	Skipped  string // why it was left out; empty: it was not
+	Skipped  string // why the phase was skipped; empty: it was not
 }
 
-// Sample is the latency of a hop in some steps, in microseconds.
+// Sample is the latency of a hop over some steps, in microseconds.
 type Sample struct {
-	Step              int // the last one
+	Step              int // the last step of the sample
 	Mean, Least, Most float64
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
-// stage is how a phase is run.
+// stage says how a phase is run.
 type stage struct {
 	title string
 	flags []string
@@ -25,13 +25,13 @@ type stage struct {
 	left  error
 }
 
-// spare is how many steps there are besides those of the phases: a fast ring
+// spare is the number of steps in addition to those of the phases: a fast ring
 // continues while it is being stopped.
 const spare = 2000
 
-// Run does the experiment and returns its phases and the last line of the
-// ring's output, which says whether all messages arrived, once each and
-// unaltered. What cannot be done on this machine is left out.
+// Run performs the experiment. It returns the phases and the last line of the
+// ring's output, which says whether all messages arrived once and unaltered. It
+// skips what this machine cannot do.
 func Run(ctx context.Context, o Options) (phases []Phase, last string, err error) {
 	if o.Bytes == 0 {
 		o.Bytes = 8192
@@ -85,10 +85,10 @@ func Run(ctx context.Context, o Options) (phases []Phase, last string, err error
 
 const outName = "ring.txt"
 
-// asRoot lets Open MPI run as root, who is needed for namespaces.
+// asRoot allows Open MPI to run as root, which namespaces need.
 var asRoot = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 
-// stages are the phases, in their order.
+// stages returns the phases in order.
 func stages(net *Network, neterr error, dir string) ([]stage, error) {
 	hosts := func(title string, count int) stage {
 		s := stage{title: title, left: neterr}
@@ -120,8 +120,9 @@ func stages(net *Network, neterr error, dir string) ([]stage, error) {
 		open, mpich, back}, nil
 }
 
-// launcher makes a directory in which mpirun is a certain one, and returns what
-// to put into the environment. mark is what that one's --version says.
+// launcher creates a directory with the mpirun of a certain implementation, and
+// returns the variable for the environment. mark is a text in that mpirun's
+// --version.
 func launcher(dir, name, mark string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -138,7 +139,8 @@ func launcher(dir, name, mark string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	// Not a link: MPICH's looks for its parts where it was called.
+	// Not a link: MPICH's mpirun looks for its parts relative to the path by
+	// which it was called.
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", path)
 	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o755); err != nil {
 		return "", err
@@ -146,8 +148,8 @@ func launcher(dir, name, mark string) (string, error) {
 	return "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH"), nil
 }
 
-// run continues with the ring until it has done so many steps, and stops it
-// there; at the last of all it ends by itself.
+// run continues the ring until it has done a number of steps, and stops it.
+// After the last step the ring ends by itself.
 func run(ctx context.Context, o Options, s stage, total, until int) error {
 	dir := filepath.Join(o.Dir, "run")
 	args := append([]string{"run", "--run", dir, "-o", filepath.Join(o.Dir, outName), "-n", strconv.Itoa(Ranks), "--every", "1h"}, s.flags...)
@@ -192,8 +194,7 @@ func run(ctx context.Context, o Options, s stage, total, until int) error {
 	return nil
 }
 
-// read takes what the ring wrote from step p.From on. It returns the last
-// line.
+// read reads what the ring wrote from step p.From on. It returns the last line.
 func read(path string, p *Phase) (last string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -201,7 +202,7 @@ func read(path string, p *Phase) (last string, err error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasSuffix(line, "\n") {
-			break // it is being written
+			break // the line is incomplete
 		}
 		last = strings.TrimSpace(line)
 		f := strings.Fields(line)

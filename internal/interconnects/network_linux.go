@@ -10,23 +10,23 @@ import (
 	"syscall"
 )
 
-// prefix is how the names of our namespaces begin; the number of the process
-// that made them follows.
+// prefix begins the names of our namespaces. It is followed by the number of
+// the process that made them.
 const prefix = "cairn-interconnects-"
 
-// Network is a number of hosts that are network namespaces of this machine,
-// connected by a bridge in a namespace of its own. Nothing outside of these
+// Network is a number of hosts, which are network namespaces of this machine,
+// connected by a bridge in a separate namespace. Nothing outside of these
 // namespaces is reachable from them.
 type Network struct {
 	Hosts []string // their names
-	all   []string // with the bridge's
+	all   []string // Hosts, and the namespace of the bridge
 }
 
-// Shell is how a program is started on a host: for cairn run --rsh.
+// Shell is the command that starts a program on a host, for cairn run --rsh.
 const Shell = "ip netns exec {host}"
 
-// NewNetwork makes a network. It takes root, and the command ip; the error
-// says so. Close must be called.
+// NewNetwork creates a network. It needs root and the command ip; the error
+// says so. The caller closes the network.
 func NewNetwork(hosts int) (n *Network, err error) {
 	sweep()
 	made := new(Network)
@@ -93,7 +93,7 @@ func (n *Network) add(name string) error {
 	return nil
 }
 
-// List gives hosts for cairn run --hosts, with so many slots on each.
+// List returns hosts for cairn run --hosts, with a number of slots on each.
 func (n *Network) List(hosts, slots int) string {
 	var list []string
 	for _, h := range n.Hosts[:hosts] {
@@ -121,7 +121,7 @@ func owner(name string) (pid int, rest string, ok bool) {
 	return pid, rest, err == nil
 }
 
-// sweep removes what processes left that were killed.
+// sweep removes networks of processes that were killed.
 func sweep() {
 	list, _ := os.ReadDir("/run/netns")
 	for _, e := range list {

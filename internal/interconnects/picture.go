@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The picture's measures.
+// Dimensions of the picture.
 const (
 	width, height      = 1000, 460
 	left, right        = 70, 20
@@ -16,8 +16,8 @@ const (
 	plotWide, plotHigh = width - left - right, height - top - bottom
 )
 
-// Picture draws the latency over the steps, as SVG: a point for the mean of
-// each sample, a line from the least to the mean, on a logarithmic scale. All
+// Picture draws the latency over the steps as SVG: a point for the mean of each
+// sample, and a line from the minimum to the mean, on a logarithmic scale. All
 // phases are equally wide, whatever their number of steps.
 func Picture(phases []Phase) string {
 	phases = slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return len(p.Samples) == 0 })

@@ -1,11 +1,12 @@
-// Command gpu measures what checkpoints of device state cost, as ratios to
-// what the device itself does in the same run: its copy from memory to memory,
+// Command gpu measures the cost of checkpoints of device state, as ratios to
+// the device's own speed in the same run: its copy from memory to memory, and
 // its copy to pinned host memory.
 //
 //	go run ./internal/bench/gpu [-part state,split,programs,torch] [-sizes 1,8,64] [-device LIST]
 //
-// It needs no Go where it runs: go build -o gpu ./internal/bench/gpu, and for
-// the part programs also go build ./examples/testbed, placed beside it.
+// The machine with the device need not have Go: go build -o gpu
+// ./internal/bench/gpu. For the part programs, also run go build
+// ./examples/testbed, and put the program beside it.
 package main
 
 import (
@@ -107,11 +108,12 @@ func run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// target is the device that is measured. It counts what leaves it.
+// target is the device that is measured. It counts the bytes that are read from
+// it.
 type target struct {
 	*device.Device
 	drv  *counting
-	last atomic.Int64 // when a file was written to, in nanoseconds
+	last atomic.Int64 // time of the last write to a file, in nanoseconds
 }
 
 func (t *target) wrote(int) { t.last.Store(time.Now().UnixNano()) }
@@ -136,8 +138,8 @@ func (q countingQueue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
 	return q.Queue.CopyOut(dst, src, off)
 }
 
-// pick opens the device that is measured: the first one that is no part of the
-// host, or one of the backend or ID that was asked for.
+// pick opens the device that is measured: the first one that is not the host,
+// or one of the requested backend or ID.
 func pick() (*target, error) {
 	var all []driver.Device
 	var errs []error
@@ -156,7 +158,8 @@ func pick() (*target, error) {
 	return nil, fmt.Errorf("no such device is there: %w", errors.Join(errs...))
 }
 
-// state measures each size in a process of its own, so that its memory is seen.
+// state measures each size in a process of its own, so that its memory can be
+// measured.
 func state(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -184,14 +187,14 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// seconds times f.
+// seconds measures f.
 func seconds(f func() error) (float64, error) {
 	t := time.Now()
 	err := f()
 	return time.Since(t).Seconds(), err
 }
 
-// sheet is a table of lines: what, value, ratio, bound, verdict.
+// sheet is a table with the columns what, value, ratio, bound, verdict.
 type sheet struct{ w *tabwriter.Writer }
 
 func newSheet(title string) *sheet {
@@ -212,7 +215,7 @@ func (s *sheet) line(what, value, bound string, ok bool) {
 
 func (s *sheet) flush() { s.w.Flush() }
 
-// memory returns a line of /proc/self/status in bytes.
+// memory returns the value of a line of /proc/self/status in bytes.
 func memory(key string) int64 {
 	text, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(text)) {

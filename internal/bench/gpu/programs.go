@@ -12,28 +12,28 @@ import (
 	"github.com/cairnrun/cairn/device"
 )
 
-// shares are the added times of one checkpoint in percent, as table 5 of
-// Losada et al. has them, for one device and for two.
+// shares are the times that one checkpoint adds, in percent, from table 5 of
+// Losada et al., for one device and for two.
 var shares = map[string][2]float64{
 	"ft": {5.9, 0}, "floyd": {2.32, 0}, "spmv": {1.27, 0},
 	"ftmd": {5.34, 5.17}, "summa": {8.97, 16.06}, "mg": {6.71, 8.98}, "shwa": {0.29, 0.44},
 }
 
-// report is what the testbed says of a run.
+// report is the report of a run of the testbed.
 type report struct {
-	Devices []string `json:"devices"`
-	Steps   int      `json:"steps"`
-	Loop    float64  `json:"loop_seconds"`
-	Sets    int      `json:"sets"`
-	State   int64    `json:"state_bytes"`
-	Held    float64  `json:"held_seconds"`
-	Took    float64  `json:"took_seconds"`
-	Digest  string   `json:"digest"`
+	Devices     []string `json:"devices"`
+	Steps       int      `json:"steps"`
+	Loop        float64  `json:"loop_seconds"`
+	Checkpoints int      `json:"checkpoints"`
+	State       int64    `json:"state_bytes"`
+	Pause       float64  `json:"pause_seconds"`
+	Took        float64  `json:"took_seconds"`
+	Digest      string   `json:"digest"`
 }
 
-// testbed runs every program plain, protected, and with a checkpoint at three
-// quarters, in turn, and shows what the latter two add: table 5 and figure 7
-// of Losada et al.
+// testbed runs every program in turn without checkpoints (plain), protected,
+// and with a checkpoint at three quarters. It shows what the latter two add, as
+// table 5 and figure 7 of Losada et al. do.
 func testbed(ctx context.Context) error {
 	path, err := testbedProgram(ctx)
 	if err != nil {
@@ -45,19 +45,19 @@ func testbed(ctx context.Context) error {
 	}
 	fmt.Printf("\nPrograms, size %s (medians of %d; bounds: protected ≤ 1 %%, one checkpoint below the paper's share)\n", *size, *rounds)
 	const row = "  %-7s %7s %7s %9s %10s %15s %8s %10s %10s %10s  %s\n"
-	fmt.Printf(row, "program", "devices", "steps", "plain", "protected", "one checkpoint", "paper", "held", "safe after", "state", "")
+	fmt.Printf(row, "program", "devices", "steps", "plain", "protected", "one checkpoint", "paper", "pause", "safe after", "state", "")
 	bars := ""
 	for _, name := range strings.Split(*names, ",") {
 		var loops [3][]float64
 		var last report
 		digest := ""
-		// The first run finds cold caches and clocks; it does not count.
+		// The first run has cold caches and clocks. It does not count.
 		if _, err := runProgram(ctx, path, name, on, 0); err != nil {
 			return err
 		}
 		for round := range *rounds {
 			for i := range loops {
-				mode := (round + i) % len(loops) // none is always first
+				mode := (round + i) % len(loops) // each round begins with another mode
 				r, err := runProgram(ctx, path, name, on, mode)
 				if err != nil {
 					return err
@@ -74,7 +74,7 @@ func testbed(ctx context.Context) error {
 				}
 			}
 		}
-		// Each run is compared with the plain one of its round.
+		// Each run is compared with the plain run of its round.
 		var protected, saved []float64
 		for i, plain := range loops[0] {
 			protected = append(protected, 100*(loops[1][i]/plain-1))
@@ -88,16 +88,16 @@ func testbed(ctx context.Context) error {
 		}
 		fmt.Printf(row, name, fmt.Sprint(len(last.Devices)), fmt.Sprint(last.Steps), fmt.Sprintf("%.2f s", median(loops[0])),
 			fmt.Sprintf("%+.2f %%", p), fmt.Sprintf("%+.2f %%", s), fmt.Sprintf("%.2f %%", paper),
-			fmt.Sprintf("%.1f ms", 1e3*last.Held), fmt.Sprintf("%.2f s", last.Took), fmt.Sprintf("%.1f MB", float64(last.State)/1e6), verdict)
+			fmt.Sprintf("%.1f ms", 1e3*last.Pause), fmt.Sprintf("%.2f s", last.Took), fmt.Sprintf("%.1f MB", float64(last.State)/1e6), verdict)
 		bars += fmt.Sprintf("  %-6s %s %.4f\n", name, strings.Repeat("█", int(50*(1+max(s, 0)/100)+0.5)), 1+s/100)
 	}
 	fmt.Printf("\nRun time with one checkpoint, the plain run being 1\n%s", bars)
 	return nil
 }
 
-// programDevices names the devices that the programs run on. All that there
-// are would be wrong: programs for several devices would give the host's
-// processors as much to do as the GPU, and wait for them.
+// programDevices returns the devices for the programs. It must not be all
+// devices: programs for several devices would give the host's processors as
+// much work as the GPU, and wait for them.
 func programDevices() (string, error) {
 	if *list != "" || os.Getenv("CAIRN_DEVICES") != "" {
 		return *list, nil
@@ -109,7 +109,8 @@ func programDevices() (string, error) {
 	return devs[0].Info().ID, nil
 }
 
-// runProgram makes one run: plain (0), protected (1), with a checkpoint (2).
+// runProgram runs a program: plain (0), protected (1), or with a checkpoint
+// (2).
 func runProgram(ctx context.Context, path, name, on string, mode int) (report, error) {
 	var r report
 	dir := filepath.Join(*tmpDir, "run")
@@ -133,8 +134,8 @@ func runProgram(ctx context.Context, path, name, on string, mode int) (report, e
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
-	if err == nil && mode == 2 && r.Sets != 1 {
-		err = fmt.Errorf("testbed %s: %d sets were saved, not one", name, r.Sets)
+	if err == nil && mode == 2 && r.Checkpoints != 1 {
+		err = fmt.Errorf("testbed %s: %d sets were saved, not one", name, r.Checkpoints)
 	}
 	return r, err
 }

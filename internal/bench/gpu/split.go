@@ -13,14 +13,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// hostPart is the part of a state that lies on the host.
+// hostPart is the part of a state that is on the host.
 type hostPart struct {
 	root   graph.Root
-	change func(all bool) error // all of it, or a word in each page
+	change func(all bool) error // changes all of it, or one word in each page
 }
 
-// inArray is an array that Cairn knows to stand still, inVariable an ordinary
-// variable.
+// inArray keeps the host's part in an array, which Cairn can guard. inVariable
+// keeps it in an ordinary variable.
 func inArray(words int) hostPart {
 	a := device.New[uint32](words)
 	return hostPart{graph.Root{Name: "host", Ptr: a}, func(all bool) error {
@@ -48,9 +48,9 @@ func changeWords(v []uint32, all bool) {
 	}
 }
 
-// split saves a state of one size that lies partly on the host and partly on
-// the device, as figure 2 of Parasyris and Bautista Gomez does: to a file, as
-// there, and to nowhere.
+// split saves a state of a fixed size that is partly on the host and partly on
+// the device, as in figure 2 of Parasyris and Bautista Gomez. It saves to a
+// file, as they do, and without writing.
 func split(ctx context.Context) error {
 	d, err := pick()
 	if err != nil {
@@ -92,8 +92,8 @@ func split(ctx context.Context) error {
 			if form.bound {
 				bound = "≤ 1.5"
 			}
-			held := got[0].held
-			sh.line(what+"held", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*held, held/raw.copy), bound, !form.bound || held <= 1.5*raw.copy)
+			pause := got[0].pause
+			sh.line(what+"pause", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*pause, pause/raw.copy), bound, !form.bound || pause <= 1.5*raw.copy)
 			sh.line(what+"and changed at once", fmt.Sprintf("%.2f ms longer than after the checkpoint", 1e3*got[1].again), "", true)
 			sh.line(what+"safe in a file", fmt.Sprintf("after %.2f s", got[1].safe), "", true)
 		}
@@ -102,11 +102,11 @@ func split(ctx context.Context) error {
 	return nil
 }
 
-// splitTimes are medians.
+// splitTimes holds medians.
 type splitTimes struct {
-	held  float64
-	safe  float64 // until a checkpoint is
-	again float64 // how much longer it takes to change the host's part before that
+	pause float64
+	safe  float64 // until a checkpoint is durable
+	again float64 // additional time to change the host's part before that
 }
 
 func splitSaves(ctx context.Context, fsys vfs.FS, path string, d *target, bytes int64, host hostPart) (m splitTimes, err error) {
@@ -115,7 +115,7 @@ func splitSaves(ctx context.Context, fsys vfs.FS, path string, d *target, bytes 
 		return m, err
 	}
 	defer s.close()
-	var held, safe, again []float64
+	var pauses, safe, again []float64
 	for i := range 2 * (*rounds + 1) {
 		if err := s.fill(i); err != nil {
 			return m, err
@@ -139,13 +139,13 @@ func splitSaves(ctx context.Context, fsys vfs.FS, path string, d *target, bytes 
 			return m, err
 		}
 		switch {
-		case i < 2: // the first ones allocate
+		case i < 2: // the first ones allocate memory
 		case i%2 == 1:
 			again = append(again, early-alone)
 		default:
-			held = append(held, t.held)
+			pauses = append(pauses, t.pause)
 			safe = append(safe, t.safe)
 		}
 	}
-	return splitTimes{median(held), median(safe), median(again)}, nil
+	return splitTimes{median(pauses), median(safe), median(again)}, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// source has the kernels that change the state.
+// source is the source of the kernels that change the state.
 const source = `
 __kernel void fill(__global uint *x, uint seed, ulong n)
 {
@@ -65,7 +65,7 @@ var (
 	})
 )
 
-// saver is a Saver with an array for its state.
+// saver is a Saver with an array as its state.
 type saver struct {
 	*ckpt.Saver
 	dir   *store.Dir
@@ -73,12 +73,12 @@ type saver struct {
 	roots []graph.Root
 	x     *device.Array[uint32]
 	n     int
-	block int64 // bytes of a block of the checkpoint
+	block int64 // size of a block of the checkpoint
 	col   graph.Collector
 	then  func() error // what the program does when it continues; nil: nothing
 }
 
-// newSaver protects an array of bytes on dev, and other variables.
+// newSaver protects an array of the given size on dev, and other variables.
 func newSaver(fsys vfs.FS, path string, dev *target, bytes int64, more ...graph.Root) (*saver, error) {
 	dir, err := store.Create(fsys, path, 0)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *saver) fill(seed int) error {
 	return s.dev.Finish()
 }
 
-// touch changes one block of every, and waits.
+// touch changes one block out of every, and waits.
 func (s *saver) touch(seed, every int) error {
 	words := int(s.block / 4)
 	blocks := s.n/words/every + 1
@@ -123,13 +123,13 @@ func (s *saver) touch(seed, every int) error {
 	return s.dev.Finish()
 }
 
-// times of one save.
+// times holds the times of one save.
 type times struct {
-	held  float64 // until the device could run the program's next kernel, too
+	pause float64 // until the device could also run the program's next kernel
 	cpu   float64 // until Save returned
-	drain float64 // from then until the last of it was in host memory
+	drain float64 // from then until everything was in host memory
 	safe  float64 // until the checkpoint was complete
-	moved int64   // bytes that left it
+	moved int64   // bytes that were read from the device
 }
 
 // save saves once.
@@ -149,13 +149,13 @@ func (s *saver) save(ctx context.Context) (times, error) {
 	if err := s.dev.Finish(); err != nil {
 		return t, err
 	}
-	t.held = time.Since(begin).Seconds()
+	t.pause = time.Since(begin).Seconds()
 	if s.then != nil {
 		err = s.then()
 	}
 	r := <-s.Done()
 	t.safe = time.Since(begin).Seconds()
-	t.drain = time.Duration(s.dev.last.Load()-begin.UnixNano()).Seconds() - t.held
+	t.drain = time.Duration(s.dev.last.Load()-begin.UnixNano()).Seconds() - t.pause
 	s.Collect(r)
 	if r.Err == nil {
 		for _, d := range r.Table.Datasets {
@@ -188,7 +188,7 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 { // the first one allocates
+		if i > 0 { // the first one allocates memory
 			full = append(full, t)
 		}
 	}
@@ -204,7 +204,7 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		if i > 1 { // before that it is not known that little changes
+		if i > 1 { // only now it is known that little changes
 			sparse = append(sparse, t)
 		}
 	}
@@ -225,7 +225,7 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 		}
 		return median(v)
 	}
-	held := func(t times) float64 { return t.held }
+	pause := func(t times) float64 { return t.pause }
 	host := func(t times) float64 { return t.cpu }
 	drain := func(t times) float64 { return float64(t.moved) / t.drain }
 	moved := func(t times) float64 { return float64(t.moved) / float64(bytes) }
@@ -233,11 +233,11 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 	sh := newSheet(fmt.Sprintf("%g GiB on %s (medians of %d)", gib, d, *rounds))
 	sh.line("copy on the device", fmt.Sprintf("%.3f ms, %.0f GB/s", 1e3*raw.copy, float64(bytes)/raw.copy/1e9), "", true)
 	sh.line("copy to pinned memory", fmt.Sprintf("%.1f GB/s", raw.out/1e9), "", true)
-	h := of(full, held)
+	h := of(full, pause)
 	sh.line("pause, all changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(full, host)), "≤ 1.5", h <= 1.5*raw.copy)
-	h = of(sparse, held)
+	h = of(sparse, pause)
 	sh.line("pause, 1 % of the blocks changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(sparse, host)), "< 1", h < raw.copy)
-	h = of(same, held)
+	h = of(same, pause)
 	sh.line("pause, no kernel since", fmt.Sprintf("%.3f ms = %.3f × the copy", 1e3*h, h/raw.copy), "", true)
 	r := of(full, drain)
 	sh.line("drain into memory", fmt.Sprintf("%.1f GB/s = %.2f × pinned", r/1e9, r/raw.out), "≥ 0.9", r >= 0.9*raw.out)
@@ -252,13 +252,13 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 	return nil
 }
 
-// rawSpeeds are what the device does by itself.
+// rawSpeeds are the device's own speeds.
 type rawSpeeds struct {
 	copy float64 // seconds for the whole state
-	out  float64 // bytes per second to pinned memory
+	out  float64 // bytes per second into pinned memory
 }
 
-// measureRaw measures without Cairn's arrays, through the driver alone.
+// measureRaw measures with the driver alone, without Cairn's arrays.
 func measureRaw(dev *target, bytes int64) (rawSpeeds, error) {
 	var r rawSpeeds
 	d := dev.drv
@@ -328,7 +328,7 @@ func measureRaw(dev *target, bytes int64) (rawSpeeds, error) {
 	return r, errors.Join(err, a.Free(), b.Free())
 }
 
-// measureDigest gives bytes per second.
+// measureDigest returns bytes per second.
 func measureDigest(s *saver) (float64, error) {
 	at, n := s.x.CairnMemory()
 	r, _ := mem.FindRemote(at)
@@ -369,7 +369,7 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 		return err
 	}
 	defer s.close()
-	var held, safe []float64
+	var pauses, safe []float64
 	for i := range 4 {
 		if err := s.fill(i); err != nil {
 			return err
@@ -378,8 +378,8 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 { // the first one allocates
-			held = append(held, t.held)
+		if i > 0 { // the first one allocates memory
+			pauses = append(pauses, t.pause)
 			safe = append(safe, t.safe)
 		}
 	}
@@ -392,7 +392,7 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fill(77); err != nil { // spoil it
+	if err := s.fill(77); err != nil { // overwrite the state
 		return err
 	}
 	begin := time.Now()
@@ -401,8 +401,8 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 	}
 	back := time.Since(begin).Seconds()
 	took := median(safe)
-	sh := newSheet(fmt.Sprintf("%g GiB through a file, all changed (medians of %d)", float64(bytes)/(1<<30), len(held)))
-	sh.line("held", fmt.Sprintf("%.2f ms", 1e3*median(held)), "", true)
+	sh := newSheet(fmt.Sprintf("%g GiB through a file, all changed (medians of %d)", float64(bytes)/(1<<30), len(pauses)))
+	sh.line("pause", fmt.Sprintf("%.2f ms", 1e3*median(pauses)), "", true)
 	sh.line("until safe", fmt.Sprintf("%.2f s, %.2f GB/s", took, float64(bytes)/took/1e9), "", true)
 	sh.line("restored to the device, every byte checked", fmt.Sprintf("%.2f s, %.2f GB/s", back, float64(bytes)/back/1e9), "", true)
 	sh.flush()

@@ -13,8 +13,8 @@ import (
 //go:embed torch.py
 var torchScript string
 
-// torch saves states of the same sizes with PyTorch, up to 8 GiB: more would
-// not fit into most machines' memory, where PyTorch puts it.
+// torch saves states of the same sizes with PyTorch, up to 8 GiB: larger ones
+// would not fit into the memory of most machines, where PyTorch puts them.
 func torch(ctx context.Context) error {
 	if exec.CommandContext(ctx, "python3", "-c", "import torch; assert torch.cuda.is_available()").Run() != nil {
 		fmt.Println("\nPyTorch with a GPU is not there: it is not compared with")

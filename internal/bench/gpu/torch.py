@@ -43,28 +43,28 @@ def main():
         print(f"  {size:g} GiB: copy on the device {copy * 1e3:.3f} ms")
         path = os.path.join(directory, "torch")
 
-        def show(what, held, done=None):
+        def show(what, pause, done=None):
             more = "" if done is None else f", done after {done:.2f} s"
-            print(f"  {size:g} GiB: {what}: held {held * 1e3:.1f} ms = {held / copy:.0f} × the copy{more}; host memory at its peak {peak()} MiB", flush=True)
+            print(f"  {size:g} GiB: {what}: pause {pause * 1e3:.1f} ms = {pause / copy:.0f} × the copy{more}; host memory at its peak {peak()} MiB", flush=True)
 
         def clean():
             shutil.rmtree(path, ignore_errors=True)
             if os.path.exists(path):
                 os.remove(path)
 
-        held = []
+        pause = []
         for _ in range(rounds):
-            held.append(timed(lambda: torch.save({"x": x}, path)))
+            pause.append(timed(lambda: torch.save({"x": x}, path)))
             clean()
-        show("torch.save", statistics.median(held), statistics.median(held))
+        show("torch.save", statistics.median(pause), statistics.median(pause))
 
-        held = []
+        pause = []
         for _ in range(rounds):
-            held.append(timed(lambda: dcp.save({"x": x}, checkpoint_id=path)))
+            pause.append(timed(lambda: dcp.save({"x": x}, checkpoint_id=path)))
             clean()
-        show("distributed checkpoint", statistics.median(held), statistics.median(held))
+        show("distributed checkpoint", statistics.median(pause), statistics.median(pause))
 
-        held, done = [], []
+        pause, done = [], []
         for _ in range(rounds):
             begin = time.perf_counter()
             future = None
@@ -73,11 +73,11 @@ def main():
                 nonlocal future
                 future = dcp.async_save({"x": x}, checkpoint_id=path)
 
-            held.append(timed(start))
+            pause.append(timed(start))
             future.result()
             done.append(time.perf_counter() - begin)
             clean()
-        show("distributed checkpoint, async", statistics.median(held), statistics.median(done))
+        show("distributed checkpoint, async", statistics.median(pause), statistics.median(done))
         del x
         torch.cuda.empty_cache()
     dist.destroy_process_group()

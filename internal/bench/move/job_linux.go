@@ -26,7 +26,7 @@ import (
 type bench struct {
 	ctx   context.Context
 	tmp   string
-	self  string // this program
+	self  string // path of this program
 	cairn string
 	npb   string
 	net   *interconnects.Network
@@ -34,7 +34,7 @@ type bench struct {
 	sink  *sinkProcess
 }
 
-// limit sets the rate of all hosts' links, in Mbit/s; 0: as fast as they are.
+// limit sets the rate of all hosts' links, in Mbit/s; 0: no limit.
 func (b *bench) limit(rate int) error {
 	for _, h := range b.net.Hosts {
 		args := []string{"-n", h, "qdisc", "replace", "dev", "eth0", "root"}
@@ -50,7 +50,7 @@ func (b *bench) limit(rate int) error {
 	return nil
 }
 
-// job is a run that is under way.
+// job is a run in progress.
 type job struct {
 	b     *bench
 	cmd   *exec.Cmd
@@ -79,7 +79,7 @@ func (b *bench) start(ranks int, hosts string, program ...string) (*job, error) 
 
 func (j *job) runDir() string { return j.files + ".run" }
 
-// await waits until a file is there.
+// await waits until a file exists.
 func (j *job) await(name string) error {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -118,7 +118,7 @@ func (j *job) awaitRanks(n int) error {
 	}
 }
 
-// end lets our own rank end and looks whether its memory is right.
+// end makes the benchmark's own rank end, and checks that its memory is right.
 func (j *job) end() error {
 	if err := os.WriteFile(j.files+".end", nil, 0o666); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (j *job) end() error {
 func (j *job) kill() {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	for ended := false; !ended; { // the second one means at once
+	for ended := false; !ended; { // the second signal ends it at once
 		j.cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-j.ended:
@@ -148,12 +148,12 @@ func (j *job) kill() {
 	os.RemoveAll(j.runDir())
 }
 
-// move is what one of them took.
+// move is the result of one migration.
 type move struct {
 	control.MoveState
-	own         int64 // memory that the program had before by itself, without what is kept ready for sets
-	source      int64 // what the source had more at some time than before
-	destination int64 // the most that the destination had until it continued, likewise
+	own         int64 // memory of the program itself before the move, without staging memory
+	source      int64 // the most memory that the source had in addition
+	destination int64 // the most memory that the destination had before it continued, without staging memory
 }
 
 // migrate moves ranks, and watches the memory of the first one.
@@ -173,7 +173,7 @@ func (j *job) migrate(m client.Migration) (*move, error) {
 	over := make(chan struct{})
 	watch := func(pid int, see func(memory)) {
 		wg.Go(func() {
-			t := time.NewTicker(2 * time.Millisecond) // one that has ended does not tell
+			t := time.NewTicker(2 * time.Millisecond) // a process that has ended reports nothing
 			defer t.Stop()
 			for {
 				x, err := memoryOf(pid)
@@ -198,7 +198,7 @@ func (j *job) migrate(m client.Migration) (*move, error) {
 		if next := twin(pid); next > 0 {
 			found = true
 			watch(next, func(x memory) {
-				if x.shared == 0 { // before it keeps memory ready for sets
+				if x.shared == 0 { // before it has staging memory
 					out.destination = max(out.destination, x.highest)
 				}
 				out.destination = max(out.destination, x.private)
@@ -219,16 +219,16 @@ func (j *job) migrate(m client.Migration) (*move, error) {
 	return out, nil
 }
 
-// times tells what the move took.
+// times describes the times of the move.
 func (m *move) times() string {
 	return fmt.Sprintf("spawn %.3f ahead %.3f negotiation %.3f transfer %.3f restart %.3f s; %+v", s(m.SpawnNS), s(m.PrecopyNS), s(m.NegotiationNS),
 		s(m.TransferNS), s(m.RestartNS), *m.Stats)
 }
 
-// memory is what a process has, in bytes.
+// memory is the memory of a process in bytes.
 type memory struct {
 	private, shared int64
-	highest         int64 // sum of both so far
+	highest         int64 // maximum of the sum so far
 }
 
 func memoryOf(pid int) (m memory, err error) {
@@ -260,7 +260,7 @@ func memoryOf(pid int) (m memory, err error) {
 	return m, err
 }
 
-// twin finds another process with the same command line, 0 if there is none.
+// twin returns another process with the same command line, or 0.
 func twin(pid int) int {
 	line := func(pid int) string {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -276,14 +276,14 @@ func twin(pid int) int {
 	return 0
 }
 
-// sinkProcess takes bytes at the other end of the link.
+// sinkProcess receives bytes at the other end of the link.
 type sinkProcess struct {
 	cmd  *exec.Cmd
 	in   interface{ Close() error }
 	addr string
 }
 
-// listen starts the sink, on the second host.
+// listen starts the sink on the second host.
 func (b *bench) listen() error {
 	cmd := exec.CommandContext(b.ctx, "ip", "netns", "exec", b.net.Hosts[1], b.self, "-as", "sink")
 	in, err := cmd.StdinPipe()
@@ -309,7 +309,8 @@ func (s *sinkProcess) close() {
 	s.cmd.Wait()
 }
 
-// alone measures on the first host: stages of a rank, or a transfer.
+// alone runs a measurement on the first host: the stages of a rank, or a
+// transfer.
 func (b *bench) alone(role string, size int64) (*stages, error) {
 	cmd := exec.CommandContext(b.ctx, "ip", "netns", "exec", b.net.Hosts[0], b.self, "-as", role,
 		"-size", strconv.FormatInt(size, 10), "-to", b.sink.addr)

@@ -25,7 +25,7 @@ var (
 	classes = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
 	drawing = flag.String("o", "", "where the picture is written (default: nowhere)")
 	tmpDir  = flag.String("tmp", "", "where programs are built and run (default: the temporary directory)")
-	strict  = flag.Bool("strict", false, "fail if a bound is not held")
+	strict  = flag.Bool("strict", false, "fail if a bound is exceeded")
 	verbose = flag.Bool("v", false, "show every move")
 
 	role   = flag.String("as", "", "be a part of the measurement: rank, stages, send, sink")
@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	return fmt.Errorf("no role %q", *role)
 }
 
-// measure does all parts.
+// measure runs all parts.
 func measure(ctx context.Context) (err error) {
 	if _, err := os.Stat("go.mod"); err != nil {
 		return errors.New("run it in the directory that holds go.mod: make migration")
@@ -135,17 +135,17 @@ func measure(ctx context.Context) (err error) {
 // figure is a diagram of bars.
 type figure struct {
 	title string
-	unit  string   // what 1 is
-	parts []string // of each bar, if there are several
+	unit  string   // what 1 stands for
+	parts []string // names of the parts of each bar, if it has several
 	bars  []bar
 }
 
-// bar is a value, or several that add up.
+// bar is a value, or several values that add up.
 type bar struct {
 	name  string
 	parts []float64
 	bound float64 // 0: there is none
-	least float64 // the ratio of the shortest times; 0: it has none
+	least float64 // ratio of the shortest times; 0: there is none
 	note  string
 }
 
@@ -156,11 +156,11 @@ func (x *bar) sum() (v float64) {
 	return v
 }
 
-// over reports whether the bound is exceeded, by the median. The shortest times
-// are shown beside it, and decide nothing.
+// over reports whether the median exceeds the bound. The shortest times are
+// only shown.
 func (x *bar) over() bool { return x.bound > 0 && x.sum() > x.bound }
 
-// table is the figure as text.
+// table returns the figure as text.
 func (f *figure) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s (1 = %s)\n", f.title, f.unit)
@@ -193,7 +193,7 @@ func median[T cmp.Ordered](l []T) T {
 	return s[len(s)/2]
 }
 
-// tell shows a move.
+// tell prints a line about a move.
 func tell(format string, args ...any) {
 	if *verbose {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// The rank finds out when its memory is not what it wrote.
+// TestContent shows that the rank detects when its memory is not what it wrote.
 func TestContent(t *testing.T) {
 	c := newContent(1 << 20)
 	c.write(0, len(c.versions), 0)
-	for range 40 { // more than once round
+	for range 40 { // more than one pass over the memory
 		c.change(13, 0)
 	}
 	if err := c.check(); err != nil {
@@ -37,7 +37,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// The stages send what a move sends, and all of it.
+// TestStages shows that the stages send all that a move sends.
 func TestStages(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// A process's memory is seen as it grows.
+// TestMemory shows that the growth of a process's memory is seen.
 func TestMemory(t *testing.T) {
 	before, err := memoryOf(os.Getpid())
 	if err != nil {
@@ -86,7 +86,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A figure says which bounds hold, in the table and in the picture.
+// TestFigure shows that a figure says which bounds hold, in the table and in
+// the picture.
 func TestFigure(t *testing.T) {
 	f := figure{title: "a < b", unit: "one", parts: []string{"x", "y"}, bars: []bar{
 		{name: "good", parts: []float64{0.5, 0.25}, bound: 1},

@@ -12,23 +12,23 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/client"
 )
 
-// Bounds on what is measured.
+// Bounds of the results.
 const (
-	boundPipe  = 1.15 // of the slowest stage alone
-	boundPause = 0.2  // of a copy of all
-	boundMore  = 0.05 // of a rank's memory, besides two chunks
+	boundPipe  = 1.15 // ratio to the slowest stage alone
+	boundPause = 0.2  // ratio to a copy of everything
+	boundMore  = 0.05 // ratio to a rank's memory, in addition to two chunks
 )
 
-// Rates of links, in Mbit/s. All hosts share the processors of this machine: on
-// a link that is not limited, these are what is measured.
+// Rates of links, in Mbit/s. All hosts share the processors of this machine. On
+// a link without a limit, the processors are what is measured.
 const (
 	fast = 5000 // a copy of 2 GiB takes 3.4 s
 	gigE = 1000
 )
 
-const usual = 64 << 20 // a chunk
+const usual = 64 << 20 // size of a chunk
 
-// one is a move of a fresh rank from the first to the second host.
+// one moves a fresh rank from the first to the second host.
 func (b *bench) one(size int64, how client.Migration) (*move, error) {
 	list, err := b.several(size, 0, 5*time.Millisecond, how)
 	if err != nil {
@@ -37,8 +37,8 @@ func (b *bench) one(size int64, how client.Migration) (*move, error) {
 	return list[0], nil
 }
 
-// several are moves of a fresh rank from the first to the second host, back, and
-// so on.
+// several moves a fresh rank from the first to the second host, back, and so
+// on.
 func (b *bench) several(size int64, dirty float64, period time.Duration, how ...client.Migration) (out []*move, err error) {
 	j, err := b.launch(size, dirty, period)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) launch(size int64, dirty float64, period time.Duration) (*job, e
 
 func s(ns int64) float64 { return float64(ns) / 1e9 }
 
-// way is how a rank is moved.
+// way is a way to move a rank.
 type way struct {
 	name string
 	how  client.Migration
@@ -79,14 +79,14 @@ type way struct {
 
 var ways = []way{
 	{"pipelined", client.Migration{Chunk: usual}},
-	{"sent ahead", client.Migration{Chunk: usual, Rounds: control.DefaultRounds}},
+	{"precopy", client.Migration{Chunk: usual, Rounds: control.DefaultRounds}},
 	{"chunks of 4 MiB", client.Migration{Chunk: 4 << 20}},
 	{"chunks of 16 MiB", client.Migration{Chunk: 16 << 20}},
 	{"chunks of 256 MiB", client.Migration{Chunk: 256 << 20}},
 }
 
-// pipeline compares a move with its stages, on a link that is limited and on
-// one that is not.
+// pipeline compares a move with its stages, on a limited link and on one
+// without a limit.
 func (b *bench) pipeline() ([]figure, error) {
 	limited, free := newLinkRun(ways), newLinkRun(ways[:1])
 	for range *rounds {
@@ -111,14 +111,14 @@ func (b *bench) pipeline() ([]figure, error) {
 	return []figure{pipe, chunks, memory, unlimited}, nil
 }
 
-// linkRun is what was measured on a link.
+// linkRun holds the measurements on one link.
 type linkRun struct {
 	ways  []way
-	stage [3][]float64 // write, transfer, read, by the slowest
-	most  []float64    // the slowest, ns
-	took  [][]float64  // by way, ns
+	stage [3][]float64 // write, transfer and read, as ratios to the slowest
+	most  []float64    // time of the slowest, in ns
+	took  [][]float64  // by way, in ns
 	more  [][2][]float64
-	own   float64 // memory of the program by itself
+	own   float64 // memory of the program itself
 }
 
 func newLinkRun(ways []way) *linkRun {
@@ -164,8 +164,8 @@ func (t *linkRun) bar(i int, name string, bound float64) bar {
 	return ratio(cmp.Or(name, t.ways[i].name), t.took[i], t.most, bound)
 }
 
-// ratio is the median of how much longer one thing takes than another, round by
-// round.
+// ratio returns the median of how much longer one thing takes than another,
+// round by round.
 func ratio(name string, a, b []float64, bound float64) bar {
 	var l []float64
 	for i := range a {
@@ -215,7 +215,7 @@ func (b *bench) programs() ([]figure, error) {
 				if err != nil {
 					return nil, err
 				}
-				all := max(m.TransferNS, m.Stats.AllNS) // some ranks begin before the last one is held
+				all := max(m.TransferNS, m.Stats.AllNS) // some ranks begin before the last one is paused
 				moved[i], alone[i] = append(moved[i], float64(all)), append(alone[i], float64(send.Transfer))
 			}
 		}
@@ -245,7 +245,7 @@ func (b *bench) programs() ([]figure, error) {
 	return []figure{times, whole}, nil
 }
 
-// little is what is sent in no time.
+// little is an amount that is sent in negligible time.
 const little = 4 << 20
 
 // program moves ranks of a benchmark.
@@ -266,13 +266,13 @@ func (b *bench) program(kernel, class string, how client.Migration) (*move, erro
 	return m, err
 }
 
-// pause holds a rank that was sent ahead, and one that was not.
+// pause moves a rank with precopy, and one without.
 func (b *bench) pause() ([]figure, error) {
 	if err := b.limit(fast); err != nil {
 		return nil, err
 	}
 	const dirty, period = 0.05, 500 * time.Millisecond
-	var held, copied, all, rest []float64
+	var pauses, copied, all, rest []float64
 	for range *rounds {
 		both, err := b.several(2**size, dirty, period, client.Migration{Chunk: usual}, client.Migration{Chunk: usual, Rounds: control.DefaultRounds})
 		if err != nil {
@@ -281,13 +281,13 @@ func (b *bench) pause() ([]figure, error) {
 		full, m := both[0], both[1]
 		all = append(all, float64(full.TransferNS))
 		copied = append(copied, float64(full.PauseNS))
-		held = append(held, float64(m.PauseNS))
+		pauses = append(pauses, float64(m.PauseNS))
 		rest = append(rest, float64(m.Stats.Sent)/float64(m.Stats.State))
 	}
-	f := figure{title: fmt.Sprintf("How long a rank of %s is held that changes %.0f %% between points", gib(2**size), 100*dirty), unit: "a copy of all of it, link: 5 Gbit/s"}
-	x := ratio("sent ahead", held, all, boundPause)
-	x.note = fmt.Sprintf("%.0f %% of the state sent while it was held", 100*median(rest))
-	f.bars = []bar{ratio("nothing sent ahead", copied, all, 0), x}
+	f := figure{title: fmt.Sprintf("Pause of a rank of %s that changes %.0f %% between points", gib(2**size), 100*dirty), unit: "a copy of all of it, link: 5 Gbit/s"}
+	x := ratio("precopy", pauses, all, boundPause)
+	x.note = fmt.Sprintf("%.0f %% of the state sent during the pause", 100*median(rest))
+	f.bars = []bar{ratio("no precopy", copied, all, 0), x}
 	return []figure{f}, nil
 }
 

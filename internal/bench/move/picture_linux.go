@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// The picture's measures.
+// Dimensions of the picture.
 const (
-	wide      = 500 // a column
+	wide      = 500 // width of a column
 	columns   = 2
-	labels    = 190 // what is left of the bars
+	labels    = 190 // width of the labels left of the bars
 	margin    = 20
 	barHigh   = 16
 	titleHigh = 52
@@ -18,7 +18,7 @@ const (
 
 var colours = []string{"#1b6ca8", "#d35400", "#148f77", "#6c3483"}
 
-// high is how much room a figure takes.
+// high returns the height of a figure.
 func (f *figure) high() int {
 	n := titleHigh + barHigh*len(f.bars) + margin
 	if len(f.parts) > 0 {
@@ -27,8 +27,8 @@ func (f *figure) high() int {
 	return n
 }
 
-// picture draws figures, as SVG: bars with their values, and a stroke where a
-// bound is.
+// picture draws figures as SVG: bars with their values, and a red line at each
+// bound.
 func picture(all []figure) string {
 	var body strings.Builder
 	var depth [columns]int

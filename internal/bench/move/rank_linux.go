@@ -12,14 +12,14 @@ import (
 
 // This file is the program that is moved: bench -as rank, under "cairn run".
 
-// unit is the words that have one version.
+// unit is the number of words that share a version.
 const unit = 4096 / 8
 
-// content is the state of the rank: words that follow from their place and
-// version, so that it can tell at the end whether all is as it should be.
+// content is the state of the rank. Each word follows from its place and
+// version, so that the rank can check all of it at the end.
 type content struct {
 	words    []uint64
-	versions []uint32 // of units of words
+	versions []uint32 // one version for each unit
 	step     int
 }
 
@@ -28,7 +28,7 @@ func newContent(size int64) *content {
 	return &content{words: make([]uint64, n*unit), versions: make([]uint32, n)}
 }
 
-// word is what is at a place.
+// word returns the word at a place.
 func word(i int, version uint32) uint64 {
 	x := uint64(i)*0x9e3779b97f4a7c15 + uint64(version)*0xd1b54a32d192ed03 + 1
 	x ^= x >> 31
@@ -46,8 +46,8 @@ func (c *content) write(lo, hi int, version uint32) {
 	}
 }
 
-// change writes the next part of so many units, and goes round. It takes about
-// as long as it is given, and writes all the time.
+// change writes the next units, and starts again at the end. It takes about as
+// long as period, and writes all the time.
 func (c *content) change(units int, period time.Duration) {
 	n := len(c.versions)
 	c.step++
@@ -64,7 +64,7 @@ func (c *content) change(units int, period time.Duration) {
 	}
 }
 
-// check compares all words with what they should be.
+// check compares all words with their expected values.
 func (c *content) check() error {
 	for i, w := range c.words {
 		if want := word(i, c.versions[i/unit]); w != want {
@@ -74,8 +74,8 @@ func (c *content) check() error {
 	return nil
 }
 
-// runRank is the rank. It says in a file that it has begun, and what it has
-// found when another file tells it to end.
+// runRank is the rank. It creates a file when it has begun. When another file
+// tells it to end, it writes the result of its check.
 func runRank(ctx context.Context, size int64, dirty float64, period time.Duration, files string) (err error) {
 	p, err := cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour})
 	if err != nil {
@@ -108,7 +108,7 @@ func runRank(ctx context.Context, size int64, dirty float64, period time.Duratio
 		if err := p.Point(ctx); err != nil {
 			return err
 		}
-		if c.step == 3 && !resumed { // it has what a run without moves has
+		if c.step == 3 && !resumed { // by now it has allocated what a run without moves has
 			if err := os.WriteFile(files+".begun", nil, 0o666); err != nil {
 				return err
 			}

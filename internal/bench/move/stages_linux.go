@@ -18,19 +18,19 @@ import (
 	"github.com/cairnrun/cairn/internal/migrate"
 )
 
-// This file is the stages of a move, each alone: bench -as stages, and at the
+// This file measures each stage of a move alone: bench -as stages, and at the
 // other end of the link bench -as sink.
 
-// stages are what each of them took.
+// stages are the times of the stages.
 type stages struct {
-	Bytes                 int64 // that were sent
+	Bytes                 int64 // bytes that were sent
 	Write, Transfer, Read int64 // ns
 }
 
-// slowest is the time of the slowest.
+// slowest returns the time of the slowest stage.
 func (s *stages) slowest() int64 { return max(s.Write, s.Transfer, s.Read) }
 
-// tape is the source's end of a connection that keeps what is written.
+// tape is the source's end of a connection. It records what is written.
 type tape struct {
 	net.Conn
 	mu     sync.Mutex
@@ -64,7 +64,7 @@ func (t *tape) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// still is what is the same in connections that are none.
+// still has the methods that all fake connections share.
 type still struct{ closed chan struct{} }
 
 func (s *still) Close() error {
@@ -81,7 +81,7 @@ func (*still) SetDeadline(time.Time) error      { return nil }
 func (*still) SetReadDeadline(time.Time) error  { return nil }
 func (*still) SetWriteDeadline(time.Time) error { return nil }
 
-// nowhere takes what a source writes, and gives it the destination's answer.
+// nowhere discards what a source writes, and gives it the destination's answer.
 type nowhere struct {
 	still
 	left   int64
@@ -110,7 +110,7 @@ func (n *nowhere) Read(p []byte) (int, error) {
 	return k, nil
 }
 
-// replay gives a destination what a source wrote.
+// replay gives a destination the recorded bytes of a source.
 type replay struct {
 	still
 	parts [][]byte
@@ -130,7 +130,7 @@ func (r *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// runStages measures the stages of a rank of some size.
+// runStages measures the stages of a rank of a given size.
 func runStages(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
@@ -196,7 +196,7 @@ func transfer(ctx context.Context, to string, size int64, parts [][]byte) (int64
 	if _, err := conn.Write(word[:]); err != nil {
 		return 0, err
 	}
-	if _, err := io.ReadFull(conn, word[:1]); err != nil { // it has the memory
+	if _, err := io.ReadFull(conn, word[:1]); err != nil { // the sink has allocated its memory
 		return 0, err
 	}
 	began := time.Now()
@@ -210,7 +210,7 @@ func transfer(ctx context.Context, to string, size int64, parts [][]byte) (int64
 	return int64(time.Since(began)), nil
 }
 
-// runSend is a transfer alone.
+// runSend measures a transfer alone.
 func runSend(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
@@ -231,7 +231,7 @@ func runSend(ctx context.Context, size int64, to string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(&stages{Bytes: size, Transfer: ns})
 }
 
-// runSink takes what senders send, into memory.
+// runSink receives what senders send, into memory.
 func runSink(out io.Writer) error {
 	ln, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -240,7 +240,7 @@ func runSink(out io.Writer) error {
 	if _, err := fmt.Fprintln(out, ln.Addr().(*net.TCPAddr).Port); err != nil {
 		return err
 	}
-	go func() { // the one who started it is gone
+	go func() { // the process that started it is gone
 		io.Copy(io.Discard, os.Stdin)
 		ln.Close()
 	}()
@@ -266,7 +266,7 @@ func sink(conn net.Conn) error {
 		return err
 	}
 	p := make([]byte, binary.LittleEndian.Uint64(word[:]))
-	for i := 0; i < len(p); i += 4096 { // what is measured is the link
+	for i := 0; i < len(p); i += 4096 { // touch the memory now, so that only the link is measured
 		p[i] = 1
 	}
 	if _, err := conn.Write(word[:1]); err != nil {

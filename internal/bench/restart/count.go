@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// count shows how many instructions the programs execute, as Valgrind counts
-// them. They take other times in other places of memory, but there are as many
-// of them each time. The collector, which is not so, is off. Shown is the
+// count prints how many instructions the programs execute, counted by Valgrind.
+// Their times depend on the layout of memory, but their number does not. The
+// garbage collector, which varies, is turned off. The count is that of the
 // program's own process.
 func (b *bench) count(list []*program) error {
 	if _, err := exec.LookPath("valgrind"); err != nil {
@@ -57,8 +57,8 @@ var (
 	ofWhom  = regexp.MustCompile(`Command: (\S+)`)
 )
 
-// instructions runs a command and returns how many the process of binary, the
-// command itself or one that it starts, has executed.
+// instructions runs a command and returns the number of instructions executed
+// by the process of binary, which is the command itself or one that it starts.
 func (m *match) instructions(command []string, binary string, args []string) (float64, error) {
 	if err := os.Mkdir(m.dir, 0o777); err != nil {
 		return 0, err

@@ -1,27 +1,27 @@
-// Command restart measures what it costs a Go program to be built so that it
-// can be restarted where it was ('cairn build'), without any checkpoint being
-// taken, and how long one checkpoint holds it.
+// Command restart measures how much slower a Go program becomes when it is
+// built to be restartable ('cairn build') and no checkpoint is taken, and how
+// long one checkpoint pauses it.
 //
 //	go run ./internal/bench/restart [-rounds N] [-programs LIST] [-dir DIRECTORY[,ARGS] …]
 //
-// Each program is built by 'go build' (plain) and by 'cairn build', and what
-// that made is run by itself (alone) and under 'cairn run --every 1h' (run).
-// Programs are those in testdata and the kernels of examples/npb without their
-// calls of Cairn, as one rank.
+// Each program is built by 'go build' (plain) and by 'cairn build'. The result
+// of 'cairn build' runs by itself (alone) and under 'cairn run --every 1h'
+// (run). The programs are those in testdata, and the kernels of examples/npb
+// without their calls of Cairn, as one rank.
 //
 // Machines are noisy and shared: the same run may take a fifth longer a second
-// later. So runs are short, and what is compared stands side by side: a round
-// is plain, alone, alone, plain, or the other way around, and gives one ratio.
-// Shown are the medians of those ratios, with the standard error of the median
-// that their spread makes. The two plain runs of each round are compared in the
-// same way (again): what they differ by is noise. What counts is the processor
-// time that the system charges to the processes, of the program and, for run,
-// of its supervisor. What a program takes to start and end is measured with no
-// work to do, and taken off; NPB cannot be asked for that, and is not run under
-// cairn run.
+// later. So runs are short, and what is compared runs side by side: a round is
+// plain, alone, alone, plain, or the reverse, and gives one ratio. The medians
+// of the ratios are shown, with the standard error of the median from their
+// spread. The two plain runs of each round are compared in the same way
+// (again): their difference is noise. The measure is the processor time that
+// the system charges to the processes: the program and, for run, its
+// supervisor. The time for start and end of a program is measured with no work
+// to do, and subtracted. NPB has no such mode, and does not run under cairn
+// run.
 //
-// Where the linker puts functions counts for more than Cairn's part in them:
-// -layouts compares in several orders, and -count counts instructions instead.
+// The linker's placement of functions has more effect than Cairn: -layouts
+// compares several orders, and -count counts instructions instead.
 package main
 
 import (
@@ -49,7 +49,7 @@ var (
 	command  = flag.String("cairn", "", "the cairn command (default: it is built)")
 	into     = flag.String("build", "", "only build, into `DIRECTORY`, for -built")
 	built    = flag.String("built", "", "measure what -build put into `DIRECTORY`; that may be on another machine, which needs no Go")
-	strict   = flag.Bool("strict", false, "fail if a bound is not held")
+	strict   = flag.Bool("strict", false, "fail if a bound is exceeded")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
 	layouts  = flag.Int("layouts", 1, "ways in which the linker orders functions; rounds take them in turn, all but the first at random")
 	counting = flag.Bool("count", false, "count instructions, with Valgrind, instead of measuring time")
@@ -57,7 +57,7 @@ var (
 	others   dirs
 )
 
-// dirs are programs elsewhere, as the flag -dir gives them.
+// dirs are the programs that -dir names.
 type dirs []string
 
 func (d *dirs) String() string     { return strings.Join(*d, " ") }
@@ -66,15 +66,15 @@ func (d *dirs) Set(s string) error { *d = append(*d, s); return nil }
 //go:embed testdata
 var embedded embed.FS
 
-// Bounds on the overhead, in per cent: of programs whose work is inside the
-// loops with points, and of those whose hottest function is itself rewritten.
+// Bounds of the overhead in percent: for programs whose work is inside the
+// loops with points, and for those whose hottest function itself is rewritten.
 const (
 	bound    = 2.0
 	boundHot = 5.0
 )
 
-// hot are the programs of the second kind: recursion that calls itself from the
-// loop with the point, and a loop that does next to nothing in a round.
+// hot are the programs of the second kind: a recursion that calls itself from
+// the loop with the point, and a loop with next to no work in an iteration.
 var hot = []string{"queens", "vm"}
 
 func main() {
@@ -120,7 +120,7 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("%s/%s, %d processors; %d rounds; more processor time than plain, without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)
-	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "held ms", "state")
+	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "pause ms", "state")
 	results, errs := make([]*result, len(list)), make([]error, len(list))
 	done := make([]chan struct{}, len(list))
 	lanes := make(chan struct{}, max(1, *atOnce))
@@ -162,20 +162,20 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// program is one to measure.
+// program is a program to measure.
 type program struct {
 	name    string
 	binary  string   // name of its files, without endings
-	dir     string   // to build in
-	pkg     string   // to build, from there
-	args    []string // when it is to work
-	nothing []string // when it is not; nil: that cannot be asked for
-	changes bool     // its output is not the same each time
+	dir     string   // directory to build in
+	pkg     string   // package to build, relative to dir
+	args    []string // arguments for a run with work
+	nothing []string // arguments for a run without work; nil: there is no such mode
+	changes bool     // its output differs from run to run
 	hot     bool
-	given   bool // by the flag -dir
+	given   bool // it comes from the flag -dir
 }
 
-// list puts the programs where they can be built.
+// list copies the programs to where they can be built.
 func (b *bench) list() ([]*program, error) {
 	tree, err := fs.Sub(embedded, "testdata")
 	if err != nil {
@@ -231,7 +231,8 @@ func (b *bench) build(list []*program) error {
 			return err
 		}
 	}
-	// The directory of programs is no module here, so that it can be embedded.
+	// The directory of programs is not a module here, so that it can be
+	// embedded.
 	if err := os.WriteFile(filepath.Join(b.tmp, "src", "go.mod"), []byte("module restartbench\n\ngo 1.26\n"), 0o666); err != nil {
 		return err
 	}
@@ -246,7 +247,7 @@ func (b *bench) build(list []*program) error {
 		done[p.binary] = true
 		for k := range *layouts {
 			plain, made := b.binaries(p, k)
-			flags := fmt.Sprintf("-s -w -randlayout=%d", k) // 0: not at random
+			flags := fmt.Sprintf("-s -w -randlayout=%d", k) // 0: the usual order
 			if err := b.do(p.dir, "go", "build", "-ldflags", flags, "-o", plain, p.pkg); err != nil {
 				return err
 			}
@@ -258,8 +259,8 @@ func (b *bench) build(list []*program) error {
 	return nil
 }
 
-// binaries are the files of a program in one layout: what go build makes, and
-// what cairn build does.
+// binaries returns the files of a program in one layout: the results of go
+// build and of cairn build.
 func (b *bench) binaries(p *program, layout int) (plain, made string) {
 	made = filepath.Join(b.bin, p.binary)
 	if layout > 0 {
@@ -268,7 +269,7 @@ func (b *bench) binaries(p *program, layout int) (plain, made string) {
 	return made + ".plain", made
 }
 
-// npb puts the kernels where they can be built.
+// npb copies the kernels to where they can be built.
 func (b *bench) npb() error {
 	root, err := exec.CommandContext(b.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cairnrun/cairn").Output()
 	if err != nil {

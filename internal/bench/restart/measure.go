@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -18,34 +19,34 @@ import (
 type bench struct {
 	ctx   context.Context
 	tmp   string
-	bin   string // what was built
-	cairn string // the command
+	bin   string // directory of the built programs
+	cairn string // path of the cairn command
 }
 
-// more is by how many per cent something takes longer, and the standard error
-// of that.
+// more says by how many percent something takes longer, with the standard
+// error.
 type more struct{ median, sigma float64 }
 
 func (m more) String() string { return fmt.Sprintf("%+.1f ±%.1f", m.median, m.sigma) }
 
-// above tells a difference from chance: in this direction that is as large once
-// in 40 comparisons.
+// above reports whether the difference exceeds the bound beyond chance: a
+// difference as large occurs by chance once in 40 comparisons.
 func (m more) above(bound float64) bool { return m.median-2*m.sigma > bound }
 
-// compare returns the median of ratios. The spread that its error comes from is
-// the distance of the quartiles, which few bad rounds do not change.
+// compare returns the median of ratios. Its error is derived from the distance
+// of the quartiles, which a few bad rounds do not change.
 func compare(ratios []float64) more {
 	s := slices.Sorted(slices.Values(ratios))
 	n := len(s)
-	const normal = 1.253 / 1.349 // error of a median; quartiles of a normal distribution
+	const normal = 1.253 / 1.349 // factor for the error of a median, from the quartiles of a normal distribution
 	return more{100 * (median(s) - 1), 100 * normal * (s[3*n/4] - s[n/4]) / math.Sqrt(float64(n))}
 }
 
-// result is what was measured of a program.
+// result holds the measurements of a program.
 type result struct {
 	plain             float64 // seconds
 	again, alone, run more
-	held              []time.Duration
+	pauses            []time.Duration
 	state             string
 }
 
@@ -54,17 +55,17 @@ func (r *result) row(p *program) string {
 	if p.hot {
 		name += "*"
 	}
-	held, state, under := "-", "-", "-"
-	if len(r.held) > 0 {
-		held, state = fmt.Sprintf("%.2f", median(r.held).Seconds()*1e3), r.state
+	pause, state, under := "-", "-", "-"
+	if len(r.pauses) > 0 {
+		pause, state = fmt.Sprintf("%.2f", median(r.pauses).Seconds()*1e3), r.state
 	}
 	if r.run != (more{}) {
 		under = r.run.String()
 	}
-	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s", name, r.plain, r.again, r.alone, under, held, state)
+	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s", name, r.plain, r.again, r.alone, under, pause, state)
 }
 
-// kinds of runs.
+// Kinds of runs.
 const (
 	asPlain = iota
 	alone
@@ -98,7 +99,7 @@ func (b *bench) measure(p *program) (r *result, err error) {
 	return r, m.checkpoints(r)
 }
 
-// ways are the commands that run a program; the last word of each is its
+// ways returns the commands that run a program. The last word of each is its
 // binary.
 func (m *match) ways(plain, made string) [kinds][]string {
 	return [kinds][]string{
@@ -107,19 +108,19 @@ func (m *match) ways(plain, made string) [kinds][]string {
 	}
 }
 
-// match compares kinds of runs of a program with plain ones.
+// match compares runs of a program with plain runs.
 type match struct {
 	b        *bench
 	p        *program
-	dir      string            // that it runs in
+	dir      string            // working directory
 	commands [][kinds][]string // by layout
-	start    [kinds]float64    // seconds, with no work to do
-	want     []byte            // what it prints
+	start    [kinds]float64    // seconds without work to do
+	want     []byte            // expected output
 	plain    []float64         // seconds
 	again    []float64         // ratios of plain runs
 }
 
-// rounds compares one kind of runs.
+// rounds compares one kind of runs with plain ones.
 func (m *match) rounds(kind int) (more, error) {
 	for _, k := range []int{asPlain, kind} {
 		var all []float64
@@ -154,18 +155,18 @@ func (m *match) rounds(kind int) (more, error) {
 		x, y := took[asPlain], took[kind]
 		ratios = append(ratios, (y[0]+y[1])/(x[0]+x[1]))
 		m.plain = append(m.plain, x...)
-		m.again = append(m.again, x[(i/2+1)%2]/x[i/2%2]) // the later by the earlier, then the other way around
+		m.again = append(m.again, x[(i/2+1)%2]/x[i/2%2]) // alternately the later by the earlier run, and the reverse
 	}
 	return compare(ratios), nil
 }
 
-// once runs the program, and checks what it prints.
+// once runs the program, and checks its output.
 func (m *match) once(commands [kinds][]string, kind int) (float64, error) {
 	t, out, err := m.run(commands[kind], m.p.args)
 	if err != nil {
 		return 0, err
 	}
-	if kind != supervised && !m.p.changes { // cairn run shows a program's lines with their rank
+	if kind != supervised && !m.p.changes { // cairn run prefixes a program's lines with their rank
 		if m.want == nil {
 			m.want = out
 		}
@@ -176,8 +177,7 @@ func (m *match) once(commands [kinds][]string, kind int) (float64, error) {
 	return t - m.start[kind], nil
 }
 
-// run runs a command to its end, and returns the processor time that it took,
-// in seconds.
+// run runs a command to its end, and returns its processor time in seconds.
 func (m *match) run(command, args []string) (float64, []byte, error) {
 	cmd := exec.CommandContext(m.b.ctx, command[0], slices.Concat(command[1:], args)...)
 	cmd.Dir = m.dir
@@ -186,15 +186,16 @@ func (m *match) run(command, args []string) (float64, []byte, error) {
 	if err := cmd.Run(); err != nil {
 		return 0, nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, trouble.Bytes())
 	}
-	st := cmd.ProcessState // of the process and those that it waited for
+	st := cmd.ProcessState // includes processes that it waited for
 	return (st.UserTime() + st.SystemTime()).Seconds(), out.Bytes(), nil
 }
 
-// committed is what a run's log says of a checkpoint: its state, and how long
-// the program was paused.
-var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
+// committed matches what a run's log says about a checkpoint: the size of the
+// state, and how long the program was paused.
+var committed = regexp.MustCompile(`checkpoint \d+ committed: ([^,]+), .*paused ([^,]+),`)
 
-// checkpoints runs a program with checkpoints, and looks how long they hold it.
+// checkpoints runs a program with checkpoints, and records how long they pause
+// it.
 func (m *match) checkpoints(r *result) error {
 	if _, _, err := m.run([]string{m.b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", "run.cairn", m.commands[0][alone][0]}, m.p.args); err != nil {
 		return err
@@ -208,7 +209,10 @@ func (m *match) checkpoints(r *result) error {
 		if err != nil {
 			return fmt.Errorf("the run's log: %w", err)
 		}
-		r.held, r.state = append(r.held, d), m[1]
+		r.pauses, r.state = append(r.pauses, d), m[1]
+	}
+	if len(r.pauses) == 0 && strings.Contains(string(log), " committed: ") {
+		return errors.New("the run's log reports checkpoints in another form than expected")
 	}
 	return os.RemoveAll(m.dir)
 }

@@ -180,7 +180,7 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 		if !l.launch(p, pendingSend{buf: buf, last: true, token: token}, buf[:n], p.tag) {
 			return true
 		}
-		return l.landed(p)
+		return l.newestSent(p)
 	}
 	if !l.launch(p, pendingSend{buf: buf}, buf[:headSize], p.tag) {
 		return true
@@ -196,8 +196,8 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 	return false
 }
 
-// landed tests the newest message, and removes it if it is sent.
-func (l *link) landed(p *peer) bool {
+// newestSent tests the newest message, and removes it if it is sent.
+func (l *link) newestSent(p *peer) bool {
 	last := len(p.flying) - 1
 	f := &p.flying[last]
 	done, err := l.lib.done(f.request)

@@ -4,7 +4,7 @@ package begins
 import "syscall"
 
 // Note appends a line to the file that FAULTS_BEGINS names. It uses system
-// calls: in a compiled program package os keeps track of files.
+// calls, because package os keeps track of files in a compiled program.
 func Note() {
 	name, ok := syscall.Getenv("FAULTS_BEGINS")
 	if !ok {

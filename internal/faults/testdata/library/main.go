@@ -1,5 +1,6 @@
-// Library is a program for the fault campaign that says itself what is saved:
-// one rank or several, with files, memory of several blocks, and device arrays.
+// Library is a program for the fault campaign that declares what is saved. It
+// has one rank or several, with files, memory of several blocks, and device
+// arrays.
 //
 //	library MODE SEED STEPS PAUSE
 //
@@ -20,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// state is what is saved.
+// state is the saved state.
 type state struct {
 	Step  int
 	Sum   uint64
@@ -88,7 +89,7 @@ func work(ctx context.Context) (err error) {
 	}
 	got := []uint64{0}
 	for s.Step < steps {
-		if n > 1 && !resumed { // it is under way at the point
+		if n > 1 && !resumed { // it is in flight at the point
 			if err := mpi.Send(w, []uint64{s.Sum + uint64(s.Step)}, (me+1)%n, 7); err != nil {
 				return err
 			}
@@ -130,7 +131,7 @@ func work(ctx context.Context) (err error) {
 	return nil
 }
 
-// kernel is what changes an array on a device.
+// kernel changes an array on a device.
 type kernel struct {
 	dev  *device.Device
 	add  *device.Kernel
@@ -158,7 +159,7 @@ func newKernel(p *cairn.Run) (*kernel, error) {
 	return k, cairn.Protect(p, "grid", k.grid)
 }
 
-// step changes the array and takes some of it into the state.
+// step changes the array and adds some of it to the state.
 func (k *kernel) step(s *state) error {
 	if err := k.dev.Launch(k.add, device.Size{4096}, device.InOut(k.grid), uint32(s.Step)); err != nil {
 		return err

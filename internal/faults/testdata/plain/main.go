@@ -1,14 +1,14 @@
-// Plain is a program for the fault campaign. It knows nothing of checkpoints;
-// 'cairn build' makes it restartable. What it does depends on its arguments
-// only, and what it reads goes into what it writes: a step that is lost, done
-// twice or undone too far shows in its output or in a file.
+// Plain is a program for the fault campaign. It does not use checkpoints;
+// 'cairn build' makes it restartable. Its behaviour depends on its arguments
+// only, and its output depends on what it reads. A step that is lost, repeated
+// or undone too far changes its output or a file.
 //
 //	plain MODE SEED STEPS PAUSE
 //
-// Modes: files (changes files in all ways), nolinks (without hard links), append (the least idempotent thing
-// that a program can do), compute (loops that reset their own conditions),
-// input (reads its standard input), exit (ends with status 7), many (many
-// files open at once).
+// Modes: files (changes files in all ways), nolinks (without hard links),
+// append (the least idempotent thing that a program can do), compute (loops
+// that reset their own conditions), input (reads its standard input), exit
+// (ends with status 7), many (many files open at once).
 package main
 
 import (
@@ -57,7 +57,7 @@ func main() {
 	fmt.Println("end")
 }
 
-// dice is a small generator.
+// dice is a small random generator.
 type dice struct{ s uint64 }
 
 func (d *dice) next() uint64 {
@@ -76,7 +76,7 @@ func check(step int, what string, err error) {
 }
 
 // appends adds a line to two files and to the output in each step. The files
-// are only ever opened to be appended to.
+// are opened only for appending.
 func appends(r *dice, steps int) {
 	kept, err := os.OpenFile("kept.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	check(0, "open", err)
@@ -97,7 +97,7 @@ func appends(r *dice, steps int) {
 	check(steps, "close", kept.Close())
 }
 
-// fails ends with a status of its own, which is a result as any other.
+// fails ends with a status other than 0, which is a result like any other.
 func fails(r *dice, steps int) {
 	for i := 0; i < steps; i++ { //cairn:point
 		check(i, "write", os.WriteFile("exit.txt", fmt.Appendf(nil, "%d %x", i, r.next()), 0o644))
@@ -107,7 +107,7 @@ func fails(r *dice, steps int) {
 	os.Exit(7)
 }
 
-// compute has loops whose conditions the loop itself resets.
+// compute has loops that reset their own conditions.
 func compute(r *dice, steps int) {
 	for i := 0; i < steps; i++ { //cairn:point
 		a := make([]int, 5+r.n(6))
@@ -165,7 +165,7 @@ func input(steps int) {
 	fmt.Println("lines", i, "of", steps)
 }
 
-// many keeps files open and writes to them in turn, through buffers too.
+// many keeps files open and writes to them in turn, also through buffers.
 func many(r *dice, steps int) {
 	var files []*os.File
 	var lines []*bufio.Writer

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// world is a tree of files that a program changes, and what it knows of it.
+// world is a tree of files that a program changes, and the program's knowledge
+// of it.
 type world struct {
 	r     *dice
-	files []string // regular files, hard links too
+	files []string // regular files, including hard links
 	dirs  []string // "" is the working directory
-	links []string // symbolic ones
-	made  int      // names that were made, ever
-	open  *os.File // read and written in place
-	log   *os.File // appended to
+	links []string // symbolic links
+	made  int      // number of names that were ever made
+	open  *os.File // a file that is read and written in place
+	log   *os.File // a file that is appended to
 	sum   uint64
 
 	single bool // no file gets a second name
@@ -37,7 +38,7 @@ func newWorld(r *dice) *world {
 	return w
 }
 
-// run takes the steps.
+// run performs the steps.
 func (w *world) run(steps int) {
 	for i := 0; i < steps; i++ { //cairn:point
 		what := w.step(i)
@@ -50,28 +51,28 @@ func (w *world) run(steps int) {
 	check(steps, "close", w.log.Close())
 }
 
-// name makes a new name in one of the directories.
+// name returns a new name in one of the directories.
 func (w *world) name(kind string) string {
 	w.made++
 	return filepath.Join(w.dirs[w.r.n(len(w.dirs))], fmt.Sprintf("%s-%d", kind, w.made))
 }
 
-// some is one of the files.
+// some returns one of the files.
 func (w *world) some() string { return w.files[w.r.n(len(w.files))] }
 
-// text is a few lines that tell the step.
+// text returns a few lines that contain the step.
 func (w *world) text(i, size int) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("step %d %x\n", i, w.r.next()%4096), size/8+1))[:size]
 }
 
-// write makes a file.
+// write creates a file.
 func (w *world) write(i int, kind string, size int) {
 	name := w.name(kind)
 	check(i, "write", os.WriteFile(name, w.text(i, size), 0o644))
 	w.files = append(w.files, name)
 }
 
-// fold takes what was read into the sum.
+// fold adds what was read to the sum.
 func (w *world) fold(p []byte) {
 	for _, b := range p {
 		w.sum = w.sum*1099511628211 + uint64(b)
@@ -86,7 +87,7 @@ func (w *world) change(i int, name string, flag int, f func(f *os.File) error) {
 	check(i, "close "+name, file.Close())
 }
 
-// step changes something and says what.
+// step changes something and describes it.
 func (w *world) step(i int) string {
 	if len(w.files) == 0 {
 		w.write(i, "file", 1+w.r.n(6000))
@@ -242,7 +243,7 @@ func (w *world) step(i int) string {
 	}
 }
 
-// moveDir gives a directory another name, in the working directory.
+// moveDir renames a directory, in the working directory.
 func (w *world) moveDir(i int) string {
 	k := 1 + w.r.n(len(w.dirs)-1)
 	was := w.dirs[k]
@@ -260,7 +261,7 @@ func (w *world) moveDir(i int) string {
 	return "rename " + was
 }
 
-// removeDir removes a directory with all that is in it.
+// removeDir removes a directory with its content.
 func (w *world) removeDir(i int) string {
 	dir := w.dirs[1+w.r.n(len(w.dirs)-1)]
 	check(i, "remove all", os.RemoveAll(dir))
@@ -269,7 +270,7 @@ func (w *world) removeDir(i int) string {
 	return "remove all of " + dir
 }
 
-// through changes a file by way of a symbolic link.
+// through changes a file through a symbolic link.
 func (w *world) through(i int) string {
 	name := w.some()
 	w.made++
@@ -283,8 +284,8 @@ func (w *world) through(i int) string {
 	return "through " + link
 }
 
-// nameless writes to files that are removed while they are open: a temporary one,
-// and sometimes one that was there.
+// nameless writes to files that are removed while they are open: a temporary
+// one, and sometimes an existing one.
 func (w *world) nameless(i int) string {
 	f, err := os.CreateTemp(".", "world-*")
 	check(i, "temporary", err)

@@ -1,9 +1,9 @@
-// Plainranks is a program of several ranks for the fault campaign. It knows
-// nothing of checkpoints; 'cairn build' makes it restartable.
+// Plainranks is a program of several ranks for the fault campaign. It does not
+// use checkpoints; 'cairn build' makes it restartable.
 //
 //	plainranks MODE SEED STEPS PAUSE
 //
-// Modes: ring (messages are under way at every point), turn (ranks append to
+// Modes: ring (messages are in flight at every point), turn (ranks append to
 // one file in turn), cells (each rank changes its own bytes of one file), own
 // (each rank has a file of its own).
 package main
@@ -79,7 +79,7 @@ func work(ctx context.Context) error {
 			}
 		case "cells":
 			p := make([]byte, 8)
-			file.ReadAt(p, int64(me)*8) // at first there is nothing
+			file.ReadAt(p, int64(me)*8) // at first the file is empty
 			binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)+1)
 			if _, err := file.WriteAt(p, int64(me)*8); err != nil {
 				return err

@@ -1,4 +1,4 @@
-// Kmeans groups words of features, which are kept in maps.
+// Kmeans clusters feature words, which are kept in maps.
 package main
 
 import (

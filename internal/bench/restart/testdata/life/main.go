@@ -1,4 +1,4 @@
-// Life is Conway's, on a torus.
+// Life is Conway's game of life on a torus.
 package main
 
 import (

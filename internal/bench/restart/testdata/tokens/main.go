@@ -1,4 +1,4 @@
-// Tokens takes text apart, counts its words, and puts it together again.
+// Tokens splits text into words, counts them, and joins them again.
 package main
 
 import (
