@@ -255,11 +255,18 @@ static uint64_t written(cairn_run *r, struct variable *v, struct work *w, struct
 cairn_status copy_out(cairn_run *r, struct ranges *changed)
 {
 	struct work w = {0};
+	cairn_status rc = gpu_begin(r, 0);
+	if (rc < 0)
+		return rc;
 	track(r);
 	for (size_t i = 0; i < r->nvars; i++) {
 		struct variable *v = r->vars[i];
 		if (!v->bytes)
 			continue;
+		if (v->place == MEM_DEVICE) {
+			add_range(changed, v->offset, v->offset + v->bytes);
+			continue;
+		}
 		if (v->watched && !v->fresh) {
 			uint64_t n = written(r, v, &w, changed);
 			if (n <= v->bytes) {
@@ -286,23 +293,27 @@ cairn_status copy_out(cairn_run *r, struct ranges *changed)
 			r->vars[i]->fresh = 1;
 		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for the list of what to copy");
 	}
-	return CAIRN_OK;
+	return gpu_finish(r);
 }
 
-void copy_in(cairn_run *r)
+cairn_status copy_in(cairn_run *r)
 {
 	struct work w = {0};
+	cairn_status rc = gpu_begin(r, 1);
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < r->nvars; i++) {
 		struct variable *v = r->vars[i];
-		if (v->bytes && !v->fresh)
+		if (v->bytes && !v->fresh && v->place == MEM_HOST)
 			add(&w, v->data, v->copy, (size_t)v->bytes);
 	}
 	run(&w);
 	if (w.bad) /* one by one, then */
 		for (size_t i = 0; i < r->nvars; i++)
-			if (!r->vars[i]->fresh)
+			if (!r->vars[i]->fresh && r->vars[i]->place == MEM_HOST)
 				memcpy(r->vars[i]->data, r->vars[i]->copy, (size_t)r->vars[i]->bytes);
 	free(w.pieces);
+	return gpu_finish(r);
 }
 
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
@@ -318,6 +329,7 @@ void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
 
 void copy_end(cairn_run *r)
 {
+	gpu_end(r);
 	for (size_t i = 0; i < r->nvars; i++)
 		copy_unwatch(r, r->vars[i]);
 	if (r->uffd >= 0)

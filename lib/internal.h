@@ -38,13 +38,20 @@
 #define copy_bytes cairn__copy_bytes
 #define copy_unwatch cairn__copy_unwatch
 #define copy_end cairn__copy_end
+#define gpu_check cairn__gpu_check
+#define gpu_begin cairn__gpu_begin
+#define gpu_finish cairn__gpu_finish
+#define gpu_wait cairn__gpu_wait
+#define gpu_load cairn__gpu_load
+#define gpu_forget cairn__gpu_forget
+#define gpu_end cairn__gpu_end
 #define files_flush cairn__files_flush
 #define files_tell cairn__files_tell
 #define files_told cairn__files_told
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 2, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 3, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
@@ -61,8 +68,9 @@ struct page {
 	uint32_t wake;   /* set by the helper: WHY_TIME, WHY_STOP, or NEWS */
 	uint32_t busy;   /* set by the program before a save, cleared by the helper: the mirror may be written */
 	uint64_t points; /* that the program has passed */
+	uint32_t filling; /* set by the program: GPU memory is still being copied to the mirror, or that failed */
 };
-enum { NEWS = 4, PAGE_BYTES = 4096 };
+enum { NEWS = 4, PAGE_BYTES = 4096, FILLING = 1, FILL_FAILED = 2 /* and the CUDA driver's result */ };
 
 /* text is a message, or something else, that grows. */
 struct text {
@@ -104,6 +112,8 @@ struct variable {
 	int fresh;             /* all of it counts as changed */
 	int watched;           /* the kernel tracks its pages */
 	int untracked;         /* tracking does not pay, or is impossible */
+	int place;             /* MEM_HOST, or MEM_DEVICE: gpu.c copies it */
+	int pinned;            /* its copy is: 1, or -1 where that failed */
 	struct variable *next; /* of the same bucket */
 };
 
@@ -172,6 +182,7 @@ struct cairn_run {
 	int (*before)(void *);
 	void *before_context;
 	int uffd, pagemap; /* -1: no tracking */
+	struct gpu *gpu;   /* NULL: the program has loaded no CUDA driver */
 
 	struct text in, out;
 	char *err, *errtext;
@@ -200,10 +211,20 @@ void vars_free(cairn_run *r);
 
 /* copy.c: copying, and finding what changed */
 cairn_status copy_out(cairn_run *r, struct ranges *changed); /* to the mirror */
-void copy_in(cairn_run *r);                                  /* … from it */
+cairn_status copy_in(cairn_run *r);                          /* … from it */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);
 void copy_end(cairn_run *r);
+
+/* gpu.c: memory that the CUDA driver knows */
+enum { MEM_HOST, MEM_DEVICE };
+cairn_status gpu_check(cairn_run *r, const char *name, const void *p, uint64_t bytes); /* that a variable can be copied */
+cairn_status gpu_begin(cairn_run *r, int in); /* waits for the GPUs, says where variables are, and begins to copy */
+cairn_status gpu_finish(cairn_run *r);        /* returns when the program may continue */
+cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n); /* copies from its copy to any memory */
+void gpu_wait(cairn_run *r);                  /* until nothing is being copied */
+void gpu_forget(cairn_run *r, struct variable *v); /* its copy goes away */
+void gpu_end(cairn_run *r);
 
 /* files.c */
 cairn_status files_flush(cairn_run *r); /* what is in buffers of streams; forgets closed files */

@@ -228,8 +228,8 @@ static cairn_status restore(cairn_run *r, int load)
 	}
 	if (r->in.bad)
 		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
-	if (yes && load)
-		copy_in(r);
+	if (yes && load && (rc = copy_in(r)) < 0)
+		return rc;
 	if (yes)
 		files_sync(r);
 	r->restored = 1;

@@ -118,6 +118,7 @@ static int place(cairn_run *r, struct variable *v, uint64_t grown)
  */
 static void unplace(cairn_run *r, struct variable *v)
 {
+	gpu_forget(r, v);
 	if (v->own && v->copy) {
 		munmap(v->copy, (size_t)v->room);
 		add_range(&r->unused, v->offset, v->offset + v->room);
@@ -169,6 +170,8 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
+	if (gpu_check(r, name, data, bytes) < 0)
+		return CAIRN_ARGUMENT;
 	at = find(r, name);
 	same = at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
 	if (same) {
@@ -359,8 +362,9 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 		rc = helper_ask(r, MSG_READ);
 	}
 	if (rc >= 0)
-		copy_bytes(data, v->copy, (size_t)own.bytes);
+		rc = gpu_load(r, v, data, own.bytes);
 	if (v == &own && own.own) {
+		gpu_forget(r, v);
 		munmap(own.copy, (size_t)own.room);
 		fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)own.offset, (off_t)own.room);
 	}

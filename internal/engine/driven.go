@@ -65,7 +65,8 @@ type Drive struct {
 
 // Drive saves the state. It calls recorded with the index of the checkpoint when
 // the program may change its files again; the variables may change when Drive
-// returns.
+// returns. If recorded returns an error, the variables are incomplete, and
+// nothing is saved.
 func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) error {
 	if err := p.ready(); err != nil {
 		return err

@@ -219,7 +219,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if p.drive != nil {
 		note.PauseMS = float64(p.drive.Pause.Microseconds()) / 1000
 		if err := p.recorded(p.saver.Next()); err != nil {
-			p.log.Warn("cairn: the program is gone; its checkpoint is written nevertheless", "error", err)
+			return 0, err
 		}
 	}
 	img, err := p.collector.Collect(p.roots, p.env())

@@ -59,9 +59,10 @@ func statusOf(err error) int32 {
 
 // page is memory shared with the program.
 type page struct {
-	wake   atomic.Uint32
-	busy   atomic.Uint32
-	points atomic.Uint64
+	wake    atomic.Uint32
+	busy    atomic.Uint32
+	points  atomic.Uint64
+	filling atomic.Uint32 // see filled
 }
 
 const pageBytes = 4096
@@ -69,6 +70,7 @@ const pageBytes = 4096
 // session is the connection to one program.
 type session struct {
 	wire    wire
+	pid     int // of the program
 	page    *page
 	mirror  *os.File
 	extents []extent
@@ -78,6 +80,7 @@ type session struct {
 
 	messages chan *message // from the program; closed at its end
 	ended    error         // why
+	gone     atomic.Bool   // the program has ended
 	noticed  chan struct{} // the run has something to say
 	told     uint64        // the newest durable checkpoint that the program knows
 	asked    uint64        // the newest one that was begun
@@ -133,6 +136,7 @@ func (s *session) watch(pid int) {
 				break
 			}
 		}
+		s.gone.Store(true)
 		s.wire.conn.CloseRead()
 	}()
 }
@@ -269,6 +273,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 		return err
 	}
 	s.watch(int(pid))
+	s.pid = int(pid)
 	b := binary.LittleEndian.AppendUint32(nil, Version)
 	b = appendText(b, Release)
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.run.Rank()))
@@ -570,7 +575,8 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	answered := false
 	err := s.run.Drive(ctx, engine.Drive{Points: points, Reason: reason(why), Stop: why&whyStop != 0, Pause: pause}, func(index uint64) error {
 		answered, s.asked = true, index
-		return s.wire.send(msgDone, binary.LittleEndian.AppendUint64(nil, index))
+		s.wire.send(msgDone, binary.LittleEndian.AppendUint64(nil, index)) // a program that is gone has its checkpoint nevertheless
+		return s.filled()
 	})
 	s.page.busy.Store(0)
 	switch {
@@ -582,6 +588,24 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 		return s.fail(fmt.Errorf("%w: the ranks take no more checkpoints, because one is gone", engine.ErrNotSaved))
 	}
 	return s.attend()
+}
+
+// filled waits until the mirror has what the program still copies from its GPUs.
+func (s *session) filled() error {
+	const filling, failed = 1, 2 // internal.h has the same
+	for {
+		v := s.page.filling.Load()
+		switch {
+		case v == 0:
+			return nil
+		case v >= failed:
+			return fmt.Errorf("the program could not copy its GPU memory: CUDA error %d; if its next calls of CUDA fail too, end it and start it again: it resumes from the checkpoint before", v-failed)
+		case unix.Kill(s.pid, 0) == unix.ESRCH || s.gone.Load():
+			return errors.New("the program ended while it copied its GPU memory")
+		}
+		wait := unix.NsecToTimespec(int64(100 * time.Millisecond)) // then see whether the program is alive
+		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.page.filling)), 0, filling, uintptr(unsafe.Pointer(&wait)), 0, 0)
+	}
 }
 
 func reason(why uint32) string {

@@ -27,7 +27,7 @@ typedef uint64_t ptr;
 static const int devices = 2;
 static const size_t memory = 512 << 20;
 static std::mutex mu; // of all tables
-struct alloc { size_t n; int dev; bool managed, other; };
+struct alloc { size_t n; int dev; bool managed, other, pool; };
 static std::map<ptr, alloc> allocs;
 static const bool lazy = getenv("FAKE_CUDA_LAZY") != nullptr;
 static std::map<ptr, size_t> pins;
@@ -138,6 +138,8 @@ API R cuDeviceGetAttribute(int *v, int a, int dev) {
 	case 8: *v = 48 << 10; return 0;
 	case 16: *v = 4; return 0;
 	case 75: *v = 9; return 0;
+	case 88: *v = getenv("FAKE_CUDA_PAGEABLE") != nullptr; return 0;
+	case 89: *v = getenv("FAKE_CUDA_EXCLUSIVE") == nullptr; return 0;
 	case 76: *v = dev == 0 ? 0 : 9; return 0; // NVRTC does not know the second
 	case 97: *v = 200 << 10; return 0;
 	}
@@ -158,6 +160,11 @@ API R cuCtxPopCurrent_v2(void **c) {
 }
 API int fake_current() { return cur * 100 + (int)stack.size(); }
 API R cuCtxSetCurrent(void *c) { cur = (int)(intptr_t)c; return 0; }
+API R cuCtxGetCurrent(void **c) { *c = (void *)(intptr_t)cur; return 0; }
+API R cuCtxGetDevice(int *d) { CTX *d = cur - 1; return 0; }
+static unsigned long long resets[devices]; // a reset gives the context another number
+API void fake_reset(int d) { resets[d]++; }
+API R cuCtxGetId(void *c, unsigned long long *id) { *id = 1 + (intptr_t)c + 100 * resets[(intptr_t)c - 1]; return 0; }
 
 API R cuMemGetInfo_v2(size_t *f, size_t *t) {
 	CTX std::lock_guard<std::mutex> l(mu);
@@ -173,7 +180,7 @@ API R cuMemAlloc_v2(ptr *p, size_t n) {
 	if (!a) return 2;
 	memset(a, 0xCC, n);
 	*p = (ptr)a;
-	allocs[*p] = {n, cur - 1, false, false};
+	allocs[*p] = {n, cur - 1, false, false, false};
 	used[cur - 1] += n;
 	return 0;
 }
@@ -181,6 +188,11 @@ API R cuMemAllocManaged(ptr *p, size_t n, unsigned flags) {
 	if (flags != 1) return 1;
 	R r = cuMemAlloc_v2(p, n);
 	if (r == 0) allocs[*p].managed = true;
+	return r;
+}
+API R cuMemAllocAsync(ptr *p, size_t n, void *) {
+	R r = cuMemAlloc_v2(p, n);
+	if (r == 0) allocs[*p].pool = true;
 	return r;
 }
 // Says that memory belongs to a context that is not the primary one.
@@ -242,7 +254,7 @@ API R cuPointerGetAttributes(unsigned n, int *what, void **data, ptr p) {
 		std::lock_guard<std::mutex> l(mu);
 		if (alloc *a = at(p, 0)) {
 			type = 2, device = a->dev, managed = a->managed;
-			context = a->other ? 99 : device + 1;
+			context = a->other ? 99 : a->pool ? 0 : device + 1;
 		}
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -253,6 +265,20 @@ API R cuPointerGetAttributes(unsigned n, int *what, void **data, ptr p) {
 		else return 1;
 	}
 	return 0;
+}
+API R cuMemFreeHost(void *p) {
+	R r = cuMemHostUnregister(p);
+	if (r == 0) free(p);
+	return r;
+}
+// Keeps copies to the host from being made, or from being kept.
+static std::mutex held_mu;
+static std::condition_variable held_c;
+static bool held;
+API void fake_hold(int on) {
+	std::lock_guard<std::mutex> l(held_mu);
+	held = on;
+	held_c.notify_all();
 }
 static R copy(streamp s, void *to, void *from, size_t n, void *host) {
 	int kind = host ? pinned(host, n) : 1;
@@ -266,6 +292,10 @@ API R cuMemcpyHtoDAsync_v2(ptr d, void *h, size_t n, void *st) {
 }
 API R cuMemcpyDtoHAsync_v2(void *h, ptr d, size_t n, void *st) {
 	STREAM(st) if (!known(d, n)) return 1;
+	s->push([] {
+		std::unique_lock<std::mutex> l(held_mu);
+		held_c.wait(l, [] { return !held; });
+	});
 	return copy(s, h, (void *)d, n, h);
 }
 API R cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t n, void *st) {
@@ -312,7 +342,7 @@ API R cuStreamDestroy_v2(void *h) {
 API R cuStreamSynchronize(void *h) { STREAM(h) s->wait(s->given); return 0; }
 API R cuStreamQuery(void *h) { STREAM(h) return s->passed(s->given) ? 0 : 600; }
 API R cuEventCreate(void **h, unsigned flags) {
-	CTX if (flags != 3) return 1;
+	CTX if ((flags | 1) != 3) return 1;
 	*h = new event();
 	std::lock_guard<std::mutex> l(mu);
 	live_events++;

@@ -1,0 +1,117 @@
+//go:build linux && (amd64 || arm64)
+
+package serve
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeCUDA builds a CUDA driver that needs no GPU, and the program that uses it.
+// It returns a function that runs the program. The driver does what streams are
+// given as late as it may.
+func fakeCUDA(t *testing.T) func(t *testing.T, env string, args ...string) (out string, code int) {
+	t.Helper()
+	dir := build(t)
+	gxx, err := exec.LookPath("g++")
+	if err != nil {
+		t.Skip("no g++: a CUDA driver without a GPU needs one")
+	}
+	tmp := t.TempDir()
+	gpu := filepath.Join(tmp, "gpu")
+	for _, c := range [][]string{
+		{gxx, "-std=c++17", "-shared", "-fPIC", "-o", filepath.Join(tmp, "libcuda.so.1"), "../driver/cuda/testdata/fake/fake.cpp", "-lpthread", "-ldl"},
+		{"cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", gpu, "testdata/gpu.c", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl"},
+	} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", c, err, out)
+		}
+	}
+	return func(t *testing.T, env string, args ...string) (string, int) {
+		t.Helper()
+		cmd := program(t, "cairn")
+		cmd.Path, cmd.Args = gpu, append([]string{gpu}, args...)
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+tmp, "FAKE_CUDA_LAZY=1", env)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code > 0 {
+			t.Errorf("%v: exit code %d\n%s%s", args, code, stdout.String(), stderr.String())
+		}
+		return stdout.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+// TestGPU_Torn changes memory of every kind on a stream of the program right
+// before a save and right after it. The checkpoint has what the stream had been
+// given before, and nothing of what it was given after.
+func TestGPU_Torn(t *testing.T) {
+	run := fakeCUDA(t)
+	tear := func(env, kinds, size, rounds string) {
+		run(t, env, filepath.Join(t.TempDir(), "ckpt"), "tear", kinds, size, rounds)
+	}
+	// Each kind by itself: waiting for one would hide that another is not waited
+	// for.
+	for _, kind := range []string{"d", "m", "c", "h", "p", "n", "s"} {
+		tear("", kind, "5", "1")
+	}
+	tear("", "dmchpnsd", "5", "2")
+	tear("FAKE_CUDA_EXCLUSIVE=1", "dmchpnsd", "5", "2") // no copies on the device
+	tear("FAKE_CUDA_PAGEABLE=1", "dhn", "5", "2")       // devices write any memory
+	tear("", "dd", "120", "1")                          // of 512 MiB: no room for copies
+}
+
+// TestGPU_Lost loses the device before a save and during one: the program is
+// told, continues, and saves again.
+func TestGPU_Lost(t *testing.T) {
+	run := fakeCUDA(t)
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	out, _ := run(t, "", dir, "lost", "ds", "8", "0")
+	lines := strings.Split(out, "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "-3 ") || !strings.Contains(lines[0], "CUDA_ERROR_ILLEGAL_ADDRESS") || !strings.Contains(lines[0], "start it again") {
+		t.Fatalf("before the save: %s", out)
+	}
+	if !strings.HasPrefix(lines[1], "-3 ") || !strings.Contains(lines[1], "CUDA error 719") {
+		t.Errorf("during the save: %s", lines[1])
+	}
+	if out, _ := run(t, "", dir, "check", "ds", "8", "400"); out != "restored\n" {
+		t.Error(out)
+	}
+}
+
+// TestGPU_KilledDuringCopy kills the program when its save has returned, and its
+// copy has not reached the mirror: the checkpoint before counts.
+func TestGPU_KilledDuringCopy(t *testing.T) {
+	run := fakeCUDA(t)
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	if _, code := run(t, "", dir, "killed", "dsn", "8", "0"); code != -1 {
+		t.Fatal("not killed:", code)
+	}
+	if out, _ := run(t, "", dir, "check", "dsn", "8", "100"); out != "restored\n" {
+		t.Error(out)
+	}
+}
+
+// TestGPU_Changes moves and resizes variables while a checkpoint is being
+// written, and reads single ones.
+func TestGPU_Changes(t *testing.T) {
+	run := fakeCUDA(t)
+	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "change", "dmhpns", "8", "5")
+}
+
+// TestGPU_NotReadable protects memory that neither the process nor a driver
+// knows.
+func TestGPU_NotReadable(t *testing.T) {
+	run := fakeCUDA(t)
+	out, _ := run(t, "", filepath.Join(t.TempDir(), "ckpt"), "unreadable", "-", "0", "0")
+	if !strings.HasPrefix(out, "-2 ") || !strings.Contains(out, "libcuda.so.1") {
+		t.Error(out)
+	}
+	out, _ = run(t, "", filepath.Join(t.TempDir(), "ckpt"), "unreadable", "x", "0", "0")
+	if !strings.HasPrefix(out, "-2 ") || !strings.Contains(out, "the CUDA driver does not know them") {
+		t.Error(out)
+	}
+}

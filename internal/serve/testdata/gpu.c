@@ -1,0 +1,271 @@
+/*
+ * A program for the tests of libcairn with CUDA memory. It opens the driver by
+ * itself, as the CUDA runtime does, and needs no header of it.
+ *
+ *     gpu DIR MODE KINDS MIB ROUNDS
+ *
+ * KINDS are letters: d device, m managed, c managed and written by the processor
+ * after the point, h pinned, p of a pool, n plain memory, s a small one on the
+ * device.
+ */
+#include <cairn.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void *lib, *stream;
+static uint64_t scratch;
+static size_t words;
+
+/* cu calls a function of the driver. */
+#define CU(name, ...) \
+	do { \
+		int (*f)() = (int (*)())dlsym(lib, #name); \
+		int code = f ? f(__VA_ARGS__) : -1; \
+		if (code) { \
+			fprintf(stderr, "%s returned %d\n", #name, code); \
+			exit(4); \
+		} \
+	} while (0)
+
+static void fake(const char *name, int a, int b)
+{
+	void (*f)(int, int) = (void (*)(int, int))dlsym(lib, name);
+	if (f)
+		f(a, b);
+}
+
+struct var {
+	char kind, name[16];
+	uint64_t at;
+	size_t n; /* words */
+} vars[16];
+static int nvars;
+
+static int of_device(char kind) { return kind == 'd' || kind == 'p' || kind == 's' || kind == 'm' || kind == 'c'; }
+
+static void make(char kind)
+{
+	struct var *v = &vars[nvars++];
+	v->kind = kind, v->n = kind == 's' ? 777 : words;
+	snprintf(v->name, sizeof v->name, "%c%d", kind, nvars);
+	switch (kind) {
+	case 'm': case 'c':
+		CU(cuMemAllocManaged, &v->at, (size_t)4 * v->n, 1u);
+		break;
+	case 'h':
+		CU(cuMemHostAlloc, &v->at, (size_t)4 * v->n, 0u);
+		break;
+	case 'p':
+		CU(cuMemAllocAsync, &v->at, (size_t)4 * v->n, stream);
+		break;
+	case 'n':
+		v->at = (uint64_t)(uintptr_t)malloc(4 * v->n);
+		break;
+	default:
+		CU(cuMemAlloc_v2, &v->at, (size_t)4 * v->n);
+	}
+}
+
+/* busy gives the stream work that takes a while, so that what follows is late. */
+static void busy(void)
+{
+	for (int i = 0; i < 20; i++)
+		CU(cuMemsetD32Async, scratch, (unsigned)i, words, stream);
+}
+
+/* put lets all variables have a value, on the stream where they can. */
+static void put(unsigned value, int later)
+{
+	for (int i = 0; i < nvars; i++) {
+		struct var *v = &vars[i];
+		uint32_t *p = (uint32_t *)(uintptr_t)v->at;
+		if (v->kind == 'n' || (v->kind == 'c' && later)) {
+			for (size_t k = v->kind == 'c' ? v->n - v->n / 64 : 0; k < v->n; k++)
+				p[k] = value + (unsigned)i;
+		} else if (v->kind == 'h') {
+			CU(cuMemsetD32Async, scratch, value + (unsigned)i, v->n, stream);
+			CU(cuMemcpyDtoHAsync_v2, p, scratch, (size_t)4 * v->n, stream);
+		} else {
+			CU(cuMemsetD32Async, v->at, value + (unsigned)i, v->n, stream);
+		}
+	}
+}
+
+/* check counts elements that do not have the value. */
+static int check(unsigned value, const char *when)
+{
+	enum { STEP = 1 << 22 };
+	uint32_t *buf = malloc(4 * STEP);
+	size_t wrong = 0;
+	CU(cuStreamSynchronize, stream);
+	for (int i = 0; i < nvars; i++) {
+		struct var *v = &vars[i];
+		for (size_t at = 0; at < v->n; at += STEP) {
+			size_t n = v->n - at < STEP ? v->n - at : STEP;
+			const uint32_t *p = (const uint32_t *)(uintptr_t)v->at + at;
+			if (of_device(v->kind)) {
+				CU(cuMemcpyDtoH_v2, buf, v->at + 4 * at, (size_t)4 * n);
+				p = buf;
+			}
+			for (size_t k = 0; k < n; k++)
+				if (p[k] != value + (unsigned)i && !wrong++)
+					fprintf(stderr, "%s: %s[%zu] is %u, not %u\n", when, v->name, at + k, p[k], value + (unsigned)i);
+		}
+	}
+	free(buf);
+	return wrong > 0;
+}
+
+static cairn_run *start(const char *dir, int *rc)
+{
+	cairn_run *run;
+	cairn_options o = CAIRN_OPTIONS;
+	o.every_points = 1u << 30;
+	if (cairn_open(&run, dir, &o) < 0)
+		*rc = -1;
+	for (int i = 0; i < nvars && *rc >= 0; i++)
+		*rc = cairn_protect(run, vars[i].name, (void *)(uintptr_t)vars[i].at, CAIRN_UINT32, 1, &vars[i].n);
+	if (*rc >= 0)
+		*rc = cairn_restore(run);
+	if (*rc < 0) {
+		fprintf(stderr, "start: %d: %s\n", *rc, cairn_error(run));
+		exit(3);
+	}
+	return run;
+}
+
+static void saved(cairn_run *run)
+{
+	int rc = cairn_save(run);
+	if (rc < 0) {
+		fprintf(stderr, "save: %d: %s\n", rc, cairn_error(run));
+		exit(5);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 6)
+		return 2;
+	const char *dir = argv[1], *mode = argv[2];
+	int rounds = atoi(argv[5]), rc = 0, bad = 0;
+	void *ctx;
+	cairn_run *run;
+	words = (size_t)atol(argv[4]) << 18;
+	if (strcmp(mode, "unreadable") == 0) {
+		void *p = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		size_t n = 1 << 20;
+		if (argv[3][0] != '-')
+			lib = dlopen("libcuda.so.1", RTLD_NOW);
+		if (cairn_open(&run, dir, NULL) < 0)
+			return 3;
+		rc = cairn_protect(run, "x", p, CAIRN_BYTES, 1, &n);
+		printf("%d %s\n", rc, cairn_error(run));
+		cairn_close(run);
+		return 0;
+	}
+	if (!(lib = dlopen("libcuda.so.1", RTLD_NOW))) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 77;
+	}
+	CU(cuInit, 0u);
+	CU(cuDevicePrimaryCtxRetain, &ctx, 0);
+	CU(cuCtxSetCurrent, ctx);
+	CU(cuStreamCreate, &stream, 1u); /* non-blocking */
+	CU(cuMemAlloc_v2, &scratch, (size_t)4 * words);
+	for (const char *k = argv[3]; *k; k++)
+		make(*k);
+	put(5, 0);
+	if (strcmp(mode, "check") == 0) {
+		run = start(dir, &rc);
+		printf("%s\n", rc == CAIRN_RESTORED ? "restored" : "started");
+		bad = rc == CAIRN_RESTORED && check((unsigned)rounds, "after a restart");
+	} else if (strcmp(mode, "tear") == 0) {
+		for (int i = 0; i < rounds; i++) {
+			unsigned value = 1000 + 10 * (unsigned)i * (unsigned)nvars;
+			run = start(dir, &rc);
+			if ((rc == CAIRN_RESTORED) != (i > 0))
+				return 6;
+			busy();
+			put(value, 0);
+			saved(run);
+			put(value + 1000000, 1); /* at once */
+			CU(cuStreamSynchronize, stream);
+			if (cairn_close(run) < 0)
+				return 7;
+			busy(); /* work that was given before a restore must not come after it */
+			put(3, 0);
+			run = start(dir, &rc);
+			bad |= check(value, "after a restore");
+			cairn_close(run);
+			if (bad)
+				return 1;
+		}
+		printf("%d rounds\n", rounds);
+		return 0;
+	} else if (strcmp(mode, "lost") == 0) { /* a device that is lost before the point, and one that is lost after it */
+		run = start(dir, &rc);
+		put(100, 0);
+		saved(run);
+		cairn_wait(run);
+		put(200, 0);
+		fake("fake_lose", 0, 700);
+		printf("%d ", cairn_save(run));
+		printf("%s\n", cairn_error(run));
+		fake("fake_lose", 0, 0);
+		put(300, 0);
+		CU(cuStreamSynchronize, stream);
+		fake("fake_hold", 1, 0);
+		saved(run);
+		fake("fake_lose", 0, 719);
+		fake("fake_hold", 0, 0);
+		printf("%d ", cairn_wait(run));
+		printf("%s\n", cairn_error(run));
+		fake("fake_lose", 0, 0);
+		put(400, 0);
+		saved(run);
+		put(500, 1);
+		printf("%d\n", cairn_wait(run));
+	} else if (strcmp(mode, "killed") == 0) { /* before the copy has reached the mirror */
+		run = start(dir, &rc);
+		put(100, 0);
+		saved(run);
+		cairn_wait(run);
+		put(200, 0);
+		fake("fake_hold", 1, 0);
+		saved(run);
+		kill(getpid(), SIGKILL);
+	} else if (strcmp(mode, "change") == 0) { /* addresses, sizes and contexts that change */
+		run = start(dir, &rc);
+		for (int i = 0; i < rounds; i++) {
+			put(100 * (unsigned)(i + 1), 0);
+			saved(run);
+			for (int k = 0; k < nvars; k++) {
+				if (vars[k].kind == 'd' && i % 2 == 0)
+					CU(cuMemAlloc_v2, &vars[k].at, (size_t)4 * (vars[k].n += 100000));
+				rc = cairn_protect(run, vars[k].name, (void *)(uintptr_t)vars[k].at, CAIRN_UINT32, 1, &vars[k].n);
+				if (rc < 0)
+					return 8;
+			}
+		}
+		cairn_wait(run);
+		put(1000, 0);
+		saved(run);
+		put(2000, 1);
+		if (cairn_wait(run) < 0)
+			return 9;
+		for (int k = 0; k < nvars && !bad; k++)
+			bad = cairn_read(run, 0, vars[k].name, (void *)(uintptr_t)vars[k].at, CAIRN_UINT32, 1, &vars[k].n) < 0;
+		if (bad)
+			fprintf(stderr, "read: %s\n", cairn_error(run));
+		bad |= check(1000, "after cairn_read");
+	} else {
+		return 2;
+	}
+	cairn_close(run);
+	return bad;
+}
