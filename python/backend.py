@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).parent
-_NAME, _VERSION = "cairn", "0.1.0"
+_NAME = "cairn"
+_VERSION = re.findall(r'__version__ = "(.*)"', (_HERE / _NAME / "__init__.py").read_text())[0]
 _INFO = f"{_NAME}-{_VERSION}.dist-info"
 
 
@@ -21,7 +23,7 @@ def _metadata() -> dict[str, str]:
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
-    files = {f"{_NAME}/{p.name}": p.read_bytes() for p in sorted((_HERE / _NAME).iterdir()) if p.suffix in (".py", ".typed", ".so") or p.name == "py.typed"}
+    files = {f"{_NAME}/{p.name}": p.read_bytes() for p in sorted((_HERE / _NAME).iterdir()) if p.suffix in (".py", ".typed", ".so")}
     files.update({name: text.encode() for name, text in _metadata().items()})
     record = "".join(f"{n},sha256={base64.urlsafe_b64encode(hashlib.sha256(b).digest()).rstrip(b'=').decode()},{len(b)}\n" for n, b in files.items())
     files[f"{_INFO}/RECORD"] = (record + f"{_INFO}/RECORD,,\n").encode()

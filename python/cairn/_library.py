@@ -8,14 +8,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
-__all__ = ["Comm", "GATHER", "MAX", "HOOK", "Options", "TYPES", "byref", "library"]
-
-# Type codes of cairn.h, by the typestr of the array interface without its byte order.
-TYPES = {
-    "i1": 1, "i2": 2, "i4": 3, "i8": 4,
-    "u1": 5, "u2": 6, "u4": 7, "u8": 8,
-    "f4": 9, "f8": 10, "c8": 11, "c16": 12, "f16": 13, "c32": 14, "b1": 15,
-}  # fmt: skip
+__all__ = ["Comm", "GATHER", "MAX", "HOOK", "Field", "Options", "byref", "library"]
 
 
 class Options(ctypes.Structure):
@@ -25,6 +18,10 @@ class Options(ctypes.Structure):
         ("fresh", c_int), ("no_signals", c_int), ("no_tracking", c_int), ("group", c_int), ("any_owner", c_int),
         ("helper", c_char_p),
     ]  # fmt: skip
+
+
+class Field(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("offset", c_size_t), ("ndim", c_int), ("dims", c_size_t * 4)]
 
 
 GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_void_p)
@@ -66,12 +63,19 @@ def library() -> ctypes.CDLL:
         ("cairn_protect", c_int, [run, c_char_p, c_void_p, c_int, c_int, POINTER(c_size_t)]),
         ("cairn_unprotect", c_int, [run, c_char_p]),
         ("cairn_stored", c_int, [run, c_char_p, POINTER(c_int), c_int, POINTER(c_size_t)]),
+        ("cairn_struct", c_int, [run, c_char_p, c_size_t, c_int, POINTER(Field), POINTER(c_int)]),
         ("cairn_restore", c_int, [run]),
+        ("cairn_resume", c_int, [run]),
+        ("cairn_stored_in", c_int, [run, c_uint64, c_char_p, POINTER(c_int), c_int, POINTER(c_size_t)]),
+        ("cairn_read", c_int, [run, c_uint64, c_char_p, c_void_p, c_int, c_int, POINTER(c_size_t)]),
         ("cairn_point", c_int, [run]),
         ("cairn_checkpoint", c_int, [run]),
         ("cairn_request", None, [run]),
+        ("cairn_request_stop", None, [run]),
         ("cairn_before_save", None, [run, HOOK, c_void_p]),
         ("cairn_last", c_uint64, [run]),
+        ("cairn_fopen", c_void_p, [run, c_char_p, c_char_p]),
+        ("cairn_fclose", c_int, [run, c_void_p]),
         ("cairn_protect_fd", c_int, [run, c_int, c_char_p]),
         ("cairn_finish", c_int, [run, c_int]),
         ("cairn_close", c_int, [run]),

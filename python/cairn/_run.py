@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import random
 import weakref
-from ctypes import byref, c_size_t, c_void_p
-from typing import IO, Any, Callable, Iterator, Mapping, MutableMapping
+from ctypes import byref, c_int, c_size_t, c_void_p
+from typing import IO, Any, Callable, Iterable, Iterator, Mapping, MutableMapping, NamedTuple
 
-from ._library import GATHER, HOOK, MAX, TYPES, Comm, Options, library
+from ._arrays import GPU, PINNED, TYPES, element, memory
+from ._library import GATHER, HOOK, MAX, Comm, Field, Options, library
+from ._values import decode, empty, encode, fits, variables
 
 
 class CairnError(Exception):
@@ -37,10 +38,29 @@ class InUse(CairnError):
     """Another process uses the directory."""
 
 
-class Stopped(Exception):
-    """The state is saved, and the program should end (see Run.point)."""
+class Stopped(SystemExit):
+    """The state is saved, and the program should end (see Run.point).
+
+    A program that does not catch it ends with status 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def __str__(self) -> str:
+        return "the state is saved; start the program again to resume"
 
 
+class _Variable(NamedTuple):
+    """What libcairn knows of a variable."""
+
+    address: int
+    code: int
+    shape: tuple[int, ...]
+    owner: Any  # keeps the memory
+
+
+_JSON = "python"  # the variable with all that is stored as JSON
 _ERRORS = {-3: NotSaved, -4: Mismatch, -5: Corrupt, -6: Finished, -7: InUse}
 _RESTORED, _STOPPED = 1, 2
 _MISMATCH = -4
@@ -49,8 +69,9 @@ _MISMATCH = -4
 class State(MutableMapping[str, Any]):
     """Small values of a program, as attributes or items; stored as JSON.
 
-    Values are what JSON has: numbers, texts, booleans, None, lists, and dicts
-    with texts as keys.
+    Values are numbers, texts, bytes, booleans, None, and lists, tuples, dicts and
+    small arrays of NumPy with such values. They are read when a checkpoint is
+    saved, and are new objects after restore().
     """
 
     _values: dict[str, Any]
@@ -96,61 +117,97 @@ def open(  # noqa: A001  (as io.open)
     every_points: int | None = None,
     mtbf: float | None = None,
     keep: int | None = None,
+    max_bases: int | None = None,
     memory: int | None = None,
     compression: str | None = None,
     fresh: bool = False,
+    signals: bool = True,
+    tracking: bool = True,
+    group: bool = False,
+    any_owner: bool = False,
     comm: Any = None,
-    helper: str | None = None,
+    helper: str | os.PathLike[str] | None = None,
 ) -> Run:
-    """Start a run whose checkpoints are kept in ``dir``.
+    """Start a run whose checkpoints are kept in ``dir``; None: where 'cairn run' says.
 
     A checkpoint is due ``every`` so many seconds, or after ``every_points``
     points; with neither, at Young's and Daly's optimum for a failure each
-    ``mtbf`` seconds (a day). ``comm`` is a communicator of mpi4py. ``fresh``
-    discards an earlier run in the directory.
+    ``mtbf`` seconds (a day). The newest ``keep`` checkpoints are kept (2), each
+    of which may need ``max_bases`` older files (64; negative: none).
+    ``compression`` is "none", "zstd" or "gzip", ``memory`` bounds the helper's
+    memory for copies in bytes. ``fresh`` discards an earlier run in the
+    directory. ``signals=False`` leaves SIGTERM (save and stop) and SIGUSR1
+    (save) alone. ``tracking=False`` is needed if a GPU or another process writes
+    memory that is protected. ``group`` and ``any_owner`` are as the options of
+    'cairn run'. ``comm`` is a communicator of mpi4py; then all its processes
+    open the run. ``helper`` is the path of the cairn command.
     """
-    o = Options(ctypes.sizeof(Options), every or 0, every_points or 0, mtbf or 0, keep or 0, 0, memory or 0)
+    o = Options(ctypes.sizeof(Options), every or 0, every_points or 0, mtbf or 0, keep or 0, max_bases or 0, memory or 0)
     o.compression = compression.encode() if compression else None
-    o.fresh = fresh
+    o.fresh, o.no_signals, o.no_tracking = fresh, not signals, not tracking
+    o.group, o.any_owner = group, any_owner
     o.helper = os.fsencode(helper) if helper else None
     return Run(dir, o, comm)
 
 
 class Run:
-    """A program's connection to its checkpoints; see cairn.open."""
+    """A program's connection to its checkpoints; see cairn.open.
+
+    One thread at a time uses a run. Use it in a with statement, or close() it.
+    """
+
+    state: State
 
     def __init__(self, dir: str | os.PathLike[str] | None, options: Options, comm: Any) -> None:
         self._lib = library()
         self._handle = c_void_p()
-        self._kept: dict[str, Any] = {}  # what the library has addresses of
+        self._variables: dict[str, _Variable] = {}
+        self._types: dict[str, int] = {}  # types of structured arrays
         self._packed: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {}  # what is stored as JSON
-        self._restored = False
+        self._objects: dict[str, Any] = {}  # what has a state_dict
+        self._names: dict[str, set[str]] = {}  # variables of each of these
+        self._files: list[tuple[IO[Any], int | None]] = []  # with libcairn's stream
+        self._has_json = False
+        self._tracking = not options.no_tracking
+        self._failed: BaseException | None = None
         self.state = State()
         self._comm = _comm(comm) if comm is not None and comm.Get_size() > 1 else None
         rc = self._lib.cairn_open_comm(byref(self._handle), os.fsencode(dir) if dir is not None else None, byref(options), byref(self._comm) if self._comm else None)
         try:
             self._check(rc)
         except CairnError:
-            self._lib.cairn_close(self._handle)
-            self._handle = c_void_p()
+            handle, self._handle = self._handle, c_void_p()
+            self._lib.cairn_close(handle)
             raise
         me = weakref.ref(self)  # else the run would keep itself alive
-        self._hook = HOOK(lambda _: _pack(me))
-        self._failed: BaseException | None = None
+        self._hook = HOOK(lambda _: _before_save(me))
         self._lib.cairn_before_save(self._handle, self._hook, None)
 
     def protect(self, name: str, value: Any) -> None:
-        """Make an array, or several, part of the state.
+        """Make a value part of the state.
 
-        ``value`` is an array in host memory (NumPy, or anything else with the
-        buffer protocol or __array_interface__), a dict or list of such arrays,
-        random.Random, or numpy.random.Generator. Its memory must not move.
+        ``value`` is one of:
+
+        - an array in host memory: of NumPy, or anything else with the buffer
+          protocol, ``__array_interface__`` or DLPack. restore() writes into it.
+          Its memory must not move; call protect again with another array.
+        - a dict, list or tuple of such arrays, as model.state_dict() returns:
+          the variables are named ``name.key``.
+        - an object with ``state_dict`` and ``load_state_dict``: a model, an
+          optimizer or a scheduler of PyTorch. Its arrays are saved from where
+          they are, its other values as JSON.
+        - a generator of random numbers: the module random, random.Random,
+          numpy.random, numpy.random.Generator, RandomState, torch.Generator.
         """
-        if isinstance(value, random.Random) or value is random:
-            self._pack_as(name, lambda: _random_state(value.getstate()), lambda s: value.setstate((s[0], tuple(s[1]), s[2])))
+        if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+            self._objects[name] = value
+        elif hasattr(value, "getstate") and hasattr(value, "setstate"):
+            self._pack_as(name, value.getstate, value.setstate)
+        elif hasattr(value, "get_state") and hasattr(value, "set_state"):
+            self._pack_as(name, value.get_state, value.set_state)
         elif hasattr(value, "bit_generator"):
             generator = value.bit_generator
-            self._pack_as(name, lambda: _plain(generator.state), lambda s: setattr(generator, "state", _arrays(s)))
+            self._pack_as(name, lambda: generator.state, lambda s: setattr(generator, "state", s))
         elif isinstance(value, Mapping):
             for key, part in value.items():
                 self.protect(f"{name}.{key}", part)
@@ -161,61 +218,183 @@ class Run:
             self._protect_array(name, value)
 
     def _protect_array(self, name: str, value: Any) -> None:
-        address, typestr, shape, owner = _memory(value)
-        code = TYPES.get(typestr)
-        if code is None:
-            raise TypeError(f"{name}: elements of type {typestr} cannot be stored")
-        self._kept[name] = owner
-        self._protect(name, address, code, shape)
+        if name == _JSON:
+            raise ValueError(f"the name {_JSON!r} is taken: it holds run.state in the file")
+        self._protect(name, self._described(name, value))
 
-    def _protect(self, name: str, address: int, code: int, shape: tuple[int, ...]) -> None:
-        dims = (c_size_t * max(len(shape), 1))(*shape)
-        self._check(self._lib.cairn_protect(self._handle, name.encode(), address, code, len(shape), dims))
+    def _described(self, name: str, value: Any) -> _Variable:
+        try:
+            m = memory(value)
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"{name}: {e}") from e
+        if m.place == GPU:
+            raise TypeError(f"{name}: it is in the memory of a GPU, which Cairn does not save for Python programs: protect a copy in host memory, and copy it back after restore()")
+        if m.place == PINNED and self._tracking:
+            raise ValueError(f"{name}: it is in pinned memory, which a GPU may write unnoticed: open the run with tracking=False")
+        dtype = getattr(value, "dtype", None)
+        if getattr(dtype, "isalignedstruct", False):
+            return _Variable(m.address, self._struct(name, dtype), m.shape, m.owner)
+        found = element(m.typestr)
+        if found is None:
+            raise TypeError(f"{name}: elements of type {m.typestr} cannot be stored")
+        return _Variable(m.address, found[0], m.shape + found[1], m.owner)
+
+    def _struct(self, name: str, dtype: Any) -> int:
+        """The type code of an aligned structured type of NumPy."""
+        if str(dtype) in self._types:
+            return self._types[str(dtype)]
+        fields = (Field * len(dtype.names))()
+        for f, key in zip(fields, dtype.names):
+            base, offset = dtype.fields[key][:2]
+            dims: tuple[int, ...] = ()
+            if base.subdtype is not None:
+                base, dims = base.subdtype
+            found = (self._struct(name, base), ()) if base.isalignedstruct else element(base.str[1:])
+            if found is None or len(dims) + len(found[1]) > 4:
+                raise TypeError(f"{name}: member {key} of type {base} cannot be stored")
+            dims += found[1]
+            f.name, f.type, f.offset, f.ndim = key.encode(), found[0], offset, len(dims)
+            f.dims[: len(dims)] = dims
+        code = c_int()
+        self._check(self._lib.cairn_struct(self._handle, b"numpy", dtype.itemsize, len(fields), fields, byref(code)))
+        self._types[str(dtype)] = code.value
+        return code.value
+
+    def _protect(self, name: str, v: _Variable) -> None:
+        self._check(self._lib.cairn_protect(self._handle, name.encode(), v.address, v.code, len(v.shape), _dims(v.shape)))
+        self._variables[name] = v
 
     def unprotect(self, name: str) -> None:
-        """Take a variable out of the state."""
-        self._check(self._lib.cairn_unprotect(self._handle, name.encode()))
-        self._kept.pop(name, None)
+        """Take what protect() got under a name out of the state."""
+        if self._packed.pop(name, None) is not None:
+            return
+        if self._objects.pop(name, None) is not None:
+            parts = self._names.pop(name, set())
+        else:
+            parts = {n for n in self._variables if n.startswith(name + ".")} or {name}
+        for part in parts:
+            self._unprotect(part)
 
-    def protect_file(self, file: IO[Any], path: str | None = None) -> None:
+    def _unprotect(self, name: str) -> None:
+        self._check(self._lib.cairn_unprotect(self._handle, name.encode()))
+        self._variables.pop(name, None)
+
+    def open_file(self, path: str | os.PathLike[str], mode: str = "w") -> IO[Any]:
+        """Open a file that is part of the state: a restart cuts it back to its length at the checkpoint.
+
+        Call it before restore(). Unlike open(), mode "w" keeps the file if there
+        is a checkpoint to restore.
+        """
+        flags = mode.replace("b", "").replace("t", "")
+        stream = self._lib.cairn_fopen(self._handle, os.fsencode(path), flags.encode())
+        if not stream:
+            self._check(-1)
+        fd = os.dup(_libc.fileno(stream))  # with the stream's position
+        file: IO[Any] = os.fdopen(fd, mode.replace("x", "w"))
+        self._files.append((file, stream))
+        return file
+
+    def protect_file(self, file: IO[Any], path: str | os.PathLike[str] | None = None) -> None:
         """Make an open file part of the state: a restart cuts it back and positions it.
 
-        Open it before restore(), in a mode that does not truncate ("a", "r+") or,
-        on a first start, does. It is flushed by every save.
+        Open it before restore(), in a mode that does not truncate ("a", "r+").
+        ``path`` is needed if file.name is not the path.
         """
-        fd = file.fileno()
-        self._check(self._lib.cairn_protect_fd(self._handle, fd, os.fsencode(path or file.name)))
-        self._packed[f"file {fd}"] = (lambda: None if file.closed else file.flush(), lambda _: file.seek(os.lseek(fd, 0, os.SEEK_CUR)))
+        name = path if path is not None else getattr(file, "name", None)
+        if not isinstance(name, (str, bytes, os.PathLike)):
+            raise TypeError("the path of the file is not known: give it as path")
+        file.flush()
+        self._check(self._lib.cairn_protect_fd(self._handle, file.fileno(), os.fsencode(name)))
+        self._files.append((file, None))
 
     def restore(self) -> bool:
-        """Restore the newest good checkpoint into what is protected; False: there is none."""
-        if not self._prepare_json():
-            self._write_json(self._values())
-        rc = self._check(self._lib.cairn_restore(self._handle))
-        self._restored = True
-        if rc != _RESTORED:
+        """Restore the newest good checkpoint into what is protected; False: there is none.
+
+        Call it once, before the first point. After an exception, what is
+        protected is undefined.
+        """
+        restored = self._restore_objects() if self._objects else self._restore_all()
+        for file, _ in self._files:  # libcairn has moved their descriptors
+            if not file.closed:
+                file.seek(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+        return restored
+
+    def _restore_all(self) -> bool:
+        text = self._json_buffer(lambda size: self._lib.cairn_stored(self._handle, _JSON.encode(), None, 1, size))
+        if text is not None:
+            self._protect(_JSON, text)
+        self._has_json = bool(text or self.state._values or self._packed)
+        if self._check(self._lib.cairn_restore(self._handle)) != _RESTORED:
             return False
-        values = json.loads(bytes(self._kept[_JSON]))
-        self.state._values.clear()
-        self.state._values.update(values.pop("state"))
-        for name, (_, unpack) in self._packed.items():
-            if name in values:
-                unpack(values[name])
+        self._unpack(_loads(text))
         return True
+
+    def _restore_objects(self) -> bool:
+        """Restore with objects whose variables only the checkpoint knows."""
+        self._has_json = True
+        if self._check(self._lib.cairn_resume(self._handle)) != _RESTORED:
+            return False
+        text = self._json_buffer(lambda size: self._lib.cairn_stored_in(self._handle, 0, _JSON.encode(), None, 1, size))
+        if text is not None:
+            self._read(_JSON, text)
+        values = _loads(text)
+        trees = values["objects"]
+        held = values["variables"]
+        expected = set(self._variables).union(*(variables(tree) for tree in trees.values()))
+        if expected != set(held):
+            raise Mismatch(f"the program and its checkpoint do not both have the variables {_listed(expected ^ set(held))}")
+        self._unpack(values)
+        for name, v in self._variables.items():
+            self._read(name, v)
+        for name, value in self._objects.items():
+            arrays: dict[str, Any] = {}
+            encode(value.state_dict(), name, arrays)
+            for part, description in variables(trees[name]).items():
+                if part not in arrays or not fits(arrays[part], description):
+                    arrays[part] = empty(description)
+                self._read(part, self._described(part, arrays[part]))
+            value.load_state_dict(decode(trees[name], arrays))
+        return True
+
+    def _json_buffer(self, stored: Callable[[Any], int]) -> _Variable | None:
+        """Memory for the values in the checkpoint; None: it has none."""
+        size = c_size_t()
+        rc = stored(byref(size))
+        if rc == _MISMATCH:
+            return None
+        self._check(rc)
+        buffer = ctypes.create_string_buffer(size.value)
+        return _Variable(ctypes.addressof(buffer), TYPES["u1"], (size.value,), buffer)
+
+    def _read(self, name: str, v: _Variable) -> None:
+        self._check(self._lib.cairn_read(self._handle, 0, name.encode(), v.address, v.code, len(v.shape), _dims(v.shape)))
+
+    def _unpack(self, values: dict[str, Any]) -> None:
+        """Set values from a checkpoint."""
+        if self.state._values and values["state"] is None:
+            raise Mismatch("the checkpoint has no values for run.state: a program that does not use it has saved it")
+        for what, ours in (("packed", self._packed), ("objects", self._objects)):
+            if set(values[what]) != set(ours):
+                raise Mismatch(f"the program and its checkpoint do not both protect {_listed(set(values[what]) ^ set(ours))}")
+        self.state._values.clear()
+        self.state._values.update(decode(values["state"] or {}))
+        for name, (_, unpack) in self._packed.items():
+            unpack(decode(values["packed"][name]))
 
     def point(self) -> bool:
         """Save if a checkpoint is due; True: one was begun.
 
         Call it where the state is consistent. Raises Stopped when the program is
-        to end, and NotSaved when a checkpoint could not be saved: the program
-        may catch that, and continue.
+        to end: the state is saved. Raises NotSaved when a checkpoint could not
+        be saved: the program may catch that, and continue. With several ranks,
+        all call it at the same places, and no message may cross it.
         """
         rc = self._lib.cairn_point(self._handle)
         if rc == 0:
             return False
         self._raise_failed()
         if self._check(rc) == _STOPPED:
-            raise Stopped("the state is saved; start the program again to resume")
+            raise Stopped
         return True
 
     def checkpoint(self) -> None:
@@ -225,8 +404,12 @@ class Run:
         self._check(rc)
 
     def request(self) -> None:
-        """Make the next point save."""
+        """Make the next point save. Any thread may call it."""
         self._lib.cairn_request(self._handle)
+
+    def request_stop(self) -> None:
+        """Make the next point save and raise Stopped. Any thread may call it."""
+        self._lib.cairn_request_stop(self._handle)
 
     @property
     def last(self) -> int:
@@ -235,10 +418,12 @@ class Run:
 
     @property
     def rank(self) -> int:
+        """Which one this process is, from 0."""
         return int(self._lib.cairn_rank(self._handle))
 
     @property
     def ranks(self) -> int:
+        """How many processes there are."""
         return int(self._lib.cairn_ranks(self._handle))
 
     def finish(self, status: int = 0) -> None:
@@ -247,11 +432,17 @@ class Run:
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and end the run."""
-        if self._handle:
-            handle, self._handle = self._handle, c_void_p()
-            rc = self._lib.cairn_close(handle)
-            if rc < 0:
-                raise _ERRORS.get(rc, CairnError)("the last checkpoint was not saved")
+        if not self._handle:
+            return
+        handle, self._handle = self._handle, c_void_p()
+        rc = self._lib.cairn_close(handle)
+        for _, stream in self._files:
+            if stream is not None:
+                _libc.fclose(stream)
+        self._files.clear()
+        self._variables.clear()
+        if rc < 0:
+            raise _ERRORS.get(rc, CairnError)("the last checkpoint was not saved")
 
     def __enter__(self) -> Run:
         return self
@@ -265,38 +456,53 @@ class Run:
 
     def _check(self, rc: int) -> int:
         if rc < 0:
-            text = self._lib.cairn_error(self._handle)
-            raise _ERRORS.get(rc, CairnError)(text.decode(errors="replace") if text else f"status {rc}")
+            text = self._lib.cairn_error(self._handle) if self._handle else b"the run is closed"
+            raise _ERRORS.get(rc, CairnError)(text.decode(errors="replace"))
         return rc
 
-    # Small values.
-
     def _pack_as(self, name: str, pack: Callable[[], Any], unpack: Callable[[Any], Any]) -> None:
+        encode(pack(), name)  # what cannot be stored is refused now
         self._packed[name] = (pack, unpack)
 
-    def _values(self) -> dict[str, Any]:
-        values = {name: pack() for name, (pack, _) in self._packed.items()}
-        values["state"] = self.state._values
-        return values
-
-    def _write_json(self, values: dict[str, Any]) -> None:
+    def _pack(self) -> None:
+        """Prepare what changes its place or its size for a checkpoint."""
+        for entry in list(self._files):
+            file, stream = entry
+            if not file.closed:
+                file.flush()
+                continue
+            if stream is not None:
+                self._lib.cairn_fclose(self._handle, stream)
+            self._files.remove(entry)
+        trees = {name: self._protect_object(name, value) for name, value in self._objects.items()}
+        self._has_json = self._has_json or bool(self.state._values or self._packed or trees)
+        if not self._has_json:
+            return
+        values: dict[str, Any] = {
+            "state": encode(self.state._values, "run.state"),
+            "packed": {name: encode(pack(), name) for name, (pack, _) in self._packed.items()},
+            "objects": trees,
+        }
+        if trees:
+            values["variables"] = sorted(set(self._variables) - {_JSON})
         text = json.dumps(values).encode()
         text += b" " * (-len(text) % 256)  # so that it changes its size seldom
         buffer = ctypes.create_string_buffer(text, len(text))
-        self._protect(_JSON, ctypes.addressof(buffer), TYPES["u1"], (len(text),))
-        self._kept[_JSON] = buffer
+        self._protect(_JSON, _Variable(ctypes.addressof(buffer), TYPES["u1"], (len(text),), buffer))
 
-    def _prepare_json(self) -> bool:
-        """Make memory for the values of the checkpoint to restore; False: there is none."""
-        size = c_size_t()
-        rc = self._lib.cairn_stored(self._handle, _JSON.encode(), None, 1, byref(size))
-        if rc == _MISMATCH:
-            return False
-        self._check(rc)
-        buffer = ctypes.create_string_buffer(size.value)
-        self._protect(_JSON, ctypes.addressof(buffer), TYPES["u1"], (size.value,))
-        self._kept[_JSON] = buffer
-        return True
+    def _protect_object(self, name: str, value: Any) -> Any:
+        """Protect an object's arrays where they are now, and return its other values."""
+        arrays: dict[str, Any] = {}
+        tree = encode(value.state_dict(), name, arrays)
+        before = self._names.get(name, set())
+        for part, array in arrays.items():
+            if part in self._variables and part not in before:
+                raise ValueError(f"{part}: two variables have this name")
+            self._protect_array(part, array)
+        for part in before - set(arrays):
+            self._unprotect(part)
+        self._names[name] = set(arrays)
+        return tree
 
     def _raise_failed(self) -> None:
         failed, self._failed = self._failed, None
@@ -304,107 +510,57 @@ class Run:
             raise failed
 
 
-_JSON = "python"
-
-
-def _pack(me: weakref.ref[Run]) -> int:
+def _before_save(me: weakref.ref[Run]) -> int:
     run = me()
     if run is None:
         return 1
     try:
-        run._write_json(run._values())
+        run._pack()
     except BaseException as e:  # C cannot raise it
         run._failed = e
         return 1
     return 0
 
 
-def _memory(value: Any) -> tuple[int, str, tuple[int, ...], Any]:
-    """Address, type and shape of an array's memory, and what keeps it alive."""
-    interface = getattr(value, "__array_interface__", None)
-    if interface is None:
-        view = memoryview(value)
-        if view.readonly:
-            raise TypeError("the memory is read-only: protect a bytearray, or an array")
-        if not view.c_contiguous:
-            raise ValueError("the memory is not contiguous")
-        typestr = {"b": "i", "h": "i", "i": "i", "l": "i", "q": "i", "f": "f", "d": "f", "?": "b"}.get(view.format, "u")
-        address = ctypes.addressof(ctypes.c_char.from_buffer(view.cast("B"))) if view.nbytes else 0
-        return address, f"{typestr}{view.itemsize}", tuple(view.shape), view
-    address, readonly = interface["data"]
-    if readonly:
-        raise TypeError("the array is read-only")
-    if interface.get("strides") is not None and not _contiguous(interface):
-        raise ValueError("the array is not contiguous in C order: protect numpy.ascontiguousarray of it")
-    typestr = interface["typestr"]
-    if typestr[0] == (">" if _LITTLE else "<"):
-        raise TypeError(f"the array has the byte order of another machine ({typestr})")
-    return address, typestr[1:], tuple(interface["shape"]), value
+_libc = ctypes.CDLL(None)
+_libc.fileno.argtypes = _libc.fclose.argtypes = [c_void_p]
 
 
-_LITTLE = memoryview((1).to_bytes(2, "little")).cast("H")[0] == 1
-
-def _contiguous(interface: Mapping[str, Any]) -> bool:
-    step = int(interface["typestr"][2:])
-    for n, stride in zip(reversed(interface["shape"]), reversed(interface["strides"])):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
+def _dims(shape: tuple[int, ...]) -> Any:
+    return (c_size_t * max(len(shape), 1))(*shape)
 
 
-def _random_state(state: tuple[int, tuple[int, ...], float | None]) -> list[Any]:
-    version, words, gauss = state
-    return [version, list(words), gauss]
+def _loads(text: _Variable | None) -> dict[str, Any]:
+    if text is None:
+        return {"state": None, "packed": {}, "objects": {}, "variables": []}
+    return dict(json.loads(bytes(text.owner)))
 
 
-def _plain(v: Any) -> Any:
-    """A generator's state, arrays as lists."""
-    if isinstance(v, dict):
-        return {k: _plain(x) for k, x in v.items()}
-    if hasattr(v, "tolist"):
-        return {"cairn.array": str(v.dtype), "values": v.tolist()} if getattr(v, "ndim", 0) else v.tolist()
-    return v
-
-
-def _arrays(v: Any) -> Any:
-    if isinstance(v, dict) and "cairn.array" in v:
-        import numpy
-
-        return numpy.array(v["values"], dtype=v["cairn.array"])
-    if isinstance(v, dict):
-        return {k: _arrays(x) for k, x in v.items()}
-    return v
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _comm(comm: Any) -> Comm:
     """What libcairn needs of a communicator of mpi4py."""
+    from mpi4py import MPI
+
     own = comm.Dup()
 
     def gather(_: Any, mine: int, n: int, everything: int) -> int:
         try:
             send = (ctypes.c_char * n).from_address(mine)
             receive = (ctypes.c_char * (n * own.Get_size())).from_address(everything)
-            own.Allgather([send, n, _byte()], [receive, n, _byte()])
+            own.Allgather([send, n, MPI.BYTE], [receive, n, MPI.BYTE])
             return 0
         except BaseException:  # C cannot raise it
             return 1
 
     def most(_: Any, values: Any, n: int) -> int:
         try:
-            mine = [values[i] for i in range(n)]
-            for part in own.allgather(mine):
-                mine = [max(a, b) for a, b in zip(mine, part)]
-            for i in range(n):
-                values[i] = mine[i]
+            buffer = (ctypes.c_uint64 * n).from_address(ctypes.addressof(values.contents))
+            own.Allreduce(MPI.IN_PLACE, [buffer, n, MPI.UINT64_T], op=MPI.MAX)
             return 0
         except BaseException:
             return 1
 
     return Comm(own.Get_rank(), own.Get_size(), None, GATHER(gather), MAX(most))
-
-
-def _byte() -> Any:
-    from mpi4py import MPI
-
-    return MPI.BYTE
