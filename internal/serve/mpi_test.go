@@ -4,7 +4,6 @@ package serve
 
 import (
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -21,16 +20,9 @@ var mpiLibraries = []struct {
 
 // TestHeat_RankKilled kills one rank of an MPI program in C, or its helper.
 func TestHeat_RankKilled(t *testing.T) {
-	dir := build(t)
 	for _, lib := range mpiLibraries {
 		t.Run(lib.name, func(t *testing.T) {
-			if _, err := exec.LookPath(lib.compiler); err != nil {
-				t.Skipf("no %s: this test needs the library's headers", lib.compiler)
-			}
-			heat := filepath.Join(t.TempDir(), "heat")
-			if out, err := exec.Command(lib.compiler, "-std=c99", "-O2", "-I../../lib", "-o", heat, wraps, "../../examples/c/heat.c", "testdata/kill.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl").CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			heat := heatC(t, lib.compiler)
 			launcher := mustFind(t, lib.launcher[0])
 			v := &victim{path: heat, start: func(ckpt, _ string) *exec.Cmd {
 				cmd := program(t, "cairn")

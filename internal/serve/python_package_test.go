@@ -1,0 +1,85 @@
+//go:build linux
+
+package serve
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// python is the interpreter with the system's NumPy and mpi4py.
+const python = "/usr/bin/python3"
+
+// startPython is a command with package cairn of this source.
+func startPython(t *testing.T, needs string, args ...string) *exec.Cmd {
+	t.Helper()
+	if err := exec.Command(python, "-c", "import "+needs).Run(); err != nil {
+		t.Skipf("%s has no %s", python, needs)
+	}
+	cmd := start(t, python, args...)
+	cmd.Env = append(cmd.Env, pythonEnv(t)...)
+	return cmd
+}
+
+// pythonEnv lets Python find package cairn and the library.
+func pythonEnv(t *testing.T) []string {
+	t.Helper()
+	return []string{"PYTHONPATH=" + source(t, "../../python"), "PYTHONDONTWRITEBYTECODE=1", "CAIRN_LIBRARY=" + filepath.Join(build(t), "libcairn.so")}
+}
+
+// source returns the absolute path of a file beside the tests.
+func source(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPython_Package runs the tests of the package.
+func TestPython_Package(t *testing.T) {
+	out := output(t, startPython(t, "numpy", "-m", "unittest", "discover", source(t, "../../python/tests")))
+	if !strings.Contains(out, "\nOK\n") || strings.Contains(out, "Ran 0 tests") {
+		t.Error(out)
+	}
+}
+
+// TestPython_Installed installs the package with pip, without a network, in a
+// new virtual environment, and uses it there.
+func TestPython_Installed(t *testing.T) {
+	lib := build(t)
+	dir := t.TempDir()
+	venv := filepath.Join(dir, "venv")
+	interpreter := "python3" // the system's may have no ensurepip
+	if _, err := exec.LookPath(interpreter); err != nil {
+		t.Skip("no Python")
+	}
+	if exec.Command(interpreter, "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))").Run() != nil {
+		t.Skip("python3 is older than 3.9, or has no ensurepip: this test makes a virtual environment")
+	}
+	output(t, exec.Command(interpreter, "-m", "venv", venv))
+	// pip writes beside the source: it gets a copy.
+	if err := os.CopyFS(filepath.Join(dir, "python"), os.DirFS("../../python")); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.Command(filepath.Join(venv, "bin/python"), "-m", "pip", "install", "--no-index", "--disable-pip-version-check", "-q", filepath.Join(dir, "python"))
+	install.Env = append(os.Environ(), "PIP_CONFIG_FILE=/dev/null")
+	output(t, install)
+	cmd := start(t, filepath.Join(venv, "bin/python"), "-c", `
+import array, cairn, importlib.metadata, pathlib
+a = array.array("d", [0, 0])
+with cairn.open("ckpt") as run:
+    run.protect("a", a)
+    run.restore()
+    run.checkpoint()
+print(importlib.metadata.version("cairn"), cairn.__version__, pathlib.Path(cairn.__file__).with_name("py.typed").exists())
+`)
+	cmd.Env = append(cmd.Env, "CAIRN_LIBRARY="+filepath.Join(lib, "libcairn.so"))
+	if got, want := output(t, cmd), Release+" "+Release+" True\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
