@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 // crash is what a process does that is killed, here.
@@ -302,10 +304,18 @@ func (w *world) restart() {
 	case 2, 3:
 		w.damage()
 	}
+	durable := w.tree()
+	defer swap(&syncUndone, func(paths []string) error {
+		w.markDurable(durable, paths)
+		return ckpt.SyncChanged(paths)
+	})()
 	for tries, again := 1, true; again; tries++ {
 		w.left = w.rnd.IntN(60 * tries)
 		again = w.dies(w.begin)
 		w.say("restart, died %v", again)
+	}
+	if now := w.tree(); syncing && !maps.Equal(now, durable) {
+		w.t.Fatalf("a power cut would take back what was undone: %s\n%q", difference(now, durable), w.log)
 	}
 	n := slices.Max(slices.Collect(maps.Keys(w.sets)))
 	was := w.sets[n]
@@ -339,6 +349,47 @@ func (w *world) restart() {
 	}
 	w.j.Reopened(again)
 	was.handles = again
+}
+
+// markDurable notes what files hold, and which names there are, when these files
+// and the directories they are in are made durable.
+func (w *world) markDurable(durable map[string]string, paths []string) {
+	now := w.tree()
+	for _, path := range paths {
+		name := path[len(w.root):]
+		file, err := os.Stat(path)
+		for other := range mergedKeys(now, durable) {
+			same := other == name || strings.HasPrefix(other, name+"/")
+			if st, oerr := os.Lstat(w.root + other); err == nil && oerr == nil {
+				same = same || os.SameFile(file, st)
+			}
+			if text, ok := now[other]; same && ok {
+				durable[other] = text
+			} else if same {
+				delete(durable, other)
+			}
+		}
+	}
+}
+
+func mergedKeys(a, b map[string]string) map[string]bool {
+	all := make(map[string]bool)
+	for _, m := range []map[string]string{a, b} {
+		for k := range m {
+			all[k] = true
+		}
+	}
+	return all
+}
+
+// difference describes a name that two trees differ in.
+func difference(a, b map[string]string) string {
+	for name := range mergedKeys(a, b) {
+		if a[name] != b[name] {
+			return fmt.Sprintf("%s is %.100s, and on disk %.100s", name, a[name], b[name])
+		}
+	}
+	return "nothing"
 }
 
 // copy replaces a directory by a copy of it: all files are others then.
@@ -439,7 +490,7 @@ func TestJournal(t *testing.T) {
 	if syscall.Getuid() < 0 {
 		t.Skip("no such system calls")
 	}
-	seeds := uint64(150)
+	seeds := uint64(60)
 	if testing.Short() {
 		seeds = 30
 	}

@@ -186,12 +186,15 @@ func (p *undoPlan) markUndone(i int) {
 	}
 }
 
+// syncUndone makes files and names durable. Tests record what they are.
+var syncUndone = ckpt.SyncChanged
+
 // cut removes the lines of a log from one on, which are undone. What was undone
 // is made durable first: a power cut must not take it back when there is no line
 // any more that would undo it again.
 func (p *undoPlan) cut(l *logFile, from int) error {
 	if syncing && len(p.undone) > 0 {
-		if err := ckpt.SyncChanged(slices.Sorted(maps.Keys(p.undone))); err != nil {
+		if err := syncUndone(slices.Sorted(maps.Keys(p.undone))); err != nil {
 			return fmt.Errorf("cannot make durable what was undone: %w", err)
 		}
 	}
