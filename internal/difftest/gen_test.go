@@ -19,7 +19,7 @@ func seeds(t *testing.T) (from, to uint64) {
 	t.Helper()
 	said := os.Getenv("CAIRN_DIFFTEST_SEEDS")
 	if said == "" && !stress {
-		return 1, 3
+		return 1, 2
 	} else if said == "" {
 		return 1, 10 * batch
 	}

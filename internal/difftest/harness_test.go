@@ -423,7 +423,7 @@ func needBuild(t *testing.T) {
 func (p *program) buildPlain(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(scratch, "plain", p.name)
-	cmd := command(t, p.dir, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, p.pkg)
+	cmd := command(t, p.dir, "go", "build", "-ldflags=-s -w", "-o", binary, p.pkg)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build of %s: %v\n%s", p.name, err, text)
 	}

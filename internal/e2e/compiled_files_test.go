@@ -52,6 +52,7 @@ func left(t *testing.T, dir string, unordered ...string) string {
 // TestCompiled_FilesRestored kills programs that change files, in the middle of
 // their changes, and compares the files with those of a run without kills.
 func TestCompiled_FilesRestored(t *testing.T) {
+	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/ledger")
 	t.Run("ranks", func(t *testing.T) { sharedByRanks(t, made) })
 	t.Run("streams", func(t *testing.T) { streamsByName(t, made) })

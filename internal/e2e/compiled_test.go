@@ -32,6 +32,7 @@ func cairnBuilds(t *testing.T, pkg string, env ...string) (program, said string)
 // TestCompiled_MessagesInflight kills ranks of a program that has messages under way at its
 // points, communicators of some ranks, contexts and its run in a struct.
 func TestCompiled_MessagesInflight(t *testing.T) {
+	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
 	want := undisturbed(t, 4, program(t, "token"))
 	must(t, want, "world true", "traced 8")
@@ -70,6 +71,7 @@ func TestCompiled_OwnPoints(t *testing.T) {
 // TestCompiled_OtherArchitecture takes a program that 'cairn build' made from machine to
 // machine, as TestRestart_OtherArchitecture does, and on in another build of it.
 func TestCompiled_OtherArchitecture(t *testing.T) {
+	t.Parallel()
 	const source = "./internal/e2e/testdata/words"
 	here, _ := cairnBuilds(t, source)
 	route := [][]string{{here}}
@@ -108,6 +110,7 @@ func TestCompiled_OtherArchitecture(t *testing.T) {
 // TestMigrate_CompiledOtherArchitecture moves a running program that 'cairn build' made to a
 // big-endian host, with files that it has open, and back.
 func TestMigrate_CompiledOtherArchitecture(t *testing.T) {
+	t.Parallel()
 	e := bigEndian
 	need(t, e.name)
 	const source = "./internal/e2e/testdata/clerk"

@@ -236,7 +236,7 @@ func TestDevices_OtherArchitecture(t *testing.T) {
 	}
 	route = append(route, route[0])
 	for _, name := range []string{"floyd", "spmv", "summa", "mg", "shwa"} {
-		if !stressed() && name != "spmv" && name != "mg" {
+		if !stressed() && name != "spmv" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -370,6 +370,7 @@ func TestDevices_Stopped(t *testing.T) {
 // supervisor. If it was the only one, the program ends and is started again;
 // else it continues by itself.
 func TestDevices_Lost(t *testing.T) {
+	t.Parallel()
 	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)
 	want := undisturbed(t, 1, bin)
 	if strings.Count(want, "step") != 12 {

@@ -293,3 +293,11 @@ func must(t *testing.T, text string, parts ...string) {
 
 // stressed reports whether the long tests are to be run.
 func stressed() bool { return os.Getenv("CAIRN_LONG") == "1" }
+
+// onlyLong skips a test whose subject others touch every day.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !stressed() {
+		t.Skip("only with CAIRN_LONG=1")
+	}
+}

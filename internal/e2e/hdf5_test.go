@@ -76,6 +76,7 @@ print("equal")
 // TestHDF5_Tools: h5dump, h5ls, h5stat and h5py read every kind of set, and find
 // the program's values in it.
 func TestHDF5_Tools(t *testing.T) {
+	t.Parallel()
 	need(t, "h5dump", "h5ls", "h5stat")
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -97,6 +98,7 @@ func TestHDF5_Tools(t *testing.T) {
 // TestHDF5_Repacked: a file that h5repack wrote anew, in another layout and with
 // other filters, restores like the one it came from.
 func TestHDF5_Repacked(t *testing.T) {
+	t.Parallel()
 	need(t, "h5repack")
 	ways := map[string][]string{
 		"as-is":      nil,

@@ -17,6 +17,7 @@ import (
 // TestMigrate_SpreadOverHosts: the ranks of a host go to two others, together. What was
 // done is known when the run has ended.
 func TestMigrate_SpreadOverHosts(t *testing.T) {
+	t.Parallel()
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 4, 2, 2), "--rsh", interconnects.Shell)
 	m := p.moves("--host", net.Hosts[0])

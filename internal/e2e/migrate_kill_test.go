@@ -286,6 +286,7 @@ func childrenOf(pid int) (out []int) {
 // run at random moments of the moves. Every move ends, and tells how; every run
 // ends as an undisturbed one.
 func TestMigrate_KilledAtRandom(t *testing.T) {
+	t.Parallel()
 	net := network(t, 3)
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CAIRN_SEED"); s != "" {

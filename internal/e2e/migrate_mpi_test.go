@@ -99,6 +99,7 @@ func TestMigrate_OpenMPI(t *testing.T) {
 // TestMigrate_OpenMPIApart moves ranks where the library cannot take them in:
 // their pairs use something else, and the others continue with the library.
 func TestMigrate_OpenMPIApart(t *testing.T) {
+	onlyLong(t)
 	t.Run("no server", func(t *testing.T) {
 		p := onOpenMPI(t, 3, map[string]string{"ompi-server": "#!/bin/sh\nexit 1\n"})
 		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
@@ -245,6 +246,7 @@ func TestMigrate_OpenMPIHosts(t *testing.T) {
 // started while it joins. The run comes back, and its ranks move without the
 // library.
 func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
+	onlyLong(t)
 	p, _, there := acrossOpenMPI(t, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
@@ -272,6 +274,7 @@ func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 // whose launches cannot be joined across hosts. It ends in spite of processes
 // that MPI_Finalize would wait for.
 func TestMigrate_OpenMPIHostsApart(t *testing.T) {
+	onlyLong(t)
 	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
 	p.moves("--rank", "1", "--to", there, "--rounds", "0")
 	p.moves("--rank", "2", "--to", own, "--rounds", "0")
@@ -348,9 +351,7 @@ func descendants(pid int) (out []int) {
 
 // TestMigrate_OpenMPIHostsNPB moves ranks of the NPB kernels so.
 func TestMigrate_OpenMPIHostsNPB(t *testing.T) {
-	if !stressed() {
-		t.Skip("only with CAIRN_LONG=1")
-	}
+	onlyLong(t)
 	for kernel, class := range map[string]string{"cg": "A", "ft": "W", "mg": "A"} {
 		t.Run(kernel, func(t *testing.T) {
 			r := newRun(t, build(t, "./examples/npb", runtime.GOARCH), "-kernel", kernel, "-class", class)

@@ -170,6 +170,7 @@ func shellOn(t *testing.T, host, script string) string {
 // TestMigrate_DestinationLacks moves a rank to a host that lacks something. It
 // stays where it is, and is told why.
 func TestMigrate_DestinationLacks(t *testing.T) {
+	t.Parallel()
 	need(t, "unshare", "prlimit")
 	hosts := network(t, 2)
 	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {

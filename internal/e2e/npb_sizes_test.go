@@ -68,6 +68,7 @@ const (
 
 // TestNPBCompiled_Sizes compares what is saved of each kernel with its arrays.
 func TestNPBCompiled_Sizes(t *testing.T) {
+	t.Parallel()
 	p := newCompiledNPB(t)
 	top := make(map[string]string)
 	for file, list := range liveArrays {

@@ -17,6 +17,7 @@ import (
 // mixtures of both, and two MPI libraries. It ends with the result of a run
 // that stayed where it was, and the messages really went as they should.
 func TestRanks_Interconnects(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}

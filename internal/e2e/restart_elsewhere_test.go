@@ -49,6 +49,7 @@ func main() {
 // with the program's source, and lets the same command continue there: the
 // result is that of an undisturbed run, and what was copied is not touched.
 func TestRestart_RunMoved(t *testing.T) {
+	t.Parallel()
 	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
 	source := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module example.com/relocated\n\ngo 1.26\n", "main.go": relocated} {

@@ -306,9 +306,13 @@ func TestMove_MessagesUnderWay(t *testing.T) {
 			ask := make(chan int, steps)
 			var s *stage
 			var under atomic.Int32 // moves that are
+			var reached atomic.Int32
 			begun := make(chan struct{})
 			program := relayProgram(steps, c.skew, func(p *Run, step int) error {
 				<-begun
+				if p.Rank() == 1 {
+					reached.Store(int32(step))
+				}
 				if p.Rank() == 1 && step%40 == 10 {
 					under.Add(1)
 					ask <- step
@@ -327,9 +331,14 @@ func TestMove_MessagesUnderWay(t *testing.T) {
 			go func() { over <- s.end() }()
 			rng := rand.New(rand.NewPCG(3, uint64(c.every)))
 			moved, off := 0, 0
+			var failure error // of a move at step failed
+			failed := steps
 			for {
 				select {
-				case <-ask:
+				case step := <-ask:
+					if step > failed {
+						t.Fatal(failure)
+					}
 					ranks := rng.Perm(n)[:1+rng.IntN(n)]
 					var whether func() bool
 					if rng.IntN(4) == 0 {
@@ -344,8 +353,8 @@ func TestMove_MessagesUnderWay(t *testing.T) {
 						off++
 					case strings.Contains(err.Error(), "ended") || strings.Contains(err.Error(), "finished"): // the run was about to
 					case c.skew && strings.Contains(err.Error(), "the other end closed the connection"): // rank 0 was
-					default:
-						t.Fatalf("ranks %v: %v", ranks, err)
+					default: // a rank may have ended first; else there are more steps
+						failure, failed = fmt.Errorf("ranks %v: %w", ranks, err), int(reached.Load())
 					}
 					continue
 				case err := <-over:

@@ -41,7 +41,7 @@ func build(t *testing.T) (dir string) {
 		built.dir = dir
 		for _, c := range [][]string{
 			{"make", "-s", "-C", "../../lib", "BUILD=" + dir, "CFLAGS=-O1 -g -Werror"},
-			{"go", "build", "-trimpath", "-o", filepath.Join(dir, "cairn"), "../../cmd/cairn"},
+			{"go", "build", "-o", filepath.Join(dir, "cairn"), "../../cmd/cairn"},
 			{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", filepath.Join(dir, "plain"), wraps, "testdata/plain.c", "testdata/kill.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl"},
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
