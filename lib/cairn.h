@@ -233,6 +233,18 @@ cairn_status cairn_save(cairn_run *run);
 cairn_status cairn_wait(cairn_run *run);
 int cairn_saving(cairn_run *run);
 
+/*
+ * cairn_begin, cairn_add and cairn_commit take a checkpoint of variables that
+ * become ready one after the other. cairn_add copies a protected variable: the
+ * checkpoint holds it as it is then, and the program may change it. cairn_commit
+ * copies those that were not added, and is cairn_save otherwise. Points between
+ * cairn_begin and cairn_commit save nothing. cairn_begin waits for the
+ * checkpoint before. With several ranks, all call cairn_begin and cairn_commit.
+ */
+cairn_status cairn_begin(cairn_run *run);
+cairn_status cairn_add(cairn_run *run, const char *name);
+cairn_status cairn_commit(cairn_run *run);
+
 /* cairn_request makes the next point save; cairn_request_stop: and stop. */
 void cairn_request(cairn_run *run);
 void cairn_request_stop(cairn_run *run);

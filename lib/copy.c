@@ -252,54 +252,56 @@ static uint64_t written(cairn_run *r, struct variable *v, struct work *w, struct
 	return sum;
 }
 
-cairn_status copy_out(cairn_run *r, struct ranges *changed)
+/* add_changed adds what may have changed of a variable since its last copy. */
+static void add_changed(cairn_run *r, struct variable *v, struct work *w)
+{
+	if (!v->bytes)
+		return;
+	if (v->place == MEM_HOST && v->watched && !v->fresh) {
+		uint64_t n = written(r, v, w, &r->changed);
+		if (n > v->bytes / 2) { /* tracking costs more than it saves, or failed */
+			copy_unwatch(r, v);
+			v->untracked = 1;
+		}
+		if (n <= v->bytes)
+			return;
+	} else if (v->place == MEM_HOST && r->uffd >= 0 && !v->untracked && !v->watched) {
+		watch(r, v); /* before the copy: what is written later must be seen */
+	}
+	add_range(&r->changed, v->offset, v->offset + v->bytes);
+	if (v->place != MEM_HOST) /* gpu.c copies it */
+		return;
+	add(w, v->copy, v->data, (size_t)v->bytes);
+	v->fresh = 0;
+}
+
+cairn_status copy_out(cairn_run *r, struct variable *only)
 {
 	struct work w = {0};
-	cairn_status rc = gpu_begin(r, 0);
+	cairn_status rc = gpu_begin(r, 0, only);
+	int bad;
 	if (rc < 0)
 		return rc;
 	track(r);
-	for (size_t i = 0; i < r->nvars; i++) {
-		struct variable *v = r->vars[i];
-		if (!v->bytes)
-			continue;
-		if (v->place == MEM_DEVICE) {
-			add_range(changed, v->offset, v->offset + v->bytes);
-			continue;
-		}
-		if (v->watched && !v->fresh) {
-			uint64_t n = written(r, v, &w, changed);
-			if (n <= v->bytes) {
-				if (n > v->bytes / 2) { /* tracking costs more than it saves */
-					copy_unwatch(r, v);
-					v->untracked = 1;
-				}
-				continue;
-			}
-			copy_unwatch(r, v);
-			v->untracked = 1;
-		} else if (r->uffd >= 0 && !v->untracked && !v->watched) {
-			watch(r, v); /* before the copy: what is written later must be seen */
-		}
-		add(&w, v->copy, v->data, (size_t)v->bytes);
-		add_range(changed, v->offset, v->offset + v->bytes);
-		v->fresh = 0;
-	}
-	if (!w.bad && !changed->bad)
+	for (size_t i = 0; !only && i < r->nvars; i++)
+		if (!r->vars[i]->added)
+			add_changed(r, r->vars[i], &w);
+	if (only)
+		add_changed(r, only, &w);
+	bad = w.bad || r->changed.bad;
+	if (!bad)
 		run(&w);
 	free(w.pieces);
-	if (w.bad || changed->bad) {
-		for (size_t i = 0; i < r->nvars; i++)
-			r->vars[i]->fresh = 1;
-		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for the list of what to copy");
-	}
-	return gpu_finish(r);
+	for (size_t i = 0; bad && i < r->nvars; i++)
+		r->vars[i]->fresh = 1;
+	r->changed.bad = 0;
+	return bad ? fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for the list of what to copy") : gpu_finish(r);
 }
 
 cairn_status copy_in(cairn_run *r)
 {
 	struct work w = {0};
-	cairn_status rc = gpu_begin(r, 1);
+	cairn_status rc = gpu_begin(r, 1, NULL);
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < r->nvars; i++) {

@@ -350,8 +350,8 @@ static void no_parts(struct gpu *g)
 /* on_device reports whether the processor should not copy memory itself. */
 static int on_device(const struct attributes *a) { return a->managed || (a->type && a->type != TYPE_HOST); }
 
-/* find_parts asks the driver of every variable, and lists those on devices. */
-static cairn_status find_parts(cairn_run *r, int in)
+/* find_parts asks the driver of the variables to copy, and lists those on devices. */
+static cairn_status find_parts(cairn_run *r, int in, struct variable *only)
 {
 	struct gpu *g = r->gpu;
 	void *waited = NULL;
@@ -360,6 +360,8 @@ static cairn_status find_parts(cairn_run *r, int in)
 		struct variable *v = r->vars[i];
 		struct attributes a;
 		int code;
+		if (only ? v != only : v->added)
+			continue;
 		v->place = MEM_HOST;
 		if (!v->bytes)
 			continue;
@@ -612,7 +614,7 @@ static int freeze(struct gpu *g, int *code)
 	return 1;
 }
 
-cairn_status gpu_begin(cairn_run *r, int in)
+cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
 {
 	struct gpu *g = load(r);
 	cairn_status rc;
@@ -624,9 +626,9 @@ cairn_status gpu_begin(cairn_run *r, int in)
 	g->background = 0;
 	if ((code = wait_for_work(g)))
 		return not_saved(r, code, "waiting for the work of the program's GPUs", NULL);
-	if ((rc = find_parts(r, in)) < 0 || !g->nparts)
+	if ((rc = find_parts(r, in, only)) < 0 || !g->nparts)
 		return rc;
-	if (!in) {
+	if (!in && !only) {
 		g->background = freeze(g, &code);
 		if (code) {
 			g->nparts = 0;

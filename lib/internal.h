@@ -29,6 +29,7 @@
 #define helper_send cairn__helper_send
 #define helper_news cairn__helper_news
 #define helper_end cairn__helper_end
+#define vars_find cairn__vars_find
 #define type_size cairn__type_size
 #define vars_tell cairn__vars_tell
 #define vars_forget cairn__vars_forget
@@ -51,7 +52,7 @@
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 3, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 4, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
@@ -65,8 +66,8 @@ enum { WHY_TIME = 1, WHY_STOP = 2, WHY_POINTS = 8, WHY_REQUEST = 16, WHY_SIGNAL 
 
 /* page is memory that the program shares with its helper. */
 struct page {
-	uint32_t wake;   /* set by the helper: WHY_TIME, WHY_STOP, or NEWS */
-	uint32_t busy;   /* set by the program before a save, cleared by the helper: the mirror may be written */
+	uint32_t wake;   /* set by the helper: WHY_TIME or WHY_STOP */
+	uint32_t unused;
 	uint64_t points; /* that the program has passed */
 	uint32_t filling; /* set by the program: GPU memory is still being copied to the mirror, or that failed */
 };
@@ -114,6 +115,7 @@ struct variable {
 	int untracked;         /* tracking does not pay, or is impossible */
 	int place;             /* MEM_HOST, or MEM_DEVICE: gpu.c copies it */
 	int pinned;            /* its copy is: 1, or -1 where that failed */
+	int added;             /* cairn_add has made its copy */
 	struct variable *next; /* of the same bucket */
 };
 
@@ -179,6 +181,9 @@ struct cairn_run {
 	size_t nfiles;
 	uint32_t next_file;
 
+	int begun;              /* cairn_begin was called, and cairn_commit was not */
+	struct ranges changed;  /* … in the mirror since the last save */
+
 	int (*before)(void *);
 	void *before_context;
 	int uffd, pagemap; /* -1: no tracking */
@@ -205,13 +210,14 @@ int helper_end(cairn_run *r); /* returns its status */
 
 /* vars.c: variables and their copies in the mirror */
 size_t type_size(cairn_run *r, cairn_type t);
+struct variable *vars_find(cairn_run *r, const char *name); /* NULL: none */
 cairn_status vars_tell(cairn_run *r); /* the helper what has changed */
 void vars_forget(cairn_run *r);       /* … that the helper was told anything */
 void vars_free(cairn_run *r);
 
 /* copy.c: copying, and finding what changed */
-cairn_status copy_out(cairn_run *r, struct ranges *changed); /* to the mirror */
-cairn_status copy_in(cairn_run *r);                          /* … from it */
+cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NULL: all that were not added */
+cairn_status copy_in(cairn_run *r);                         /* … from it */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);
 void copy_end(cairn_run *r);
@@ -219,8 +225,8 @@ void copy_end(cairn_run *r);
 /* gpu.c: memory that the CUDA driver knows */
 enum { MEM_HOST, MEM_DEVICE };
 cairn_status gpu_check(cairn_run *r, const char *name, const void *p, uint64_t bytes); /* that a variable can be copied */
-cairn_status gpu_begin(cairn_run *r, int in); /* waits for the GPUs, says where variables are, and begins to copy */
-cairn_status gpu_finish(cairn_run *r);        /* returns when the program may continue */
+cairn_status gpu_begin(cairn_run *r, int in, struct variable *only); /* waits for the GPUs, says where variables are, and begins to copy; only: as copy_out */
+cairn_status gpu_finish(cairn_run *r); /* returns when the program may continue */
 cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n); /* copies from its copy to any memory */
 void gpu_wait(cairn_run *r);                  /* until nothing is being copied */
 void gpu_forget(cairn_run *r, struct variable *v); /* its copy goes away */

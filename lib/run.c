@@ -270,7 +270,6 @@ static void arm(cairn_run *r)
 /* prepare makes the message that saves, after the copy. */
 static cairn_status prepare(cairn_run *r, int why)
 {
-	struct ranges changed = {0};
 	double began = now();
 	cairn_status rc;
 	size_t closed;
@@ -284,18 +283,19 @@ static cairn_status prepare(cairn_run *r, int why)
 	closed = r->out.len;
 	put_u32(&r->out, 0);
 	if ((rc = files_flush(r)) >= 0)
-		rc = copy_out(r, &changed);
-	free(changed.p);
-	if (rc >= 0 && r->out.bad)
-		rc = fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
-	if (rc < 0)
-		return rc;
+		rc = copy_out(r, NULL);
+	if (rc < 0 || r->out.bad)
+		return rc < 0 ? rc : fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
 	{
 		struct text n = {r->out.p + closed, 0, 4, 0, 0};
 		put_u32(&n, (uint32_t)((r->out.len - closed - 4) / 4));
 	}
 	put_f64(&r->out, now() - began);
-	put_u32(&r->out, 0);
+	put_u32(&r->out, (uint32_t)r->changed.n);
+	for (size_t i = 0; i < r->changed.n; i++) {
+		put_u64(&r->out, r->changed.p[i].lo);
+		put_u64(&r->out, r->changed.p[i].hi);
+	}
 	return CAIRN_OK;
 }
 
@@ -306,8 +306,9 @@ static cairn_status save(cairn_run *r, int why, int wait)
 	r->since = 0;
 	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
 		return rc;
-	__atomic_store_n(&r->page->busy, 1, __ATOMIC_RELEASE);
-	if ((rc = helper_ask(r, MSG_SAVE)) < 0)
+	rc = helper_ask(r, MSG_SAVE);
+	r->changed.n = 0;
+	if (rc < 0)
 		return rc;
 	files_told(r);
 	r->saving = get_u64(&r->in);
@@ -323,7 +324,6 @@ static cairn_status revive(cairn_run *r)
 	char *was = r->err ? strdup(r->err) : NULL;
 	helper_end(r);
 	r->saving = 0;
-	__atomic_store_n(&r->page->busy, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->page->wake, 0, __ATOMIC_RELAXED);
 	vars_forget(r);
 	rc = r->comm.size > 1 ? fail(r, CAIRN_NOHELPER, "%s; the ranks have to be started again", was ? was : "the helper is gone") : helper_start(r);
@@ -350,9 +350,6 @@ static int due(cairn_run *r)
 		why |= WHY_POINTS;
 	return why;
 }
-
-/* busy reports whether the helper is not done with the copy before. */
-static int busy(cairn_run *r) { return r->saving && __atomic_load_n(&r->page->busy, __ATOMIC_ACQUIRE); }
 
 /* taken saves at this point; before is what there was to tell already. */
 static cairn_status taken(cairn_run *r, int why, cairn_status before)
@@ -389,6 +386,10 @@ static cairn_status look(cairn_run *r)
 	r->points += passed;
 	r->step = r->left = 0;
 	r->stopped = 0;
+	if (r->begun) { /* the next checkpoint is the one that was begun */
+		r->left = r->step = 1;
+		return CAIRN_OK;
+	}
 	r->page->points = r->points;
 	rc = helper_news(r, 0);
 	if (rc == CAIRN_NOHELPER)
@@ -400,7 +401,7 @@ static cairn_status look(cairn_run *r)
 		uint64_t v[5];
 		v[4] = rc < 0 && rc != CAIRN_NOTSAVED;
 		v[0] = (uint64_t)why & WHY_STOP, v[1] = (uint64_t)why & ~(uint64_t)WHY_STOP;
-		v[2] = busy(r);
+		v[2] = r->saving != 0;
 		v[3] = ~r->look; /* the fewest points of all */
 		if (r->comm.max(r->comm.context, v, 5))
 			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
@@ -413,8 +414,8 @@ static cairn_status look(cairn_run *r)
 			why = 0; /* later, when all have written the one before */
 	} else if (rc < 0 && rc != CAIRN_NOTSAVED) {
 		return rc;
-	} else if (busy(r) && !(why & WHY_STOP)) {
-		why = 0;
+	} else if (r->saving && !(why & WHY_STOP)) {
+		why = 0; /* later, when the one before is written */
 	}
 	return why ? taken(r, why, rc) : rc;
 }
@@ -426,9 +427,11 @@ cairn_status cairn_point(cairn_run *r)
 	return look(r);
 }
 
-static cairn_status checkpoint(cairn_run *r, int wait)
+static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 {
 	cairn_status rc = usable(r, 1);
+	if (r && r->begun != commit)
+		return fail(r, CAIRN_ARGUMENT, commit ? "no checkpoint was begun: call cairn_begin first" : "a checkpoint was begun: call cairn_commit");
 	if (rc >= 0)
 		rc = helper_news(r, 0);
 	if (rc == CAIRN_NOHELPER)
@@ -442,12 +445,42 @@ static cairn_status checkpoint(cairn_run *r, int wait)
 	r->step = r->left;
 	r->stopped = 0;
 	rc = save(r, WHY_CALL, wait);
+	for (size_t i = 0; r->begun && i < r->nvars; i++)
+		r->vars[i]->added = 0;
+	r->begun = 0;
 	arm(r);
 	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
 
-cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1); }
-cairn_status cairn_save(cairn_run *r) { return checkpoint(r, 0); }
+cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1, 0); }
+cairn_status cairn_save(cairn_run *r) { return checkpoint(r, 0, 0); }
+cairn_status cairn_commit(cairn_run *r) { return checkpoint(r, 0, 1); }
+
+cairn_status cairn_begin(cairn_run *r)
+{
+	cairn_status rc = usable(r, 1);
+	if (rc < 0)
+		return rc;
+	if (r->begun)
+		return fail(r, CAIRN_ARGUMENT, "a checkpoint was begun before: call cairn_commit");
+	r->begun = 1;
+	if (r->sock >= 0 && r->saving)
+		helper_news(r, 1); /* the mirror must be free; what became of it is told by cairn_commit */
+	return CAIRN_OK;
+}
+
+cairn_status cairn_add(cairn_run *r, const char *name)
+{
+	cairn_status rc = usable(r, 1);
+	struct variable *v = r && name ? vars_find(r, name) : NULL;
+	if (rc < 0)
+		return rc;
+	if (!r->begun || !v)
+		return fail(r, CAIRN_ARGUMENT, r->begun ? "no variable \"%.100s\" is protected" : "cannot add \"%.100s\": call cairn_begin first", name ? name : "");
+	if ((rc = copy_out(r, v)) >= 0)
+		v->added = 1;
+	return rc;
+}
 
 cairn_status cairn_wait(cairn_run *r)
 {

@@ -39,6 +39,12 @@ static struct variable **find(cairn_run *r, const char *name)
 	return NULL;
 }
 
+struct variable *vars_find(cairn_run *r, const char *name)
+{
+	struct variable **v = find(r, name);
+	return v ? *v : NULL;
+}
+
 static int grow(cairn_run *r)
 {
 	if (r->nvars == r->capvars) {
@@ -204,7 +210,7 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 		r->vars[r->nvars++] = v;
 	}
 	v->data = data, v->type = type, v->ndim = ndim, v->dims = own, v->bytes = bytes;
-	v->told = 0, v->fresh = 1, v->untracked = 0;
+	v->told = 0, v->fresh = 1, v->untracked = 0, v->added = 0;
 	if (v->copy && bytes <= v->room)
 		return CAIRN_OK;
 	bytes_before = v->room;
@@ -403,4 +409,5 @@ void vars_free(cairn_run *r)
 	free(r->extents);
 	free(r->gone_names.p);
 	free(r->unused.p);
+	free(r->changed.p);
 }

@@ -23,9 +23,10 @@ type Options struct {
 	Attempt     string // becomes Header.Attempt
 	Keep        int    // checkpoints to keep, at and below the recovery line if there are several ranks; 0: 2
 	Compression Compression
-	Memory      int64 // bound on staging memory; 0: the size of the state
-	MaxBases    int   // how many bases a checkpoint may have; 0: 64; negative: every checkpoint is full
-	NoTracking  bool  // do not use the kernel's tracking of written pages
+	Memory      int64   // bound on staging memory; 0: the size of the state
+	MaxBases    int     // how many bases a checkpoint may have; 0: 64; negative: every checkpoint is full
+	NoTracking  bool    // do not use the kernel's tracking of written pages
+	Tracker     Tracker // tells of written memory in place of the kernel, or nil
 	// Helper is a connection to a process that runs Serve. That process writes
 	// the checkpoints. It publishes a checkpoint whose copy is complete even if
 	// this process dies then. The Saver closes the connection. If Helper is
@@ -45,7 +46,7 @@ type Saver struct {
 	staging    *mem.Staging
 	limit      int // maximum number of segments of staging
 	writer     Writer
-	tracker    *mem.Tracker
+	tracker    Tracker
 	noTrack    string // why there is no tracker
 	prev       *Table
 	next       uint64
@@ -98,8 +99,12 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	}
 	if opts.NoTracking {
 		s.noTrack = "switched off"
-	} else if s.tracker, err = mem.NewTracker(); err != nil {
-		s.noTrack = err.Error()
+	} else if s.tracker = opts.Tracker; s.tracker == nil {
+		if t, err := mem.NewTracker(); err != nil {
+			s.noTrack = err.Error()
+		} else {
+			s.tracker = t
+		}
 	}
 	return s, nil
 }

@@ -5,6 +5,15 @@ import (
 	"unsafe"
 )
 
+// Tracker tells which parts of watched memory were written since the last scan;
+// see mem.Tracker.
+type Tracker interface {
+	Watch(p []byte) error
+	Scan(p []byte, written func(lo, hi int)) error
+	Unwatch(addr, size uintptr)
+	Close()
+}
+
 // history is what a Saver remembers about a dataset.
 type history struct {
 	spans   []span

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/store"
@@ -26,6 +27,8 @@ type Driver struct {
 	// Running says that the program has its values: it has lost the process that
 	// spoke for it before, and Restore changes nothing.
 	Running bool
+	// Tracker says what the program has written since the last Drive.
+	Tracker ckpt.Tracker
 }
 
 // identity is who the program is, where nobody supervises it.

@@ -51,9 +51,9 @@
 //	Gather    bytes                the program exchanges them with all ranks
 //	News      index text           a checkpoint is durable, or was not saved
 //
-// The page has four numbers: wake (32 bits; set by the helper), busy (32 bits;
-// set by the program before Save, cleared by the helper when the mirror may be
-// written again), points (64 bits; set by the program) and filling (32 bits; 1
-// while the program copies GPU memory to the mirror after Save, 0 when it is
-// done, more if that failed). The helper waits for it on a futex.
+// The page has three numbers: wake (32 bits; set by the helper), at byte 8 points
+// (64 bits; set by the program) and filling (32 bits; 1 while the program copies
+// GPU memory to the mirror after Save, 0 when it is done, more if that failed).
+// The helper waits for the last on a futex. Otherwise the program writes to the
+// mirror only when no checkpoint is being written.
 package serve

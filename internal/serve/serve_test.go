@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // built is what the tests of this package share: the library, the helper and
@@ -24,6 +25,12 @@ var built struct {
 	once sync.Once
 	dir  string
 	err  error
+}
+
+// compile is the command that compiles testdata/NAME.c.
+func compile(dir, name string, more ...string) []string {
+	args := append([]string{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", filepath.Join(dir, name), "testdata/" + name + ".c"}, more...)
+	return append(args, filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl")
 }
 
 // build compiles the library, the cairn command and a program with a C compiler.
@@ -42,7 +49,8 @@ func build(t *testing.T) (dir string) {
 		for _, c := range [][]string{
 			{"make", "-s", "-C", "../../lib", "BUILD=" + dir, "CFLAGS=-O1 -g -Werror"},
 			{"go", "build", "-o", filepath.Join(dir, "cairn"), "../../cmd/cairn"},
-			{"cc", "-std=c11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", filepath.Join(dir, "plain"), wraps, "testdata/plain.c", "testdata/kill.c", filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl"},
+			compile(dir, "plain", wraps, "testdata/kill.c"),
+			compile(dir, "parts"),
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", c, err, out)
@@ -107,6 +115,40 @@ func TestPlain_RestoredByGo(t *testing.T) {
 	}
 	if step != 7 || counter != sum || odd != (step%2 == 0 && step > 0) {
 		t.Errorf("at step %d: counter %d, odd %v", step, counter, odd)
+	}
+}
+
+// TestParts_ContentAtAdd saves checkpoints whose variables are added one after
+// the other: each is restored as it was when it was added.
+func TestParts_ContentAtAdd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	sum, err := program(t, "parts", dir, "save").Output()
+	if err != nil {
+		t.Fatal(err, failure(err))
+	}
+	out, err := program(t, "parts", dir, "restore").Output()
+	if err != nil {
+		t.Fatal(err, failure(err))
+	}
+	if got, want := string(out), string(sum)+" 8 8 -1 7 80\n"; got != want {
+		t.Errorf("restored %s, want %s", got, want)
+	}
+	kernel, err := mem.NewTracker()
+	if err != nil {
+		t.Skip(err)
+	}
+	kernel.Close()
+	text, err := program(t, "cairn", "inspect", filepath.Join(dir, "ckpt-00000007")).CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "kernel: it reported which pages") {
+		t.Errorf("the helper did not use what the program knows (%v):\n%s", err, text)
+	}
+}
+
+// TestUnion joins ranges.
+func TestUnion(t *testing.T) {
+	got := union([][2]uint64{{10, 20}, {0, 5}, {12, 15}, {20, 30}, {40, 41}, {0, 7}})
+	if fmt.Sprint(got) != "[[0 7] [10 30] [40 41]]" {
+		t.Error(got)
 	}
 }
 

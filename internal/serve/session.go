@@ -60,7 +60,7 @@ func statusOf(err error) int32 {
 // page is memory shared with the program.
 type page struct {
 	wake    atomic.Uint32
-	busy    atomic.Uint32
+	_       uint32
 	points  atomic.Uint64
 	filling atomic.Uint32 // see filled
 }
@@ -77,6 +77,7 @@ type session struct {
 	run     *engine.Run
 	vars    map[string]*variable
 	files   map[uint32]*os.File
+	written [][2]uint64 // parts of the mirror, since the last save that succeeded
 
 	messages chan *message // from the program; closed at its end
 	ended    error         // why
@@ -264,7 +265,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 		Dir: dir, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
 		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
 		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
-		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0},
+		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s)},
 	}
 	if compression == "none" {
 		o.Compression = engine.None
@@ -565,12 +566,12 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	}
 	pause := seconds(c.f64())
 	for range c.count(16) {
-		c.u64()
-		c.u64()
+		s.written = append(s.written, [2]uint64{c.u64(), c.u64()})
 	}
 	if err := c.end(); err != nil {
 		return errors.Join(s.fail(err), err)
 	}
+	s.written = union(s.written)
 	s.page.wake.Store(0)
 	answered := false
 	err := s.run.Drive(ctx, engine.Drive{Points: points, Reason: reason(why), Stop: why&whyStop != 0, Pause: pause}, func(index uint64) error {
@@ -578,7 +579,9 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 		s.wire.send(msgDone, binary.LittleEndian.AppendUint64(nil, index)) // a program that is gone has its checkpoint nevertheless
 		return s.filled()
 	})
-	s.page.busy.Store(0)
+	if err == nil {
+		s.written = s.written[:0]
+	}
 	switch {
 	case err != nil && answered:
 		return s.news(s.asked, err.Error())

@@ -1,0 +1,57 @@
+//go:build linux
+
+package serve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"unsafe"
+)
+
+// tracker tells the run what the program says it has written to the mirror.
+type tracker session
+
+func (t *tracker) Watch([]byte) error   { return nil }
+func (t *tracker) Unwatch(_, _ uintptr) {}
+func (t *tracker) Close()               {}
+
+// union sorts ranges and joins those that overlap.
+func union(list [][2]uint64) [][2]uint64 {
+	slices.SortFunc(list, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
+	out := list[:0]
+	for _, r := range list {
+		if n := len(out); n > 0 && r[0] <= out[n-1][1] {
+			out[n-1][1] = max(out[n-1][1], r[1])
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Scan calls written for the parts of p that the program has written since the
+// last save.
+func (t *tracker) Scan(p []byte, written func(lo, hi int)) error {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	for _, e := range t.extents {
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(e.mem)))
+		if at < start || at >= start+uintptr(len(e.mem)) {
+			continue
+		}
+		lo := e.lo + uint64(at-start)
+		hi := lo + uint64(len(p))
+		first := sort.Search(len(t.written), func(i int) bool { return t.written[i][1] > lo })
+		for _, w := range t.written[first:] {
+			if w[0] >= hi {
+				break
+			}
+			if a, b := max(w[0], lo), min(w[1], hi); a < b {
+				written(int(a-lo), int(b-lo))
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("memory at %#x is not part of the mirror", at)
+}
