@@ -2,9 +2,9 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// test evaluates a condition. It returns the ranks on which it holds, on which
-// it does not, and on which that is not known; sym is its value on the latter,
-// if they share one.
+// test evaluates a condition. It returns the ranks on which the condition
+// holds, those on which it does not, and those for which that is unknown. If
+// all of the latter share one value (one), sym is that value.
 func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
 	yes, no, maybe = newSet(a.n), newSet(a.n), newSet(a.n)
 	if e == nil {
@@ -32,15 +32,15 @@ func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one
 	return yes, no, maybe, sym, one
 }
 
-// trust notes that a condition was taken to be the same on all ranks.
+// trust records that a condition was assumed to be the same on all ranks.
 func (a *analyzer) trust(at ir.Pos, sym entry) {
 	if a.isAssumed(sym) {
 		a.given = append(a.given, Reason{at, "", "decides in the same way on all ranks"})
 	}
 }
 
-// branch interprets a conditional. If other is given, it interprets the other
-// branch, and els holds the statements of that in any order.
+// branch interprets a conditional. If other is not nil, it interprets the other
+// branch; els then lists the statements of that branch in any order.
 func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
 	plain := other == nil
 	if plain {
@@ -114,7 +114,7 @@ func (a *analyzer) both(s *state, yes, no set, then []ir.Stmt, other func(*state
 	return out
 }
 
-// forget makes all that list may write unknown, on the ranks that are here.
+// forget makes everything that list may write unknown, on the live ranks.
 func (a *analyzer) forget(list []ir.Stmt, s *state) {
 	for v := range a.info.written(list) {
 		a.store(v, a.all(anything), s)
@@ -132,7 +132,7 @@ func (a *analyzer) forget(list []ir.Stmt, s *state) {
 func (a *analyzer) inMain() bool { return len(a.frames) == 1 }
 
 // ends reports whether list ends the program without an effect on other ranks.
-// A rank that takes it passes no place any more.
+// A rank that executes it passes no place any more.
 func (a *analyzer) ends(list []ir.Stmt) bool {
 	if len(list) == 0 || a.info.acts(list) || a.escapes(list[:len(list)-1]) {
 		return false
@@ -141,7 +141,7 @@ func (a *analyzer) ends(list []ir.Stmt) bool {
 	return ok && (j.Kind == ir.Exit || j.Kind == ir.Return && a.inMain())
 }
 
-// escapes reports whether list has a jump out of it, other than out of the
+// escapes reports whether list has a jump out of it, except one that ends the
 // program.
 func (a *analyzer) escapes(list []ir.Stmt) bool {
 	return escapes(list, a.inMain(), nil, 0, 0)
@@ -153,8 +153,8 @@ func escapes(list []ir.Stmt, main bool, labels []string, loops, breaks int) bool
 	return len(ways) > 0
 }
 
-// switchOn interprets a switch, from case i on, as the conditionals that it
-// stands for.
+// switchOn interprets a switch, from case i on, like the conditionals that it
+// is equivalent to.
 func (a *analyzer) switchOn(st *ir.Switch, i int, s *state) []*state {
 	var def, rest []ir.Stmt
 	for k, c := range st.Cases {

@@ -59,7 +59,7 @@ func (a *analyzer) call(c *ir.Call, s *state) []*state {
 	return []*state{s}
 }
 
-// callProc interprets p as called by c, or uses a remembered outcome.
+// callProc interprets p as called by c, or uses a cached result.
 func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	pi := a.info.procs[p]
 	depth := 0
@@ -114,7 +114,7 @@ func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 		for _, u := range a.callWith(c, p, cases[i], t) {
 			for k, x := range cases[i] {
 				if o := a.object(u, x[0]); o != nil && x[0] != args[k][0] {
-					a.dropObject(u, o) // a view
+					a.dropObject(u, o) // it is a view, made for this case
 				}
 			}
 			out = append(out, u)
@@ -126,7 +126,7 @@ func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 // callWith interprets p, as called by c, with args.
 func (a *analyzer) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*state {
 	pi := a.info.procs[p]
-	// The caller's variables are set aside: only those of p matter within.
+	// Set the caller's variables aside: p uses only its own.
 	outer := s.env
 	s.env = make([]vec, a.info.size[p])
 	a.work += len(s.env) + len(outer)
@@ -185,7 +185,7 @@ func (a *analyzer) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*sta
 	return a.merge(out, c.Pos)
 }
 
-// passed is the variable that c passes as argument i.
+// passed returns the variable that c passes as argument i, or nil.
 func passed(c *ir.Call, i int) *ir.Var {
 	if i < len(c.Args) {
 		if r, ok := c.Args[i].(ir.Ref); ok {
@@ -195,7 +195,7 @@ func passed(c *ir.Call, i int) *ir.Var {
 	return nil
 }
 
-// comeBack hands the results of p to the caller of c.
+// comeBack gives the results of p to the caller of c.
 func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
 	for i, v := range p.Params {
 		if from := passed(c, i); from != nil && !pi.writes[v] {
@@ -246,7 +246,7 @@ func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 	}
 }
 
-// callKey is everything that the outcome of p may depend on.
+// callKey returns a text of everything that the result of p may depend on.
 func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 	var b []byte
 	put := func(x ...int64) {
@@ -278,13 +278,13 @@ func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 	return string(b)
 }
 
-// renew copies a remembered state, with new symbols for those that the call
-// made: they need not be the same a second time.
+// renew copies a cached state. Symbols that the call made get new names,
+// because their values need not be the same a second time.
 func (a *analyzer) renew(s *state, first int32) *state {
 	t := a.clone(s)
 	names := map[int32]int32{}
 	name := func(e entry) entry {
-		if e.sym < first { // also for numbers
+		if e.sym < first { // this holds for numbers, too
 			return e
 		}
 		n, ok := names[e.sym]

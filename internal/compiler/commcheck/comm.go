@@ -8,11 +8,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// comm is a communicator, or the many that a split made at once. members and
-// rankOf are nil if the groups are not known.
+// comm is a communicator, or all communicators that one split made. members and
+// rankOf are nil if the groups are unknown.
 type comm struct {
 	id      int
-	members [][]int // for each rank of the world, those of its group in order; nil: in none
+	members [][]int // for each rank of the world, the members of its group in order; nil: it is in none
 	rankOf  []int
 }
 
@@ -44,11 +44,11 @@ func (a *analyzer) world() [][]int {
 	return m
 }
 
-// noComm is no communicator: using it is an error.
+// noComm stands for "no communicator". To use it is an error.
 var noComm = &comm{id: -1}
 
-// group is the communicator that e is on each rank; nil where that is not
-// known.
+// group returns the communicator that e evaluates to on each rank; nil where it
+// is unknown.
 func (a *analyzer) group(e ir.Expr, s *state) []*comm {
 	out := make([]*comm, a.n)
 	if e == nil {
@@ -77,14 +77,14 @@ func called(c *ir.Comm) string {
 		"wait", "sendrecv", "collective", "probe"}[min(int(c.Kind), 8)]
 }
 
-// communicate interprets c for the ranks that are here.
+// communicate interprets c for the live ranks.
 func (a *analyzer) communicate(c *ir.Comm, s *state) {
 	ranks := s.live.list()
 	groups := a.group(c.Group, s)
 	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
 	if c.Kind != ir.Wait && c.Kind != ir.Probe {
 		for _, r := range ranks {
-			if groups[r] == noComm { // an error, with which the run ends
+			if groups[r] == noComm { // an error, which ends the run
 				for r := range s.jumps {
 					s.jumps[r] = jump{kind: ir.Exit}
 				}
@@ -124,7 +124,7 @@ func (a *analyzer) communicate(c *ir.Comm, s *state) {
 		}
 	case ir.Collective:
 		a.collective(c, ranks, groups, s)
-		return // has written its Status itself
+		return // it has written its Status itself
 	case ir.Probe:
 	default:
 		fail("is of a kind that is not known")
@@ -147,7 +147,7 @@ func without[T any](l []T, drop func(T) bool) []T {
 	return out
 }
 
-// start notes the request of a non-blocking c on rank r.
+// start records the request of a non-blocking c on rank r.
 func (a *analyzer) start(c *ir.Comm, r, comm int, s *state) {
 	if c.Request != nil {
 		a.lose(c.Request, r, s)
@@ -158,7 +158,7 @@ func (a *analyzer) start(c *ir.Comm, r, comm int, s *state) {
 	sort.SliceStable(s.reqs, func(i, j int) bool { return s.reqs[i].rank < s.reqs[j].rank })
 }
 
-// lose notes that v on rank r no longer holds the request or the group it held.
+// lose records that v on rank r no longer holds its request or group.
 func (a *analyzer) lose(v *ir.Var, r int, s *state) {
 	hit := false
 	for _, q := range s.reqs {
@@ -238,7 +238,7 @@ func (a *analyzer) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *stat
 }
 
 // fits reports whether a send and a receive have the same tag: 1 yes, 0 no, -1
-// not known.
+// unknown.
 func fits(send, recv msg) int {
 	switch {
 	case send.comm != recv.comm:
@@ -328,8 +328,9 @@ func (a *analyzer) receive(m msg, s *state) {
 }
 
 // resolve matches receives from any rank at dst, if there are as many of them
-// as there are sends that they can match. Which matches which does not matter
-// then, but a later send might have matched, too; that is left open.
+// as there are sends that they can match. Then it does not matter which matches
+// which. But a later send might have matched, too; the receives stay open for
+// that.
 func (a *analyzer) resolve(dst, comm int, s *state) {
 	type pattern struct {
 		tag    entry
@@ -395,8 +396,8 @@ func (a *analyzer) leaveOpen(o open, s *state) {
 	s.opens = append(out, o)
 }
 
-// spoil withdraws that places were safe: o may have received a message that m
-// sent after them. m is nil if the sender is not known.
+// spoil revokes that places are safe, because o may have received a message
+// that m sends after them. m is nil if the sender is unknown.
 func (a *analyzer) spoil(o open, m *ir.Comm) {
 	why := "receives from any rank, and may have got a message that is sent later"
 	if m != nil {
@@ -416,7 +417,7 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 	}
 	name := strings.ToLower(c.Name)
 	split := strings.Contains(name, "split")
-	complete := len(ranks) == a.n // all come at once, and nothing was left over
+	complete := len(ranks) == a.n // all ranks call it at once, and no earlier call is incomplete
 	a.steps += len(s.colls) * (1 + len(ranks)/4)
 	colls := append([]coll(nil), s.colls...)
 	if len(colls) > 0 {
@@ -487,7 +488,7 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 		a.makeComm(c, complete, split, root, groups, s)
 		return
 	}
-	// All ranks get the same from such a collective.
+	// Such a collective gives the same result to all ranks.
 	out := a.all(anything)
 	if whole && (strings.Contains(name, "bcast") || strings.Contains(name, "broadcast") || strings.Contains(name, "allreduce")) {
 		out = a.all(a.fresh(false))
@@ -505,8 +506,8 @@ func writesComm(c *ir.Comm) bool {
 	return len(c.Status) > 0 && (strings.Contains(name, "split") || strings.Contains(name, "dup"))
 }
 
-// synchronises reports whether no rank leaves the collective before all have
-// come.
+// synchronises reports whether no rank leaves the collective before all ranks
+// have called it.
 func synchronises(name string) bool {
 	for _, p := range []string{"barrier", "allreduce"} {
 		if strings.Contains(name, p) {
@@ -516,7 +517,7 @@ func synchronises(name string) bool {
 	return false
 }
 
-// makeComm makes the communicator of a split or a duplication.
+// makeComm creates the communicator of a split or a duplication.
 func (a *analyzer) makeComm(c *ir.Comm, complete, split bool, colour vec, groups []*comm, s *state) {
 	out := a.all(anything)
 	if complete {

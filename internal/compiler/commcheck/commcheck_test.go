@@ -36,8 +36,8 @@ func eachStmt(p *ir.Program, f func(ir.Stmt)) {
 	}
 }
 
-// TestAnalyze_ManyRanks has programs whose cost would be out of hand if
-// iterations were interpreted one by one, or states multiplied.
+// TestAnalyze_ManyRanks analyzes programs whose cost would explode if
+// iterations were interpreted one by one, or if states multiplied.
 func TestAnalyze_ManyRanks(t *testing.T) {
 	check(t, "transposes", `
 proc main() {

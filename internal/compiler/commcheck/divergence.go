@@ -2,19 +2,20 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// level is a list that is being interpreted in a frame, and how far.
+// level is a list that is being interpreted in a frame, and the current
+// position in it.
 type level struct {
 	list []ir.Stmt
 	i    int
 }
 
-// out is a jump out of a list: its kind, and the label that it names.
+// out is a jump out of a list: its kind and its label.
 type out struct {
 	kind  ir.JumpKind
 	label string
 }
 
-// outs collects the jumps out of list, other than out of the program.
+// outs collects the jumps out of list, except those that end the program.
 func outs(list []ir.Stmt, main bool, to map[out]bool) { collectOuts(list, main, nil, 0, 0, to) }
 
 func collectOuts(list []ir.Stmt, main bool, labels []string, loops, breaks int, to map[out]bool) {
@@ -50,7 +51,7 @@ func collectOuts(list []ir.Stmt, main bool, labels []string, loops, breaks int, 
 	}
 }
 
-// only reports whether all jumps in m are of a kind, with no label or this one.
+// only reports whether all jumps in m have this kind, and no label or this one.
 func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	for o := range m {
 		if o.kind != kind || o.label != "" && o.label != label {
@@ -60,12 +61,12 @@ func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	return true
 }
 
-// diverge interprets what follows a condition at st that may differ from rank
-// to rank and decides about a jump; it chooses among lists. All ways meet
+// diverge handles a condition at st that may differ between ranks and may
+// decide about a jump. The condition chooses one of lists. All paths meet
 // again: at the end of an iteration, of a loop or switch, or of the procedure.
-// If nothing on these ways communicates, diverge moves the ranks to that place,
-// and forgets what may be written on the way. It reports whether there is such
-// a place.
+// If nothing on these paths communicates, diverge moves the ranks to that place
+// and makes everything that the paths may write unknown. It reports whether
+// there is such a place.
 func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
 	var region []ir.Stmt
 	for _, l := range lists {
@@ -135,7 +136,7 @@ func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt)
 	return true
 }
 
-// within reports whether list is body, which is not empty.
+// within reports whether list is body, and body is not empty.
 func within(list, body []ir.Stmt) bool {
 	return len(list) > 0 && len(body) > 0 && &list[0] == &body[0]
 }

@@ -17,7 +17,7 @@ func (v Verdict) String() string {
 	return v.Kind.String() + " (" + strings.Join(b, "; ") + ")"
 }
 
-// Before is the verdict for the place just before s. A statement that is not in
-// the program, or that no rank reaches, is Unknown. Callers ask for loop bodies
-// only; the tests compare all places.
+// Before returns the verdict for the place just before s. A statement that is
+// not in the program, or that no rank reaches, is Unknown. Callers of the
+// package need loop bodies only; the tests compare all places.
 func (r *Result) Before(s ir.Stmt) Verdict { return r.at(s) }

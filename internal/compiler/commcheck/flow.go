@@ -2,21 +2,22 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// flows are the data flows of a program: which variables a variable is computed
-// from, anywhere. The program is read once, and every flow is followed once.
+// flows holds the data flows of a program: from which variables a variable is
+// computed, anywhere. It reads the program once, and follows every flow once.
 type flows struct {
 	in    *info
-	from  map[*ir.Var][]ir.Expr // what is assigned to a variable
-	of    map[*ir.Var][]*ir.Var // the results that a call's are
-	under map[*ir.Var][]ir.Stmt // the innermost conditionals in which it is written
-	outer map[ir.Stmt]ir.Stmt   // the conditional around one
-	conds map[ir.Stmt][]ir.Expr // what it is decided by
-	acts  map[ir.Stmt]bool      // it has something in it that acts
-	seeds map[bool][]ir.Expr    // of conditions; of communications (true)
+	from  map[*ir.Var][]ir.Expr // expressions that are assigned to a variable
+	of    map[*ir.Var][]*ir.Var // results of procedures that become a variable's value by a call
+	under map[*ir.Var][]ir.Stmt // innermost conditionals in which the variable is written
+	outer map[ir.Stmt]ir.Stmt   // the conditional around a conditional
+	conds map[ir.Stmt][]ir.Expr // the conditions of a conditional
+	acts  map[ir.Stmt]bool      // it contains a statement that communicates, launches or joins
+	seeds map[bool][]ir.Expr    // expressions in conditions (false) and in communications (true)
 }
 
-// wanted finds the variables that conditions and communications depend on, and
-// puts those of the latter into decide, and the conditionals into decides.
+// wanted returns the variables that conditions and communications depend on. It
+// adds the variables that communications depend on to decide, and the
+// conditionals to decides.
 func (in *info) wanted(procs []*ir.Proc) map[*ir.Var]bool {
 	f := &flows{in: in, from: map[*ir.Var][]ir.Expr{}, of: map[*ir.Var][]*ir.Var{}, under: map[*ir.Var][]ir.Stmt{},
 		outer: map[ir.Stmt]ir.Stmt{}, conds: map[ir.Stmt][]ir.Expr{}, acts: map[ir.Stmt]bool{}, seeds: map[bool][]ir.Expr{}}
@@ -29,7 +30,8 @@ func (in *info) wanted(procs []*ir.Proc) map[*ir.Var]bool {
 	return want
 }
 
-// read notes what is in list, which stands in the conditional around it.
+// read records the flows in list. around is the innermost conditional that
+// contains list.
 func (f *flows) read(pr *ir.Proc, list []ir.Stmt, around ir.Stmt) {
 	f.in.work += len(list)
 	assigned := func(v *ir.Var, e ir.Expr) {
@@ -112,9 +114,9 @@ func (f *flows) read(pr *ir.Proc, list []ir.Stmt, around ir.Stmt) {
 	}
 }
 
-// follow adds to seeds all variables that these are computed from. With
-// deciding, it also adds the variables of conditions under which something
-// communicates, or a found variable is written.
+// follow adds to found all variables from which those in seeds are computed.
+// With deciding set, it also adds the variables of conditions under which
+// something communicates or a found variable is written.
 func (f *flows) follow(found map[*ir.Var]bool, seeds []ir.Expr, deciding bool) {
 	var todo []*ir.Var
 	add := func(v *ir.Var) {
@@ -157,8 +159,8 @@ func (f *flows) follow(found map[*ir.Var]bool, seeds []ir.Expr, deciding bool) {
 	}
 }
 
-// taint finds the variables that may depend on a rank or a message, by an
-// assignment or by the condition around one.
+// taint finds the variables that may depend on a rank or a message, through an
+// assignment or through the condition around one.
 func (in *info) taint(procs []*ir.Proc) {
 	t := &tainting{in: in, uses: map[*ir.Var][]use{}, lists: map[ir.Stmt]bool{}, procs: map[*ir.Proc]bool{}}
 	for _, pr := range procs {
@@ -197,12 +199,12 @@ func (in *info) taint(procs []*ir.Proc) {
 type tainting struct {
 	in    *info
 	uses  map[*ir.Var][]use
-	todo  []*ir.Var         // that are varied, and whose uses are to be looked at
-	lists map[ir.Stmt]bool  // of which all that is written in them is varied
-	procs map[*ir.Proc]bool // likewise
+	todo  []*ir.Var         // varied variables whose uses must still be examined
+	lists map[ir.Stmt]bool  // conditionals in which everything that is written is varied
+	procs map[*ir.Proc]bool // procedures in which everything that is written is varied
 }
 
-// use is a statement in a procedure.
+// use is a statement, with its procedure.
 type use struct {
 	s  ir.Stmt
 	pr *ir.Proc
@@ -221,7 +223,7 @@ func (t *tainting) bad(e ir.Expr) bool {
 	return b
 }
 
-// all marks what is written in list, with all that it calls.
+// all marks everything that list and its callees write.
 func (t *tainting) all(list []ir.Stmt) {
 	ir.Each(list, func(s ir.Stmt) {
 		t.in.work++
@@ -280,8 +282,8 @@ func (t *tainting) look(u use) {
 		for _, v := range s.Status {
 			t.mark(v)
 		}
-		// Data is received into variables that are read here, or whose
-		// address is: all of them may differ.
+		// Data is received into variables that are read here, or whose address
+		// is taken here. All of them may differ between ranks.
 		for _, v := range s.Reads {
 			if v != nil && (v.Shared || t.in.shared[v]) {
 				t.mark(v)

@@ -2,16 +2,17 @@ package commcheck
 
 import "encoding/binary"
 
-// globals are the values of a program's variables, as the number of a tree;
-// equal values have equal numbers. A table holds each tree once; leaves are
-// numbers of values. So a call that changes one variable of a thousand copies a
-// few numbers, and comparing two states skips what they share.
+// globals stands for the values of a program's variables. It is the number of a
+// tree; equal values have equal numbers. A table holds each tree once, and
+// leaves are numbers of values. So a call that changes one variable out of a
+// thousand copies a few numbers, and a comparison of two states skips what they
+// share.
 type globals int32
 
-// globalTable has all trees of an analysis. Number 0 is that of no value, and
-// of a tree without values.
+// globalTable holds all trees of an analysis. Number 0 stands for no value, and
+// for a tree without values.
 type globalTable struct {
-	depth  int // of trees: levels above the leaves
+	depth  int // levels of a tree above the leaves
 	values []vec
 	tops   []int32 // the largest symbol in each value
 	byText map[string]int32
@@ -33,7 +34,7 @@ func newGlobals(n int) *globalTable {
 	return g
 }
 
-// value is the number of a value.
+// value returns the number of a value.
 func (g *globalTable) value(x vec) int32 {
 	if x == nil {
 		return 0
@@ -54,7 +55,7 @@ func (g *globalTable) value(x vec) int32 {
 	return n
 }
 
-// tree is the number of a tree.
+// tree returns the number of a tree.
 func (g *globalTable) tree(level int, kids [fanout]int32) int32 {
 	if kids == [fanout]int32{} {
 		return 0
@@ -76,7 +77,7 @@ func (g *globalTable) tree(level int, kids [fanout]int32) int32 {
 	return n
 }
 
-// get is the value of variable i.
+// get returns the value of variable i.
 func (g *globalTable) get(s globals, i int) vec {
 	n := int32(s)
 	for d := g.depth; d >= 0; d-- {
@@ -85,7 +86,7 @@ func (g *globalTable) get(s globals, i int) vec {
 	return g.values[n]
 }
 
-// with is s with another value of variable i.
+// with returns s with another value of variable i.
 func (g *globalTable) with(s globals, i int, x vec) globals {
 	var set func(n int32, d int) int32
 	set = func(n int32, d int) int32 {
@@ -100,8 +101,8 @@ func (g *globalTable) with(s globals, i int, x vec) globals {
 	return globals(set(int32(s), g.depth))
 }
 
-// join calls f for the variables whose values differ in s and t, in order; f
-// gives the value that is to be in place of s's.
+// join calls f for the variables whose values differ in s and t, in order. The
+// result of f replaces the value in s.
 func (g *globalTable) join(s, t globals, f func(i int, x, y vec) vec, work *int) globals {
 	var visit func(m, n int32, d, i int) int32
 	visit = func(m, n int32, d, i int) int32 {
@@ -120,8 +121,8 @@ func (g *globalTable) join(s, t globals, f func(i int, x, y vec) vec, work *int)
 	return globals(visit(int32(s), int32(t), g.depth, 0))
 }
 
-// renamed is s with f's value for each in which there is a symbol from first
-// on.
+// renamed returns s, in which f has replaced each value that contains a symbol
+// from first on.
 func (g *globalTable) renamed(s globals, first int32, f func(vec) vec, work *int) globals {
 	var visit func(n int32, d int) int32
 	visit = func(n int32, d int) int32 {

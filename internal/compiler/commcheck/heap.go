@@ -6,32 +6,35 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// object is the target of a reference, which is a symbol: one object on each
-// rank, made by all in the same step. It does not change once it is in a state.
+// object is the target of a reference, which is a symbol. It stands for one
+// object on each rank, which all ranks made in the same step. An object in a
+// state does not change.
 type object struct {
 	sym  int32
 	typ  string
-	kind int  // the number of typ
+	kind int  // number of typ
 	many bool // there may be others with the same contents
-	view bool // stands for one of those that have these contents
-	// unknown: values that are not in fields are not known, else they are 0.
+	view bool // it stands for one of the objects with these contents
+	// unknown says that the values of elements that are not in fields are
+	// unknown. Otherwise they are 0.
 	unknown bool
 	fields  map[*ir.Var]*cells
 	top     int32 // the largest symbol in it
 }
 
-// cells are a field's values: of the elements in all, and of the others.
+// cells holds a field's values: of the elements in all, and of all other
+// elements.
 type cells struct {
 	all  map[int64]vec
-	rest vec // nil: as the object says
+	rest vec // nil: the object determines it
 }
 
-// noIndex is the index of a field that is no array.
+// noIndex is the index for a field that is not an array.
 const noIndex = 0
 
 const (
-	maxObjects  = 48 // of one type in a state
-	maxContents = 6  // different ones of one type, that a reference may be taken to lead to
+	maxObjects  = 48 // maximum number of objects of one type in a state
+	maxContents = 6  // maximum number of different objects of one type that a reference may lead to
 )
 
 func (a *analyzer) get(o *object, f *ir.Var, i int64) vec {
@@ -58,7 +61,7 @@ func (o *object) clone() *object {
 	return &c
 }
 
-// set gives an element of a field a value.
+// set sets the value of an element of a field.
 func (o *object) set(f *ir.Var, i int64, x vec) {
 	c := &cells{all: map[int64]vec{i: x}}
 	if old := o.fields[f]; old != nil {
@@ -98,8 +101,7 @@ func (a *analyzer) spoilField(o *object, f *ir.Var, ranks []int) {
 	o.fields[f] = c
 }
 
-// newObject makes an object. The kind of those that are made of others is
-// known.
+// newObject returns a new object. Copies of an object keep its kind.
 func (a *analyzer) newObject(typ string) *object {
 	kind, ok := a.kinds[typ]
 	if !ok {
@@ -111,14 +113,14 @@ func (a *analyzer) newObject(typ string) *object {
 	return o
 }
 
-// name gives an object that is in no state a symbol of its own.
+// name gives a new symbol to an object that is in no state.
 func (a *analyzer) name(o *object) {
 	o.sym = a.fresh(false).sym
 	a.kindOf[o.sym] = o.kind
 }
 
-// setObject puts an object into a state, in place of the one of the same
-// symbol.
+// setObject puts an object into a state, where it replaces the object of the
+// same symbol.
 func (a *analyzer) setObject(s *state, o *object) {
 	o.top = 0
 	for _, c := range o.fields {
@@ -172,7 +174,7 @@ func (a *analyzer) create(st *ir.New, s *state) {
 		}
 	}
 	if len(live) < a.n {
-		// The other ranks have no such object: nothing is known of it there.
+		// The other ranks have no such object: its contents are unknown there.
 		others := a.full.sub(s.live).list()
 		for _, f := range a.info.fields[st.Type] {
 			a.spoilField(o, f, others)
@@ -198,7 +200,7 @@ func (a *analyzer) crowd(s *state) {
 	}
 }
 
-// unknownObject notes that there may be an object of which nothing is known.
+// unknownObject records that there may be an object whose contents are unknown.
 func (a *analyzer) unknownObject(typ string, s *state) {
 	if kind, ok := a.kinds[typ]; ok {
 		for _, o := range s.heap.of(kind) {
@@ -212,7 +214,7 @@ func (a *analyzer) unknownObject(typ string, s *state) {
 	a.setObject(s, o)
 }
 
-// object is what a value refers to, nil if that is not known.
+// object returns the object that a value refers to, or nil if it is unknown.
 func (a *analyzer) object(s *state, e entry) *object {
 	if kind, ok := a.kindOf[e.sym]; ok {
 		return s.heap.get(kind, e.sym)
@@ -274,11 +276,11 @@ func (a *analyzer) put(st *ir.Put, s *state) {
 	if st.Index != nil {
 		index = a.eval(st.Index, s)
 	}
-	var wild []int // ranks of which it is not known where they write
+	var wild []int // ranks for which it is unknown where they write
 	for _, r := range s.live.list() {
 		o := a.object(s, of[r])
 		switch {
-		case o == nil && of[r] == num(0): // an error
+		case o == nil && of[r] == num(0): // an error, which ends the run
 		case o == nil || o.view:
 			wild = append(wild, r)
 		case index != nil && !index[r].known() || st.Src == nil:
@@ -324,8 +326,8 @@ func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
 	s.heap = s.heap.with(kind, l, &a.work)
 }
 
-// equal reports whether two objects of a type have the same contents; what
-// cannot be told apart later counts as the same.
+// equal reports whether two objects of a type have the same contents. Values
+// that cannot be distinguished later count as equal.
 func (a *analyzer) equal(x, y *object) bool {
 	if x.typ != y.typ {
 		return false
@@ -340,8 +342,8 @@ func (a *analyzer) equal(x, y *object) bool {
 	return true
 }
 
-// indices are the elements of a field that one of two objects knows, and one
-// that stands for the others.
+// indices returns the elements of a field that either of two objects has a
+// value for, and one index that stands for all others.
 func indices(x, y *object, f *ir.Var) []int64 {
 	list := []int64{-1}
 	for _, o := range []*object{x, y} {
@@ -363,7 +365,7 @@ func equalVec(x, y vec) bool {
 	return true
 }
 
-// joined is an object that has what two have in common.
+// joined returns an object with what x and y have in common.
 func (a *analyzer) joined(x, y *object) (o *object, changed bool) {
 	o = x
 	for _, f := range a.info.fields[x.typ] {
@@ -401,8 +403,8 @@ func (a *analyzer) joined(x, y *object) (o *object, changed bool) {
 	return o, changed
 }
 
-// joinHeap joins the objects of t into s. At the head of a loop (other),
-// objects that look the same become one.
+// joinHeap joins the objects of t into s. At the head of a loop (alike),
+// objects with equal contents become one.
 func (a *analyzer) joinHeap(s, t *state, alike bool) (changed bool) {
 	if s.heap.stamp == t.heap.stamp {
 		return false

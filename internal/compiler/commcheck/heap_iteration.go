@@ -22,7 +22,7 @@ func (a *analyzer) nextIteration(s *state, first int32) {
 		}
 		return out
 	}, &a.work)
-	// Of those made in this iteration, the ones that look the same are one.
+	// Objects made in this iteration become one if their contents are equal.
 	var made []*object
 	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first }, func(_ int, l []*object) []*object {
 		i, _ := find(l, first)
@@ -39,7 +39,8 @@ func (a *analyzer) nextIteration(s *state, first int32) {
 	a.joinHeap(s, &state{heap: fresh}, true)
 }
 
-// nextIteration is o, in which what is a symbol made since first is unknown.
+// nextIteration returns o, in which values that are symbols made since first
+// are unknown.
 func (o *object) nextIteration(first int32) *object {
 	if o.top < first {
 		return o
@@ -87,9 +88,9 @@ func young(v vec, first int32) bool {
 	return false
 }
 
-// renewHeap gives new names to what was made since first.
+// renewHeap gives new names to the symbols made since first.
 func (a *analyzer) renewHeap(s *state, first int32, name func(entry) entry, vector func(vec) vec) {
-	var list []*object // in the order of their symbols, as names are given
+	var list []*object // in the order of their symbols, because names are given in order
 	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first || b.top >= first }, func(_ int, l []*object) []*object {
 		keep := make([]*object, 0, len(l))
 		for _, o := range l {
@@ -127,7 +128,7 @@ func (a *analyzer) renewHeap(s *state, first int32, name func(entry) entry, vect
 	}
 }
 
-// discard removes the arrays that a call made and does not return: only its
+// discard removes arrays that a call made and does not return: only its
 // variables refer to them.
 func (a *analyzer) discard(p *ir.Proc, s *state, first int32) {
 	kind, ok := a.kinds["array"]

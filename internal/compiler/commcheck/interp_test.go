@@ -13,8 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// machine runs a program on n ranks, one step at a time in any order, and keeps
-// what is needed to tell afterwards which messages crossed which places.
+// machine runs a program on n ranks, one step at a time in any order. It
+// records what is needed to find out afterwards which messages crossed which
+// places.
 type machine struct {
 	p       *ir.Program
 	n       int
@@ -25,14 +26,14 @@ type machine struct {
 	ranks []*rankRun
 	msgs  []*message
 	colls map[string]*collective
-	comms []map[int][]int // by communicator: members by rank of the world
+	comms []map[int][]int // by communicator: the members of each rank's group
 	left  int             // steps until it is stopped
 }
 
 const never = math.MaxInt
 
-// message and others below have the times, by each rank's own clock, between
-// which they are under way.
+// message and the types below have the times, by each rank's own clock, between
+// which they are in flight.
 type message struct {
 	src, dst, comm, tag int
 	sent, got           int
@@ -67,18 +68,18 @@ type rankRun struct {
 	posts  []*posted
 	spans  []*span
 	visits map[any][]int
-	order  map[string]int // collectives of each communicator so far
+	order  map[string]int // number of collectives in each communicator so far
 	shared map[*ir.Var]int
 	reqs   map[*ir.Var]*request
-	loose  map[int][]*request // those without a variable, by communicator
+	loose  map[int][]*request // requests without a variable, by communicator
 	works  map[*ir.Var][]*span
 	yield  func(bool) bool
-	ended  bool // by the program's end, not by force
-	early  bool // before its last statement
+	ended  bool // it ended at the program's end, not by force
+	early  bool // it ended before its last statement
 	draws  int
-	void   bool           // a condition was not as it is taken to be
-	objs   map[int]*thing // by reference
-	made   map[ir.Pos]int // objects, by where
+	void   bool           // a condition was not what the analysis assumes
+	objs   map[int]*thing // objects by reference
+	made   map[ir.Pos]int // number of objects by place of creation
 	depth  int
 	proc   *ir.Proc
 }
@@ -91,7 +92,8 @@ type slot struct {
 	i int
 }
 
-// object is what a reference leads to; without an object the rank ends.
+// object returns the object that a reference leads to. If there is none, the
+// rank ends.
 func (k *rankRun) object(ref int) *thing {
 	o := k.objs[ref]
 	if o == nil {
@@ -100,7 +102,7 @@ func (k *rankRun) object(ref int) *thing {
 	return o
 }
 
-// stop ends a rank at once.
+// stop is panicked with to end a rank at once.
 type stop struct{}
 
 type place struct {
@@ -143,7 +145,7 @@ func run(p *ir.Program, n int, seed int64, uniform bool) *machine {
 	for i := range live {
 		live[i] = i
 	}
-	// Some ranks are favoured for a while, so that they run ahead.
+	// Prefer some ranks for a while, so that they run ahead.
 	fav, stuck := 0, 0
 	for len(live) > 0 && stuck < 20*n && m.left > 0 {
 		i := m.rng.Intn(len(live))
@@ -171,8 +173,8 @@ func run(p *ir.Program, n int, seed int64, uniform bool) *machine {
 	return m
 }
 
-// pause lets others run. moved reports whether something was done since the
-// last one.
+// pause lets other ranks run. moved says whether this rank has done something
+// since the last pause.
 func (k *rankRun) pause(moved bool) {
 	k.m.left--
 	if k.m.left <= 0 || !k.yield(moved) {
@@ -478,8 +480,8 @@ func (k *rankRun) collective(c *ir.Comm, comm int, group []int, env map[*ir.Var]
 		}
 		g.colour[k.rank] = x
 	}
-	// A broadcast lets its root go at once; the others wait for all, which they
-	// may.
+	// The root of a broadcast continues at once. The others wait for all ranks,
+	// which MPI allows.
 	if c.Name == "bcast" && c.Peer != nil && k.eval(c.Peer, env) == k.rank {
 		return
 	}
@@ -529,8 +531,8 @@ func (p *posted) fits(x *message) bool {
 	return x.comm == p.comm && (p.src < 0 || p.src == x.src) && (p.tag < 0 || p.tag == x.tag)
 }
 
-// post posts a receive, or takes a message that is there: from any of the
-// sources if it may.
+// post posts a receive, or takes a message that is there, from any permitted
+// source.
 func (k *rankRun) post(p *posted) {
 	k.tick()
 	var can []*message
@@ -549,8 +551,8 @@ func (k *rankRun) post(p *posted) {
 	p.m.taken = true
 }
 
-// draw is a value that the program cannot know: a function of where it is made
-// and of what, and on which rank unless all are the same.
+// draw returns a value that the program cannot know. It is a function of where
+// it is made, of its inputs and, unless all ranks have the same, of the rank.
 func (k *rankRun) draw(at ir.Pos, of []int) int {
 	h := fnv.New32()
 	fmt.Fprint(h, at.Line, " ", of, k.m.seed)
@@ -601,7 +603,7 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 	case ir.Unknown:
 		var of []int
 		for _, v := range e.Vars {
-			of = append(of, min(k.get(env, v), 100)) // whatever it refers to
+			of = append(of, min(k.get(env, v), 100)) // all references count as the same value
 		}
 		return k.draw(ir.Pos{}, of)
 	case ir.Field:
@@ -665,7 +667,7 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 			return b(x >= y)
 		case ir.AndAlso, ir.OrElse:
 			return b(y != 0)
-		case ir.Wrap: // of 2 bits, without sign or with
+		case ir.Wrap: // integers of 2 bits, unsigned or signed
 			if y > 0 {
 				return x & 3
 			}
@@ -675,8 +677,8 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 	panic(fmt.Sprintf("no value of %T", e))
 }
 
-// crossed says what is under way where all ranks come by p for the k-th time,
-// and whether they do.
+// crossed returns what is in flight when all ranks pass p for the k-th time,
+// and whether they do pass it.
 func (m *machine) crossed(p place, k int) (what string, all bool) {
 	cut := make([]int, m.n)
 	for r, x := range m.ranks {

@@ -17,24 +17,24 @@ type analyzer struct {
 	work    int // see Result.Work
 	full    set
 
-	terms   []term // by symbol; 0 is none
-	assumed []bool // whether the symbol is the same on all ranks by assumption only
+	terms   []term // by symbol; symbol 0 does not exist
+	assumed []bool // by symbol: whether it is the same on all ranks by assumption only
 	cons    map[term]int32
 	globals *globalTable
 	comms   []*comm
 	handles map[int32]*comm
 	refs    map[int32]bool // symbols that refer to objects
 	kinds   map[string]int // numbers of types of objects
-	kindOf  map[int32]int  // of the objects of symbols
+	kindOf  map[int32]int  // types of the objects that symbols refer to
 	hyps    map[*ir.Proc]*hypothesis
-	failed  map[*ir.Proc]bool // those of which no hypothesis held
+	failed  map[*ir.Proc]bool // procedures for which no hypothesis held
 	ids     map[any]int
 
 	frames []*frame
-	cur    *ir.Proc // whose variables states have
+	cur    *ir.Proc // the procedure whose variables the states hold
 	cache  map[string][]*state
 
-	// These only grow, and are cut back when an attempt fails.
+	// The following lists only grow. They are cut back when an attempt fails.
 	log    []record
 	seen   map[recordKey]bool
 	given  []Reason
@@ -46,11 +46,11 @@ type analyzer struct {
 // frame is a call that is being interpreted.
 type frame struct {
 	proc    *ir.Proc
-	targets []any // loops and switches that are under way
+	targets []any // loops and switches that are being interpreted
 	levels  []level
 }
 
-// record is one thing seen at a place.
+// record is one observation at a place.
 type record struct {
 	recordKey
 	reason Reason
@@ -125,7 +125,7 @@ func (a *analyzer) note(place int, k Kind, cause any, r Reason) {
 	a.log = append(a.log, record{key, r})
 }
 
-// mark and back cut everything recorded since.
+// mark is a position in the lists. back removes everything recorded after it.
 type mark struct{ log, given, cached, walked int }
 
 func (a *analyzer) mark() mark {
@@ -145,7 +145,7 @@ func (a *analyzer) back(m mark) {
 	a.log, a.given, a.cached, a.walked = a.log[:m.log], a.given[:m.given], a.cached[:m.cached], a.walked[:m.walked]
 }
 
-// visit records what holds in s at a place.
+// visit records what holds at a place in state s.
 func (a *analyzer) visit(key any, s *state) {
 	p := a.info.places[key]
 	clear := true
@@ -158,7 +158,7 @@ func (a *analyzer) visit(key any, s *state) {
 	if !s.live.is(a.full) {
 		bad("some", a.info.stmts[p], "", "only %v of %d come here", s.live, a.n)
 	}
-	// A few of the messages under way are reasons enough.
+	// A few of the messages in flight are enough as reasons.
 	a.steps += 1 + len(s.opens)
 	more := 4 * maxReasons
 	for _, l := range s.sends {
@@ -209,7 +209,7 @@ func launched(l *ir.Launch) string {
 	return "concurrent work"
 }
 
-// ruin notes that from here on nothing is known of s.
+// ruin records that nothing is known about s from here on.
 func (a *analyzer) ruin(s *state, r Reason) {
 	if s.poison != nil {
 		return
@@ -221,7 +221,7 @@ func (a *analyzer) ruin(s *state, r Reason) {
 		sends: make([][]msg, a.n), recvs: make([][]msg, a.n)}
 }
 
-// walk marks all places of list, and of what it calls.
+// walk records a kind for all places of list and of its callees.
 func (a *analyzer) walk(list []ir.Stmt, k Kind, r Reason) {
 	ir.Each(list, func(s ir.Stmt) {
 		a.work++
@@ -257,8 +257,8 @@ func (a *analyzer) walkProc(p *ir.Proc, k Kind, r Reason) {
 	a.walk(p.Body, k, r)
 }
 
-// exec interprets list from each of the states in, which it may change, and
-// gives the states after it.
+// exec interprets list from each of the states in, which it may change. It
+// returns the states after it.
 func (a *analyzer) exec(list []ir.Stmt, in []*state) []*state {
 	f := a.frames[len(a.frames)-1]
 	k := len(f.levels)
@@ -344,7 +344,7 @@ func (a *analyzer) step(st ir.Stmt, s *state) []*state {
 	return []*state{s}
 }
 
-// store gives v a value on the ranks that are here.
+// store gives v a value on the live ranks.
 func (a *analyzer) store(v *ir.Var, x vec, s *state) {
 	if v == nil {
 		return
@@ -376,8 +376,8 @@ func (a *analyzer) store(v *ir.Var, x vec, s *state) {
 	a.setVar(v, out, s)
 }
 
-// varOf is the value of a variable, of which it is known that it has one, in
-// env if it is a procedure's.
+// varOf returns the value of a variable that has one. The value of a
+// procedure's variable is in env.
 func (a *analyzer) varOf(v *ir.Var, env []vec, s *state) vec {
 	i, ok := a.info.index[v]
 	switch {
@@ -434,7 +434,7 @@ func (a *analyzer) assign(st *ir.Assign, s *state) {
 	}
 }
 
-// rename notes that to now holds the requests and groups of work that from
+// rename records that to now holds the requests and groups of work that from
 // held.
 func (a *analyzer) rename(from, to *ir.Var, ranks set, s *state) {
 	for i, q := range s.reqs {
@@ -451,7 +451,7 @@ func (a *analyzer) rename(from, to *ir.Var, ranks set, s *state) {
 	}
 }
 
-// jump sends the ranks that are here elsewhere.
+// jump moves the live ranks elsewhere.
 func (a *analyzer) jump(st *ir.Jump, s *state) {
 	f := a.frames[len(a.frames)-1]
 	j := jump{kind: st.Kind, depth: len(a.frames)}
@@ -516,8 +516,8 @@ func (a *analyzer) arrive(in []*state, kind ir.JumpKind, to any) {
 	}
 }
 
-// launch starts concurrent work. If the work communicates, nothing is known
-// after its join.
+// launch interprets the start of concurrent work. If the work communicates,
+// nothing is known after its join.
 func (a *analyzer) launch(st *ir.Launch, s *state) {
 	works, found := append([]work(nil), s.works...), false
 	for i, w := range works {

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	maxHeads  = 12      // states told apart at the head of a loop
-	maxPasses = 200     // until a fixed point
-	manyTurns = 1 << 14 // iterations interpreted one by one where nothing else helps
+	maxHeads  = 12      // maximum number of different states at the head of a loop
+	maxPasses = 200     // maximum number of passes until a fixed point
+	manyTurns = 1 << 14 // iterations that are interpreted one by one when nothing else helps
 )
 
 // loop interprets a loop.
@@ -73,13 +73,13 @@ const (
 	notKnown
 )
 
-// unroll interprets l iteration by iteration. It gives up where the condition
-// is not known, nothing is known, or there are more iterations than limit.
+// unroll interprets l iteration by iteration. It gives up if the condition is
+// unknown, if nothing is known, or if there are more iterations than limit.
 func (a *analyzer) unroll(l *ir.Loop, s *state, limit int) (out []*state, end unrollEnd) {
 	cur := []*state{s}
 	begun := a.steps
 	for i := 0; len(cur) > 0; i++ {
-		// If iterations cost much, fewer are too many, the first time.
+		// If iterations are expensive, allow fewer the first time.
 		if i > limit || limit < manyTurns && i == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
 			return nil, tooMany
 		}
@@ -108,7 +108,7 @@ func (a *analyzer) unroll(l *ir.Loop, s *state, limit int) (out []*state, end un
 	return a.merge(out, l.Pos), done
 }
 
-// iterate interprets one iteration of l and what comes after it.
+// iterate interprets one iteration of l and its Post.
 func (a *analyzer) iterate(l *ir.Loop, s *state) []*state {
 	a.visit(bodyOf{l}, s)
 	out := a.exec(l.Body, []*state{s})
@@ -117,7 +117,7 @@ func (a *analyzer) iterate(l *ir.Loop, s *state) []*state {
 	return a.exec(l.Post, out)
 }
 
-// exit lets ranks exit l.
+// exit makes ranks exit l.
 func (a *analyzer) exit(l *ir.Loop, s *state, ranks set) {
 	for _, r := range ranks.list() {
 		s.jumps[r] = jump{ir.Break, l, len(a.frames)}
@@ -126,16 +126,16 @@ func (a *analyzer) exit(l *ir.Loop, s *state, ranks set) {
 }
 
 // head is a state at the head of a loop. It stands for all states there that
-// have the same messages under way.
+// have the same messages in flight.
 type head struct {
 	s     *state
-	wide  []bool       // variables that change from iteration to iteration
-	wider map[int]bool // likewise, of the program's
+	wide  []bool       // variables of the procedure that change from iteration to iteration
+	wider map[int]bool // variables of the program that do
 	todo  bool
 	exits []*state
 }
 
-// fixpoint interprets l until each iteration ends in a state that was there at
+// fixpoint interprets l until each iteration ends in a state that is known at
 // its head.
 func (a *analyzer) fixpoint(l *ir.Loop, s *state) []*state {
 	first := int32(len(a.terms))
@@ -220,7 +220,8 @@ func (a *analyzer) fixpoint(l *ir.Loop, s *state) []*state {
 	return a.merge(out, l.Pos)
 }
 
-// decide tests l's condition: the states that stay in l, and those that exit.
+// decide tests l's condition. It returns the states that stay in l, and those
+// that exit.
 func (a *analyzer) decide(l *ir.Loop, s *state) (on, off []*state) {
 	put := func(t *state) {
 		if t.live.empty() {
@@ -264,8 +265,8 @@ func (a *analyzer) decide(l *ir.Loop, s *state) (on, off []*state) {
 	return on, off
 }
 
-// forgetTags makes tags unknown that are symbols made since first: in the next
-// iteration these mean something else.
+// forgetTags makes tags unknown that are symbols made since first, because
+// these mean something else in the next iteration.
 func forgetTags(s *state, first int32) {
 	for _, l := range [][][]msg{s.sends, s.recvs} {
 		for r, ms := range l {
@@ -287,8 +288,9 @@ func forgetTags(s *state, first int32) {
 	}
 }
 
-// widen joins t into h and reports whether h has changed. What the ranks have
-// in common stays: a counter is no longer a number, but the same on all ranks.
+// widen joins t into h and reports whether h has changed. It keeps what the
+// ranks have in common: a counter is no longer a number, but it is still the
+// same on all ranks.
 func (a *analyzer) widen(h *head, t *state) (changed bool) {
 	a.work += len(t.env)
 	for i, x := range h.s.env {
@@ -329,8 +331,8 @@ func (a *analyzer) widen(h *head, t *state) (changed bool) {
 	return a.joinHeap(h.s, t, true) || changed
 }
 
-// alike reports whether y knows as much as x: the same numbers, and the same
-// ranks in common.
+// alike reports whether y has as much information as x: the same numbers, and
+// the same ranks in common.
 func alike(x, y vec) bool {
 	xy, yx := map[entry]entry{}, map[entry]entry{}
 	for i := range x {

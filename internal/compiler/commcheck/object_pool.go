@@ -7,30 +7,30 @@ import (
 )
 
 // pool holds the objects of a state by type, as a persistent tree: put returns
-// a new pool that shares all but one path. So comparing two pools skips what
-// they share, and sums answer questions about whole branches. A longer program
-// has more objects; each statement still costs the same.
+// a new pool that shares all but one path. So a comparison of two pools skips
+// what they share, and sums answer questions about whole branches. A longer
+// program has more objects, but each statement still costs the same.
 type pool struct {
 	root  *branch // nil: empty
 	depth int     // branches between the root and the leaves
-	stamp uint64  // the same for the same pool
+	stamp uint64  // equal for equal pools
 }
 
-// branch is a part of a pool: of a leaf the objects of a type, in the order of
-// their symbols.
+// branch is a part of a pool. A leaf holds the objects of one type, in the
+// order of their symbols.
 type branch struct {
-	kids []*branch // fanout of them, or none in a leaf
+	kids []*branch // fanout branches; none in a leaf
 	list []*object
 	sum
 }
 
-// sum is what is known of all objects in a branch.
+// sum describes all objects in a branch.
 type sum struct {
 	count int
-	over  int   // types with more than maxObjects
-	views int   // objects that are views
+	over  int   // number of types with more than maxObjects objects
+	views int   // number of objects that are views
 	last  int32 // the largest symbol of an object
-	top   int32 // the largest symbol in one
+	top   int32 // the largest symbol in an object
 }
 
 const (
@@ -47,8 +47,8 @@ func (p pool) size() int {
 	return p.root.count
 }
 
-// of are the objects of a type, in the order of their symbols; they are only
-// read.
+// of returns the objects of a type, in the order of their symbols. The caller
+// must not change them.
 func (p pool) of(kind int) []*object {
 	if kind>>((p.depth+1)*fanBits) != 0 {
 		return nil
@@ -63,7 +63,7 @@ func (p pool) of(kind int) []*object {
 	return b.list
 }
 
-// get is the object of a symbol, nil if there is none.
+// get returns the object of a symbol, or nil.
 func (p pool) get(kind int, sym int32) *object {
 	l := p.of(kind)
 	if i, ok := find(l, sym); ok {
@@ -77,7 +77,7 @@ func find(l []*object, sym int32) (int, bool) {
 	return i, i < len(l) && l[i].sym == sym
 }
 
-// with has the objects in list in place of those of their type.
+// with returns p in which list replaces the objects of a type.
 func (p pool) with(kind int, list []*object, work *int) pool {
 	for kind>>((p.depth+1)*fanBits) != 0 {
 		p = p.raised()
@@ -88,7 +88,7 @@ func (p pool) with(kind int, list []*object, work *int) pool {
 	return p
 }
 
-// raised is p with one more branch between root and leaves.
+// raised returns p with one more level between root and leaves.
 func (p pool) raised() pool {
 	if p.root != nil {
 		b := &branch{kids: make([]*branch, fanout), sum: p.root.sum}
@@ -133,7 +133,7 @@ func leaf(list []*object) *branch {
 	return b
 }
 
-// add makes the sum of an inner branch.
+// add computes the sum of an inner branch.
 func (b *branch) add() {
 	b.sum = sum{}
 	for _, k := range b.kids {
@@ -144,7 +144,7 @@ func (b *branch) add() {
 	}
 }
 
-// put has o in place of the object of its symbol.
+// put returns p in which o replaces the object of its symbol.
 func (p pool) put(o *object, work *int) pool {
 	l := p.of(o.kind)
 	i, ok := find(l, o.sym)
@@ -157,8 +157,8 @@ func (p pool) put(o *object, work *int) pool {
 	return p.with(o.kind, l, work)
 }
 
-// each calls f with the objects of each type in the branches of which want says
-// so; f gives those that are to be in their place.
+// each calls f with the objects of each type, in branches for which want
+// reports true. The result of f replaces them.
 func (p pool) each(want func(*sum) bool, f func(kind int, list []*object) []*object, work *int) pool {
 	var visit func(b *branch, depth, kind int) *branch
 	visit = func(b *branch, depth, kind int) *branch {
@@ -201,8 +201,8 @@ func (p pool) each(want func(*sum) bool, f func(kind int, list []*object) []*obj
 	return p
 }
 
-// news are the objects of q that are not in p, or are others there, in the
-// order of their symbols.
+// news returns the objects of q that p does not have, or has with other
+// contents, in the order of their symbols.
 func (p pool) news(q pool, work *int) []*object {
 	for p.depth < q.depth {
 		p = p.raised()

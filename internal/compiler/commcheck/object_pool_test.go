@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPool_LikeMap does the same to a pool and to a map, at random, with old
-// versions kept.
+// TestPool_LikeMap applies the same random operations to a pool and to a map,
+// and keeps old versions.
 func TestPool_LikeMap(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	work := 0
@@ -58,7 +58,7 @@ func TestPool_LikeMap(t *testing.T) {
 		case op < 7:
 			o := &object{sym: int32(1 + r.Intn(2000)), kind: []int{r.Intn(3), r.Intn(30), r.Intn(600)}[r.Intn(3)], top: int32(r.Intn(3000)), view: r.Intn(9) == 0}
 			if old := w.model[o.sym]; old != nil {
-				o.kind = old.kind // a symbol is of one type
+				o.kind = old.kind // a symbol has one type
 			}
 			w.p = w.p.put(o, &work)
 			w.model[o.sym] = o
@@ -100,8 +100,8 @@ func TestPool_LikeMap(t *testing.T) {
 	}
 }
 
-// TestPool_Work shows that what is done to one object costs the same
-// however many there are.
+// TestPool_Work shows that an operation on one object costs the same however
+// many there are.
 func TestPool_Work(t *testing.T) {
 	cost := func(types int) int {
 		var p pool
@@ -121,8 +121,8 @@ func TestPool_Work(t *testing.T) {
 	}
 }
 
-// TestGlobals_LikeSlices does the same to a table of variables and to slices,
-// at random.
+// TestGlobals_LikeSlices applies the same random operations to a table of
+// variables and to slices.
 func TestGlobals_LikeSlices(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const n = 300

@@ -6,19 +6,19 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// look is how a procedure uses a reference.
+// look says how a procedure uses a reference.
 type look struct {
-	reads bool // fields that communications depend on
-	null  bool // whether it is 0
+	reads bool // it reads fields that communications depend on
+	null  bool // it tests whether the reference is 0
 }
 
-// followed reports whether a field is followed.
+// followed reports whether the analysis follows the values of a field.
 func (in *info) followed(f *ir.Var) bool {
 	return f.Type != "" && !in.raced[f.Type] && slices.Contains(in.fields[f.Type], f)
 }
 
-// objects are the fields that list may write to, and the types of objects that
-// it may make, with all that it calls.
+// objects returns the fields that list and its callees may write to, and the
+// types of objects that they may make.
 func (in *info) objects(list []ir.Stmt) (puts []*ir.Var, news []string) {
 	fields, types := map[*ir.Var]bool{}, map[string]bool{}
 	ir.Each(list, func(s ir.Stmt) {
@@ -48,7 +48,7 @@ func (in *info) objects(list []ir.Stmt) (puts []*ir.Var, news []string) {
 	return puts, news
 }
 
-// look finds how procedures use the references that they are given.
+// look finds how procedures use the references that are passed to them.
 func (in *info) look(procs []*ir.Proc) {
 	if len(in.types) == 0 {
 		return
@@ -90,7 +90,8 @@ func (in *info) look(procs []*ir.Proc) {
 	}
 }
 
-// exprs are the expressions of a statement itself.
+// exprs returns the expressions of a statement, without those of nested
+// statements.
 func exprs(s ir.Stmt) []ir.Expr {
 	switch s := s.(type) {
 	case *ir.Assign:

@@ -6,7 +6,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/commcheck"
 )
 
-// objectPatterns are about objects, recursion, and branches that say nothing.
+// objectPatterns test objects, recursion, and branches without communication.
 var objectPatterns = []pattern{
 	{"objects", `
 global shared hi of T, shared lo of T

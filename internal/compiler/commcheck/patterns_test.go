@@ -7,10 +7,10 @@ type pattern struct {
 	opt        commcheck.Options
 }
 
-// patterns are programs with the verdicts that their places must have: "# safe"
-// at the end of a line is about the place before the statement there, "# body
-// safe" about the beginning of the body of the loop there. What follows a colon
-// must be in the reasons.
+// patterns are programs with the expected verdicts of their places. "# safe" at
+// the end of a line is the verdict for the place before the statement there. "#
+// body safe" is the verdict for the beginning of the body of the loop there.
+// Text after a colon must be in the reasons.
 var patterns = []pattern{
 	{"ring, send first", `
 proc main() {

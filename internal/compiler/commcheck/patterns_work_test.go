@@ -2,7 +2,7 @@ package commcheck_test
 
 import "github.com/cairnrun/cairn/internal/compiler/commcheck"
 
-// workPatterns are about what is not messages alone: work, jumps, values.
+// workPatterns test more than messages: concurrent work, jumps, values.
 var workPatterns = []pattern{
 	{"launch", `
 proc f() { x = 1 }                    # unsafe: runs beside

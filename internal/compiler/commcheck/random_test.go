@@ -11,7 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir/irtext"
 )
 
-// maker writes programs that mostly communicate as programs do, with mistakes.
+// maker generates programs that mostly communicate correctly, with some
+// mistakes.
 type maker struct {
 	*rand.Rand
 	b      strings.Builder
@@ -21,16 +22,16 @@ type maker struct {
 	tags   int
 	reqs   int
 	wilds  bool
-	calm   bool // few mistakes, and few values that are not known
+	calm   bool // few mistakes, and few unknown values
 	procs  []string
-	things bool     // there are objects
-	later  []string // halves of communications that are still to come
+	things bool     // the program has objects
+	later  []string // second halves of communications that are still to be written
 	size   int
 }
 
 func (g *maker) line(f string, args ...any) {
 	if strings.Contains(f, " ") && g.Intn(40) == 0 && (!g.calm || g.Intn(4) == 0) && (strings.HasPrefix(f, "send") || strings.HasPrefix(f, "recv") || strings.HasPrefix(f, "wait")) {
-		return // a mistake
+		return // make a mistake
 	}
 	g.b.WriteString(strings.Repeat("  ", g.depth))
 	fmt.Fprintf(&g.b, f, args...)
@@ -71,7 +72,7 @@ func (g *maker) peer() string {
 	return g.pick("rank", "(rank+1)%size", "(rank+i+1)%size", "0", "i", "(rank+x)%size", "size-1", "(rank^1)%size")
 }
 
-// block writes some statements. Parentheses of braces are the caller's.
+// block writes some statements. The caller writes the braces.
 func (g *maker) block(n int) {
 	g.depth++
 	for ; n > 0 && g.size < 60; n-- {
@@ -222,7 +223,7 @@ func (g *maker) stmt() {
 	}
 }
 
-// thing writes a statement with objects, or one that decides without a message.
+// thing writes a statement with objects, or a condition without communication.
 func (g *maker) thing() {
 	p := g.pick("p", "p", "q")
 	low, high := "get(%s, f else ?(%[1]s, f))", "get(%s, a, 1 else ?(%[1]s, a))"
@@ -252,7 +253,8 @@ func (g *maker) thing() {
 	}
 }
 
-// declare writes procedures that work on objects, and one that is silent.
+// declare writes procedures that work on objects, and one that does not
+// communicate.
 func (g *maker) declare() {
 	g.line("global shared f of T, shared a of T")
 	g.line("proc swap(o of T) {")
@@ -333,11 +335,11 @@ func generate(seed int64) string {
 	return g.b.String()
 }
 
-// tally counts what came of random programs.
+// tally counts the results of random programs.
 type tally struct{ safe, used, harmless, other int }
 
-// against interprets the program of a seed and compares the verdicts with runs
-// of it.
+// against analyzes the program of a seed and compares the verdicts with runs of
+// it.
 func against(t testing.TB, seed int64, runs int, sum *tally) {
 	text := generate(seed)
 	p, err := irtext.Parse("p", text)
@@ -417,8 +419,8 @@ func numbered(text string) string {
 	return strings.Join(l, "\n")
 }
 
-// TestAnalyze_Random is the proof of the pudding: no place that is said to be
-// safe has anything under way in any run.
+// TestAnalyze_Random shows that no place with the verdict Safe has anything in
+// flight in any run.
 func TestAnalyze_Random(t *testing.T) {
 	programs := 400
 	if testing.Short() {

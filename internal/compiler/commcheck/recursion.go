@@ -3,20 +3,20 @@ package commcheck
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
 const (
-	deepEnough = 2  // calls of a procedure within itself that are interpreted as they are
-	maxTries   = 12 // until a hypothesis holds
+	deepEnough = 2  // nested calls of a procedure in itself that are interpreted normally
+	maxTries   = 12 // maximum number of attempts until a hypothesis holds
 )
 
-// hypothesis is an assumption about a recursive procedure: called with no
-// message under way and these objects, it leaves no message under way and no
+// hypothesis is an assumption about a recursive procedure: if it is called with
+// no message in flight and these objects, it leaves no message in flight and no
 // other objects.
 type hypothesis struct {
-	s     *state // its heap
-	first int32  // the first symbol made since
+	s     *state // the state with its objects
+	first int32  // the first symbol made since then
 	grew  bool
 }
 
-// quiescent reports whether all ranks are here and nothing is under way.
+// quiescent reports whether all ranks are live and nothing is in flight.
 func (a *analyzer) quiescent(s *state) bool {
 	if s.poison != nil || !s.live.is(a.full) || len(s.reqs)+len(s.colls)+len(s.works)+len(s.opens) > 0 {
 		return false
@@ -31,7 +31,7 @@ func (a *analyzer) quiescent(s *state) bool {
 
 // recurse interprets a call of p within p, for all arguments and any depth. It
 // interprets p with the hypothesis for its calls of p, and weakens the
-// hypothesis until the outcome confirms it. It reports whether that happens.
+// hypothesis until the result confirms it. It reports whether that succeeds.
 func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	if a.failed[p] {
 		return nil, false
@@ -84,7 +84,7 @@ func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 		a.failed[p] = true
 		return nil, false
 	}
-	// Outcomes remembered meanwhile hold only with the hypothesis.
+	// Results cached meanwhile hold only under the hypothesis.
 	for _, k := range a.cached[m.cached:] {
 		delete(a.cache, k)
 	}
@@ -92,8 +92,8 @@ func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	return []*state{a.after(c, p, s, h)}, true
 }
 
-// some is any value of v: the same on all ranks, if it is not made of ranks or
-// messages.
+// some returns an arbitrary value of v. It is the same on all ranks, unless v
+// may depend on ranks or messages.
 func (a *analyzer) some(v *ir.Var) vec {
 	if v == nil || a.info.varied[v] {
 		return a.all(anything)
@@ -101,8 +101,8 @@ func (a *analyzer) some(v *ir.Var) vec {
 	return a.all(a.fresh(true))
 }
 
-// before is a state in which p may be called, at any depth. The hypothesis
-// contains what p does to objects, or grows by it.
+// before returns a state in which p may be called, at any depth. The hypothesis
+// contains p's effect on objects, or grows by it.
 func (a *analyzer) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.clone(s)
 	t.heap = h.s.heap
@@ -114,7 +114,7 @@ func (a *analyzer) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	return t
 }
 
-// after is the state after a call of p, by the hypothesis.
+// after returns the state after a call of p, according to the hypothesis.
 func (a *analyzer) after(c *ir.Call, p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.before(p, s, h)
 	for _, v := range c.Results {

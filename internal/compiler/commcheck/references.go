@@ -2,7 +2,7 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// plain is an object like o of which only numbers are known, and communicators.
+// plain returns a copy of o in which only numbers and communicators are known.
 func (a *analyzer) plain(o *object) *object {
 	o = o.clone()
 	for f, c := range o.fields {
@@ -27,9 +27,10 @@ func (a *analyzer) plain(o *object) *object {
 	return o
 }
 
-// focus splits a call into cases by the objects that its references may lead
-// to, if communications depend on them. In each case they lead to objects of
-// the same contents on all ranks. It returns the arguments of each case.
+// focus splits a call into cases, by the objects that its references may lead
+// to, if communications depend on these. In each case the references lead to
+// objects with the same contents on all ranks. focus returns the arguments and
+// the state of each case.
 func (a *analyzer) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases [][]vec, states []*state) {
 	cases, states = [][]vec{args}, []*state{s}
 	if !a.uniform || !a.info.procs[p].acts || !s.live.is(a.full) || s.heap.size() == 0 {

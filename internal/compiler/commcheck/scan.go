@@ -6,37 +6,38 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// info is what scan finds in a program, for any number of ranks.
+// info is the result of scan for a program. It does not depend on the number of
+// ranks.
 type info struct {
-	places  map[any]int          // a statement, or bodyOf a loop
-	stmts   []ir.Pos             // of each place
+	places  map[any]int          // number of each place: a statement, or bodyOf a loop
+	stmts   []ir.Pos             // position of each place
 	index   map[*ir.Var]int      // variables whose values matter
-	shared  map[*ir.Var]bool     // whose value is never known
-	varied  map[*ir.Var]bool     // of those, which may be made of ranks or messages
-	owner   map[*ir.Var]*ir.Proc // of these
-	globals int                  // how many of these are the program's
-	size    map[*ir.Proc]int     // how many there are in a procedure
+	shared  map[*ir.Var]bool     // variables whose value is never known
+	varied  map[*ir.Var]bool     // variables in shared that may depend on ranks or messages
+	owner   map[*ir.Var]*ir.Proc // procedure of a variable in index
+	globals int                  // how many variables in index belong to the program
+	size    map[*ir.Proc]int     // how many variables in index a procedure has
 	procs   map[*ir.Proc]*procInfo
 	decide  map[*ir.Var]bool // variables that communications depend on
-	decides map[ir.Stmt]bool // conditionals and loops that do
+	decides map[ir.Stmt]bool // conditionals and loops that communications depend on
 	work    int              // see Result.Work
 
-	types  map[string]bool      // of objects that are followed
-	fields map[string][]*ir.Var // of these, those that matter
-	raced  map[string]bool      // of these, those that concurrent work makes or writes to
+	types  map[string]bool      // types of objects that are followed
+	fields map[string][]*ir.Var // fields of these types that matter
+	raced  map[string]bool      // types whose objects concurrent work makes or writes to
 }
 
-// procInfo is about a procedure and all that it calls.
+// procInfo describes a procedure and all its callees.
 type procInfo struct {
-	acts    bool // communicates, launches or joins, or is not known
-	talks   bool // communicates, or may
-	gotos   bool // has a goto, or a jump out of what is no loop
+	acts    bool // it communicates, launches or joins, or its source is unknown
+	talks   bool // it communicates, or may communicate
+	gotos   bool // it has a goto, or a jump whose target is not a loop or switch
 	returns bool
 	writes  map[*ir.Var]bool
 	calls   map[*ir.Proc]bool
 	puts    map[*ir.Var]bool // fields that it writes to
 	news    map[string]bool  // types of objects that it makes
-	looks   map[*ir.Var]look // at what parameters refer to; of itself only
+	looks   map[*ir.Var]look // how the procedure itself uses its parameters
 }
 
 func vars(e ir.Expr, f func(*ir.Var)) { ir.Vars(e, f) }
@@ -67,7 +68,7 @@ func scan(p *ir.Program) *info {
 	}
 	var launched []*ir.Proc
 	var add func(pr *ir.Proc)
-	var order, after []*ir.Proc // as they are come to, and as they are done with
+	var order, after []*ir.Proc // in the order of the first visit, and in that of completion
 	add = func(pr *ir.Proc) {
 		if pr == nil || in.procs[pr] != nil {
 			return
@@ -116,7 +117,8 @@ func scan(p *ir.Program) *info {
 	for _, pr := range procs {
 		add(pr)
 	}
-	// Callees come before callers, so that without recursion once is enough.
+	// Callees come before callers, so that one pass is enough without
+	// recursion.
 	for again := true; again; {
 		again = false
 		for _, pr := range after {
@@ -174,7 +176,7 @@ func (in *info) place(key any, at ir.Pos) {
 	}
 }
 
-// writes are the variables that s itself may change.
+// writes returns the variables that s itself may change.
 func writes(s ir.Stmt) (out []*ir.Var) {
 	add := func(vs []*ir.Var) {
 		for _, v := range vs {
@@ -252,16 +254,17 @@ func irregular(list []ir.Stmt, labels []string, depth int) bool {
 	return false
 }
 
-// relevant finds the variables whose values matter: those that conditions,
-// peers, tags and communicators are computed from. Those that communications
-// depend on, by value or by a condition, are in decide, too.
+// relevant finds the variables whose values matter: those from which
+// conditions, peers, tags and communicators are computed. It also finds those
+// that communications depend on, by value or by a condition, for decide.
 func (in *info) relevant(procs []*ir.Proc) {
 	want := in.wanted(procs)
 	var globals []*ir.Var
 	locals := map[*ir.Proc][]*ir.Var{}
 	defer func() {
-		// Variables of different procedures have the same numbers: a state has
-		// those of one of them only, beside the program's.
+		// Variables of different procedures have the same numbers, because a
+		// state holds the variables of one procedure only, and those of the
+		// program.
 		for i, v := range globals {
 			in.index[v] = i
 		}
@@ -293,7 +296,7 @@ func (in *info) relevant(procs []*ir.Proc) {
 			}
 			switch owner := in.owner[v]; {
 			case owner == pr || owner != nil && v.Global:
-			case owner != nil: // of more than one procedure
+			case owner != nil: // it is used by several procedures
 				in.shared[v] = true
 			default:
 				in.owner[v] = pr
@@ -369,8 +372,8 @@ func (in *info) relevant(procs []*ir.Proc) {
 	}
 }
 
-// actsSelf reports whether s, without what it encloses, may communicate, launch
-// or join.
+// actsSelf reports whether s, without nested statements, may communicate,
+// launch or join.
 func (in *info) actsSelf(s ir.Stmt) bool {
 	switch s := s.(type) {
 	case *ir.Comm, *ir.Launch, *ir.Join:
@@ -385,13 +388,13 @@ func (in *info) actsSelf(s ir.Stmt) bool {
 	return false
 }
 
-// acts is actsSelf for a list with all that it encloses.
+// acts reports the same for a list with all nested statements.
 func (in *info) acts(list []ir.Stmt) (yes bool) {
 	ir.Each(list, func(s ir.Stmt) { in.work++; yes = yes || in.actsSelf(s) })
 	return yes
 }
 
-// written are the variables that list may change, with all that it calls.
+// written returns the variables that list and its callees may change.
 func (in *info) written(list []ir.Stmt) map[*ir.Var]bool {
 	m := map[*ir.Var]bool{}
 	ir.Each(list, func(s ir.Stmt) {

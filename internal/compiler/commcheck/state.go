@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// set is a set of ranks. It is never changed once in a state, only replaced.
+// set is a set of ranks. A set in a state is never changed, only replaced.
 type set []uint64
 
 func newSet(n int) set { return make(set, (n+63)/64) }
@@ -100,7 +100,7 @@ func (s places) with(i int) places {
 	return t
 }
 
-// or is the union; it is s itself if t adds nothing.
+// or returns the union. It is s itself if t adds nothing.
 func (s places) or(t places) places {
 	out, own := s, false
 	for i, y := range t {
@@ -128,7 +128,7 @@ func (s places) or(t places) places {
 	return out
 }
 
-// is reports whether t, which is s or a union with it, is the same.
+// is reports whether t equals s. t must be s or a union with it.
 func (s places) is(t places) bool {
 	return len(s) == len(t) && (len(s) == 0 || &s[0] == &t[0])
 }
@@ -147,25 +147,25 @@ func (s places) list() (l []int) {
 	return l
 }
 
-// jump is where a rank that is not here has jumped to.
+// jump is the target of a rank that has jumped and is not live.
 type jump struct {
-	kind  ir.JumpKind // 0: nowhere, it waits at the end of a branch
+	kind  ir.JumpKind // 0: no target; it waits at the end of a branch
 	to    any         // the *ir.Loop or *ir.Switch that it leaves or continues
-	depth int         // of calls
+	depth int         // depth of calls
 }
 
-// msg is half a message. Sends lie with their source, receives with their
-// destination, in the order of that rank.
+// msg is a send or a receive that is not matched. Sends are stored with their
+// source, receives with their destination, in that rank's order.
 type msg struct {
-	src, dst int // src is -1 for a receive from any
+	src, dst int // src is -1 for a receive from any rank
 	comm     int
 	tag      entry
 	anyTag   bool
 	by       *ir.Comm
 }
 
-// req is a request that is not waited for. Without a variable it is one of
-// many; a lost one cannot be waited for any more.
+// req is a request that was not waited for. Without a variable, it is one of
+// many. A lost request cannot be waited for any more.
 type req struct {
 	rank int
 	v    *ir.Var
@@ -177,7 +177,7 @@ type req struct {
 
 // coll is a collective that some ranks of a group have called.
 type coll struct {
-	comm, first int // first is the group's first member
+	comm, first int // first is the first member of the group
 	by          *ir.Comm
 	root        entry
 	came        set
@@ -191,7 +191,7 @@ type work struct {
 }
 
 // open is a receive from any rank that was matched, although a later send might
-// match it, too. since are the places passed after it: they are not safe if
+// match it, too. since are the places passed after it. They are not safe if
 // there is such a send.
 type open struct {
 	dst, comm int
@@ -203,13 +203,13 @@ type open struct {
 }
 
 // state is what holds at a place: where the ranks are, the values of variables,
-// and the messages under way. Its slices are replaced, never changed.
+// and the messages in flight. Its slices are replaced, never changed.
 type state struct {
 	live   set
 	jumps  []jump
-	env    []vec           // the procedure's variables
-	shared globals         // the program's
-	facts  map[int32]int64 // symbols that are 0 or 1 on this way; replaced too
+	env    []vec           // variables of the current procedure
+	shared globals         // variables of the program
+	facts  map[int32]int64 // symbols that are known to be 0 or 1 on this path; replaced, never changed
 	sends  [][]msg         // by source
 	recvs  [][]msg         // by destination
 	reqs   []req
@@ -217,8 +217,8 @@ type state struct {
 	works  []work
 	opens  []open
 	heap   pool
-	poison *Reason // all else is void: what can no longer be known, and why
-	entry  int32   // of a remembered state: the first symbol made in the call
+	poison *Reason // why nothing can be known any more; all other fields are invalid then
+	entry  int32   // for a cached state: the first symbol made in the call
 }
 
 func (a *analyzer) clone(s *state) *state {
@@ -249,8 +249,8 @@ func (s *state) setFact(sym int32, v int64) {
 	s.facts = m
 }
 
-// key differs between states that must not be merged. It contains all but
-// values, facts, and the places of open receives.
+// key returns a text that differs between states that must not be merged. It
+// contains everything but values, facts, and the places of open receives.
 func (a *analyzer) key(s *state) string {
 	if s.poison != nil {
 		return "poison"
@@ -304,8 +304,8 @@ func (a *analyzer) key(s *state) string {
 	return string(b)
 }
 
-// id numbers things for keys. Communications on different ways that are the
-// same in all that matters must have one number; so a Comm is numbered by its
+// id numbers objects for keys. Communications on different paths that are equal
+// in all that matters must have the same number, so a Comm is numbered by its
 // kind, name and group.
 func (a *analyzer) id(x any) int {
 	switch y := x.(type) {
@@ -330,8 +330,8 @@ type commClass struct {
 	name string
 }
 
-// mergeVec joins two values: entries that are the same stay, and ranks that
-// were the same on both sides are the same afterwards.
+// mergeVec joins two values. Equal entries stay, and ranks that have the same
+// entry on both sides have the same entry in the result.
 func (a *analyzer) mergeVec(x, y vec) vec {
 	if x == nil || y == nil {
 		return nil
@@ -402,8 +402,8 @@ func mergeOpens(x, y []open) []open {
 	return out
 }
 
-// merge joins states with the same messages under way. This is the ⨿ of the
-// paper: equal communications on different ways count once.
+// merge joins states with the same messages in flight. This is the ⨿ of the
+// paper: equal communications on different paths count once.
 func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	if len(in) < 2 {
 		return in
@@ -428,5 +428,5 @@ func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	return out
 }
 
-// maxStates bounds the states that are kept apart at one place.
+// maxStates is the maximum number of separate states at one place.
 const maxStates = 16

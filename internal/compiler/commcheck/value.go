@@ -7,8 +7,8 @@ import (
 )
 
 // entry is a value on one rank: a number (sym 0), a symbol (sym > 0), or
-// anything (sym anySym). Two entries that are the same symbol are the same
-// value, on whatever ranks.
+// anything (sym anySym). Two entries with the same symbol are the same value,
+// on whatever ranks.
 type entry struct {
 	sym int32
 	v   int64
@@ -31,7 +31,7 @@ func truth(b bool) entry {
 	return num(0)
 }
 
-// vec is a value on all ranks. It is never changed once made.
+// vec is a value on all ranks. It is never changed.
 type vec []entry
 
 func (a *analyzer) all(e entry) vec {
@@ -55,7 +55,7 @@ func (a *analyzer) fresh(assumed bool) entry {
 	return entry{sym: int32(len(a.terms) - 1)}
 }
 
-// mk gives the symbol for op on x and y, of which at least one is a symbol.
+// mk returns the symbol for op on x and y, of which at least one is a symbol.
 func (a *analyzer) mk(op ir.Op, x, y entry) entry {
 	t := term{op, x, y}
 	if s, ok := a.cons[t]; ok {
@@ -68,7 +68,7 @@ func (a *analyzer) mk(op ir.Op, x, y entry) entry {
 	return entry{sym: s}
 }
 
-// eval evaluates e in s, for the ranks in live; the other entries are anything.
+// eval evaluates e in s for the live ranks. The other entries are anything.
 func (a *analyzer) eval(e ir.Expr, s *state) vec {
 	a.steps++
 	switch e := e.(type) {
@@ -102,7 +102,7 @@ func (a *analyzer) eval(e ir.Expr, s *state) vec {
 	return a.all(anything)
 }
 
-// opaque is the value of an expression of vars that cannot be evaluated.
+// opaque returns the value of an expression of vars that cannot be evaluated.
 func (a *analyzer) opaque(vars []*ir.Var, s *state) vec {
 	if !a.uniform {
 		return a.all(anything)
@@ -191,7 +191,7 @@ func (a *analyzer) unary(op ir.Op, x entry, s *state) entry {
 	return a.mk(op, x, entry{})
 }
 
-// isBool reports whether x is 0 or 1.
+// isBool reports whether x is known to be 0 or 1.
 func (a *analyzer) isBool(x entry) bool {
 	if x.sym <= 0 {
 		return x.known() && (x.v == 0 || x.v == 1)
@@ -205,7 +205,7 @@ func (a *analyzer) isBool(x entry) bool {
 
 func (a *analyzer) not(x entry, s *state) entry { return s.fact(a.unary(ir.Not, x, s)) }
 
-// cond makes x, which is tested, 0 or 1.
+// cond converts x, the value of a condition, to 0 or 1.
 func (a *analyzer) cond(x entry, s *state) entry {
 	if x.known() {
 		return truth(x.v != 0)
@@ -228,7 +228,7 @@ func (a *analyzer) binary(op ir.Op, x, y entry, s *state) entry {
 		return a.not(s.fact(a.binary(ir.Lt, y, x, s)), s)
 	case ir.AndAlso, ir.OrElse:
 		x, y = a.cond(x, s), a.cond(y, s)
-		stop := num(0) // the value of either that decides alone
+		stop := num(0) // the value of one operand that decides alone
 		if op == ir.OrElse {
 			stop = num(1)
 		}
@@ -253,7 +253,7 @@ func (a *analyzer) binary(op ir.Op, x, y entry, s *state) entry {
 		return fold(op, x.v, y.v)
 	}
 	if op == ir.Eq && (x == num(0) && a.refs[y.sym] || y == num(0) && a.refs[x.sym]) {
-		return num(0) // an object is there
+		return num(0) // the object exists, so the reference is not 0
 	}
 	if x == y {
 		switch op {
@@ -324,7 +324,7 @@ func fold(op ir.Op, x, y int64) entry {
 	return anything
 }
 
-// assume notes in s that the symbol c, which is 0 or 1, is v.
+// assume records in s that the symbol c, which is 0 or 1, has the value v.
 func (a *analyzer) assume(s *state, c entry, v int64) {
 	if c.sym <= 0 {
 		return

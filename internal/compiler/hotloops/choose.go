@@ -168,7 +168,7 @@ func (c *Choice) thresholds() {
 	c.Kept, c.Share = Cluster(curve[:c.Candidates])
 }
 
-// settle decides about a loop, unless a comment has.
+// settle decides about a loop, unless a comment has decided.
 func (c *Choice) settle(l *Loop, chosen bool, format string, args ...any) {
 	v := c.byLoop[l]
 	if v.fixed || v.Chosen {

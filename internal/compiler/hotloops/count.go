@@ -14,11 +14,11 @@ const limit = 1e250
 // defaultTrips is the assumed number of iterations if it is unknown.
 const defaultTrips = 10
 
-// count is what is counted of a piece of a program.
+// count is the result of counting a piece of a program.
 type count struct {
 	s, a          float64
 	comm, kernels float64
-	recursive     bool // a call within the group that is being counted
+	recursive     bool // it has a call within the group that is being counted
 }
 
 func (c *count) add(d count) {
@@ -46,7 +46,7 @@ type counter struct {
 	nodes map[*ir.Proc]*node
 	pick  pick
 
-	visits int // of statements
+	visits int // number of visits of statements
 }
 
 // group counts the procedures of a recursive group, which mostly is one

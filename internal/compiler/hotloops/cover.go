@@ -2,7 +2,7 @@ package hotloops
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// check warns of choices that look wrong.
+// check adds warnings about choices that look wrong.
 func (c *Choice) check() {
 	r := c.Report
 	if len(c.Chosen()) == 0 {
@@ -29,14 +29,14 @@ func (c *Choice) check() {
 	c.compare("kernel launches", covered.kernels, r.Kernels, func(l *Loop) float64 { return l.Kernels })
 }
 
-// compare warns if chosen loops have less than half of something, and another
-// loop has more of it.
+// compare adds a warning if the chosen loops have less than half of something,
+// and another loop has more of it.
 func (c *Choice) compare(what string, covered, all float64, of func(*Loop) float64) {
 	if covered >= all/2 {
 		return
 	}
 	var best *Loop
-	for _, l := range c.Report.Loops { // the population comes first
+	for _, l := range c.Report.Loops { // the population is listed first
 		if c.byLoop[l].Chosen || !l.real || of(l) == 0 || best != nil && best.Out == "" && l.Out != "" {
 			continue
 		}
@@ -45,7 +45,7 @@ func (c *Choice) compare(what string, covered, all float64, of func(*Loop) float
 		}
 	}
 	if best == nil {
-		return // it is in no loop at all
+		return // most of it is in no loop
 	}
 	c.warn("%s: this loop has most of the program's %s, weighted by loops, but is not chosen (the chosen ones have %.0f%%); ask for a point here with a comment, or give a profile",
 		best.Pos, what, 100*covered/all)
@@ -76,7 +76,7 @@ func (v *cover) body(body []ir.Stmt) (sum weight) {
 		case *ir.Call:
 			var most weight
 			for _, p := range v.c.Report.pick.procs(s) {
-				w := v.done[p] // nothing yet for procedures of this group
+				w := v.done[p] // 0 so far for procedures of this group
 				most = weight{max(most.comm, w.comm), max(most.kernels, w.kernels)}
 			}
 			sum = sum.plus(most)

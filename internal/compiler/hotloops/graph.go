@@ -34,7 +34,7 @@ type graph struct {
 	order  []*node   // all nodes, callees before callers
 	stack  []*node
 	pick   pick
-	visits int // of statements
+	visits int // number of visits of statements
 }
 
 // visit adds a procedure and all that it reaches, and finds the recursive

@@ -93,7 +93,8 @@ func TestMeasure_Recursion(t *testing.T) {
 	if r.Population != 1 || r.Loops[0].S != 2 || r.S != 2 {
 		t.Errorf("search: %+v", r.Loops[0])
 	}
-	// Two loops in which each other's procedure is called: the first is outermost.
+	// Two loops whose bodies call each other's procedure: the first one is
+	// outermost.
 	r = Measure(irtext.MustParse("proc main { call f() }\nproc f() { for x { x = y; call g() } }\nproc g() { for x { x = y; call f() } }"))
 	if r.Population != 1 || r.Loops[0].Line != 2 || !strings.Contains(r.Loops[1].Out, "only through other loops of the same recursion") {
 		t.Errorf("%+v", r.Loops)
@@ -159,7 +160,7 @@ func TestMeasure_Population(t *testing.T) {
 	}
 }
 
-// TestChoose_SeveralLoopsOnALine tells loops on one line apart.
+// TestChoose_SeveralLoopsOnALine distinguishes loops on one line.
 func TestChoose_SeveralLoopsOnALine(t *testing.T) {
 	r := Measure(irtext.MustParse("proc main { for i { a = b }; for j { a = b + c; a = b + c } }"))
 	for col, want := range map[int]int{0: 13, 13: 13, 30: 30, 7: 13} {
@@ -185,7 +186,7 @@ func TestMeasure_UntimedIteration(t *testing.T) {
 	}
 }
 
-// work is a main loop, and small ones around it.
+// work is a program with a main loop and small loops around it.
 const work = `proc main {
 	for i < n { a = b }                        # 2
 	for i < n { a = b; a = b }                 # 3
@@ -279,13 +280,13 @@ func TestChoose_Descends(t *testing.T) {
 			t.Errorf("up to %d rounds: lines %v, not %v", few, l, want)
 		}
 	}
-	// A loop with hardly any of the outer one's work stays closed.
+	// A loop with hardly any of the outer loop's work stays closed.
 	body := strings.Repeat("x = y + z + y + z; ", 20)
 	r = Measure(irtext.MustParse("proc main { for i < 3 trip 3 { " + body + "; for j < n { x = y } } }"))
 	if c := r.Choose(Options{}); len(c.Chosen()) != 1 || !strings.Contains(c.Loops[1].Why, "too little of the loop at test:1") {
 		t.Errorf("%d chosen: %s", len(c.Chosen()), c.Loops[1].Why)
 	}
-	// A comment wins over the descent.
+	// A comment overrides the descent.
 	r = Measure(irtext.MustParse("proc main { for i < 3 trip 3 {\n for j < n { x = y }\n } }"))
 	if c := r.Choose(Options{Skip: []ir.Pos{at(2)}}); !slices.Equal(lines(c.Chosen()), []int{1}) {
 		t.Errorf("lines %v", lines(c.Chosen()))

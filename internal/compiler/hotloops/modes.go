@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	maxModes = 32 // of a program
-	maxSites = 16 // that are tried as places where modes part
+	maxModes = 32 // maximum number of modes of a program
+	maxSites = 16 // maximum number of places that are tried
 )
 
 // Mode is one of several things that a program does, of which a run does one.
@@ -184,7 +184,7 @@ func (r *Report) reaches(n *node) bool {
 	if yes, ok := r.looping[n]; ok {
 		return yes
 	}
-	r.looping[n] = false // for recursion
+	r.looping[n] = false // so that recursion ends
 	yes := len(n.loops) > 0
 	for _, s := range n.sites {
 		yes = yes || r.reaches(s.to)
@@ -209,8 +209,8 @@ func (r *Report) loopsIn(body []ir.Stmt) (found bool) {
 }
 
 // ways measures the ways from s, and returns those that are modes: they have
-// loops of their own with much of their work, and not far less work than
-// others.
+// loops of their own with much of their work, and their work is not much less
+// than that of others.
 func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 	var all []way
 	switch s := s.(type) {
@@ -234,14 +234,14 @@ func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 	if len(all) > maxModes {
 		return nil
 	}
-	times := make(map[*ir.Loop]int) // the number of ways that reach a loop
+	times := make(map[*ir.Loop]int) // number of ways that reach a loop
 	for _, w := range all {
 		for s := range w.r.index {
 			times[s]++
 		}
 	}
 	best := math.Inf(1)
-	own := make([]*Loop, len(all)) // with most of the way's work
+	own := make([]*Loop, len(all)) // the loop with most of the way's work
 	for i, w := range all {
 		for _, l := range w.r.Loops[:w.r.Population] {
 			if times[l.Stmt] == 1 && (own[i] == nil || l.H < own[i].H) {

@@ -13,13 +13,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// maker makes random programs of bytes; there are zeros after the last.
+// maker makes random programs from bytes. Zeros follow after the last byte.
 type maker struct {
 	data      []byte
 	procs     []*ir.Proc
 	line      int
-	recursive bool // calls may go back
-	plain     bool // no conditionals and dynamic calls
+	recursive bool // procedures may call earlier ones
+	plain     bool // no conditionals and no dynamic calls
 }
 
 func (m *maker) pick(n int) int {
@@ -113,7 +113,7 @@ func (m *maker) body(from, depth int) (body []ir.Stmt) {
 }
 
 // oracle counts by following every call, and finds the population by walking
-// every path. It is for programs without recursion.
+// every path. It works for programs without recursion.
 type oracle struct {
 	s, a            map[*ir.Loop]int
 	reached, inside map[*ir.Loop]bool
@@ -167,7 +167,7 @@ func (o *oracle) walk(body []ir.Stmt, inLoop bool) (s, a int) {
 	return s, a
 }
 
-// facts are what must not depend on the order of procedures.
+// facts returns the results that must not depend on the order of procedures.
 func facts(r *Report) map[string]string {
 	f := map[string]string{"": fmt.Sprint(r.S, r.A, r.Comm, r.Kernels, r.Population)}
 	for _, v := range r.Choose(Options{}).Loops {
@@ -177,7 +177,7 @@ func facts(r *Report) map[string]string {
 }
 
 func checkRandom(t *testing.T, data []byte) {
-	// Without recursion: against the oracle.
+	// Programs without recursion are compared with the oracle.
 	p := makeProgram(data, false, false)
 	o := &oracle{map[*ir.Loop]int{}, map[*ir.Loop]int{}, map[*ir.Loop]bool{}, map[*ir.Loop]bool{}}
 	s, a := o.walk(p.Main.Body, false)
@@ -293,7 +293,7 @@ func FuzzThresholds(f *testing.F) {
 		if keep < n && curve[keep] == curve[keep-1] {
 			t.Fatalf("the gap is between equals: %d of %v", keep, curve)
 		}
-		// Scale and place do not matter.
+		// Scale and offset must not matter.
 		for i := range curve {
 			curve[i] = curve[i]*4 + 8
 		}
@@ -303,8 +303,8 @@ func FuzzThresholds(f *testing.F) {
 	})
 }
 
-// TestMeasure_LinearTime measures large programs, in which following calls would take
-// forever, and counts how often statements are visited.
+// TestMeasure_LinearTime measures large programs, in which following calls
+// would take forever, and checks how often statements are visited.
 func TestMeasure_LinearTime(t *testing.T) {
 	const n = 4000 // procedures of 5 statements
 	shapes := map[string]func(i int) []int{

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// The tables of Rodríguez et al., "Compiler-assisted checkpointing of parallel
-// codes: automatic insertion", of the loops before the knee.
+// tables are the tables of Rodríguez et al., "Compiler-assisted checkpointing
+// of parallel codes: automatic insertion", for the loops before the knee.
 var tables = []struct {
 	name   string
 	S, A   float64
-	within float64 // how far the printed h are from their own s and a
+	within float64 // how far the printed h differ from their own s and a
 	loops  [][3]float64
 	keep   int
 	share  float64
@@ -57,8 +57,8 @@ func TestTriangle_Knee(t *testing.T) {
 		{nil, -1},
 		{[]float64{1}, 0},
 		{[]float64{1, 5}, 1},
-		{[]float64{2, 2, 2}, 2},             // straight
-		{[]float64{0.1, 0.2, 0.3, 0.4}, 3},  // straight but for rounding
+		{[]float64{2, 2, 2}, 2},             // a straight line
+		{[]float64{0.1, 0.2, 0.3, 0.4}, 3},  // straight except for rounding
 		{[]float64{0, 5, 5.1, 5.2, 5.3}, 1}, // above the line
 		{[]float64{0, 0.1, 0.2, 0.3, 6}, 3}, // below it
 		{[]float64{0, 3, 4.1, 4.5, 4.7, 5}, 2},
@@ -90,9 +90,9 @@ func TestCluster_Gap(t *testing.T) {
 		{[]float64{1, 2}, 1},
 		{[]float64{1, 1, 2}, 2},
 		{[]float64{1, 2, 4, 8}, 3}, // the last is compared with its left neighbour only
-		{[]float64{1, 2, 3, 4}, 1}, // the second difference is 0 from the third on: the last maximum is 1
+		{[]float64{1, 2, 3, 4}, 1}, // the second difference is 0 from the third on, so the last maximum is at 1
 		{[]float64{0, 2, 2.1, 4, 4.1}, 3},
-		{[]float64{1, 2, 3, 3, 3}, 5}, // equals stay together
+		{[]float64{1, 2, 3, 3, 3}, 5}, // equal values stay together
 	} {
 		if keep, share := Cluster(c.h); keep != c.keep || share < 0 || share > 1 {
 			t.Errorf("Cluster(%v) keeps %d, not %d (share %v)", c.h, keep, c.keep, share)

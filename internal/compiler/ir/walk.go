@@ -20,8 +20,8 @@ func Each(list []Stmt, f func(Stmt)) {
 	}
 }
 
-// Vars calls f for the variables that an expression is made of. Of a Field they
-// are those of what it refers to, and of what it is where that is not known.
+// Vars calls f for the variables that an expression consists of. For a Field,
+// these are the field itself and the variables of Of, Index and Else.
 func Vars(e Expr, f func(*Var)) {
 	switch e := e.(type) {
 	case Ref:
@@ -47,7 +47,7 @@ func Vars(e Expr, f func(*Var)) {
 	}
 }
 
-// Ranked reports whether an expression is made of a rank.
+// Ranked reports whether an expression depends on a rank.
 func Ranked(e Expr) bool {
 	switch e := e.(type) {
 	case Rank:

@@ -8,9 +8,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// Format writes a program so that Parse reads the same one, but for positions.
-// Different variables of one procedure must have different names, and so must
-// procedures; a name that is no name here is written as it is.
+// Format writes a program in a form from which Parse makes the same program,
+// except for positions. Different variables of one procedure must have
+// different names, and so must procedures. A name that Parse does not accept is
+// written unchanged.
 func Format(prog *ir.Program) string {
 	f := new(formatter).init()
 	for _, proc := range prog.Procs {
@@ -101,7 +102,7 @@ func (f *formatter) exprs(list []ir.Expr) string {
 	return join(list, func(x ir.Expr) string { return f.expr(x) })
 }
 
-// reads writes Reads where they are not those that Parse assumes.
+// reads writes Reads if they differ from those that Parse assumes.
 func (f *formatter) reads(got, assumed []*ir.Var) {
 	if !slices.Equal(got, assumed) {
 		f.out.WriteString(strings.TrimRight(" reads "+f.vars(got), " "))
@@ -249,7 +250,7 @@ func (f *formatter) call(s *ir.Call) {
 	f.reads(s.Reads, refs(nil, s.Args...))
 }
 
-// isName tells whether a word is read as a name.
+// isName reports whether Parse reads a word as a name.
 func isName(s string) bool {
 	for i, r := range s {
 		if !isLetter(r) && (i == 0 || !isDigit(r) && r != '.') {
@@ -342,7 +343,7 @@ func (f *formatter) comm(s *ir.Comm) {
 	f.reads(s.Reads, commReads(s))
 }
 
-// symbols of operators.
+// symbol returns the text of an operator and its precedence.
 func symbol(op ir.Op) (text string, level int) {
 	for i, l := range levels {
 		for s, o := range l {
@@ -364,8 +365,8 @@ func (f *formatter) init() *formatter {
 
 func (f *formatter) expr(x ir.Expr) string { return f.prec(x, 0) }
 
-// prec writes an expression that stands where operators of at least this level
-// may.
+// prec writes an expression in a place where operators of at least this level
+// may stand.
 func (f *formatter) prec(x ir.Expr, level int) string {
 	of := func(word string, group ir.Expr) string {
 		if group == nil {

@@ -100,7 +100,7 @@ func MustParse(text string) *ir.Program {
 	return p
 }
 
-// syntax is panicked with inside the parser, and caught in Parse.
+// syntax is what the parser panics with. Parse recovers it.
 type syntax struct {
 	at   ir.Pos
 	what string
@@ -124,7 +124,7 @@ type parser struct {
 	procs   map[string]*ir.Proc
 	globals map[string]*ir.Var
 	locals  map[string]*ir.Var
-	later   []func() // what needs all procedures
+	later   []func() // work that needs all procedures
 }
 
 func (p *parser) fail(format string, args ...any) {
@@ -235,7 +235,7 @@ func (p *parser) skipLines() {
 	}
 }
 
-// deeper guards a recursion; the returned function ends it.
+// deeper limits a recursion. The returned function ends it.
 func (p *parser) deeper() func() {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("nested too deeply")
@@ -243,7 +243,7 @@ func (p *parser) deeper() func() {
 	return func() { p.depth-- }
 }
 
-// words begin statements or clauses and are no names of variables.
+// words begin statements or clauses and cannot be names of variables.
 var words = map[string]bool{"proc": true, "extern": true, "global": true, "var": true, "call": true, "if": true,
 	"else": true, "switch": true, "case": true, "default": true, "for": true, "do": true, "while": true, "break": true,
 	"continue": true, "return": true, "goto": true, "exit": true, "label": true, "send": true, "recv": true,
@@ -355,7 +355,8 @@ func (p *parser) header(at ir.Pos) *ir.Proc {
 	return proc
 }
 
-// end reads the end of a statement: a newline, a semicolon, or a brace to come.
+// end reads the end of a statement: a newline, a semicolon, or the position
+// before a brace.
 func (p *parser) end() {
 	if p.tok.kind == ';' {
 		p.next()

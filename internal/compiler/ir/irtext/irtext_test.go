@@ -105,7 +105,7 @@ func strip(p *ir.Program) (list []any) {
 				}
 				sw.Cases = nil
 			}
-			for _, name := range []string{"Procs", "Proc"} { // they are cyclic
+			for _, name := range []string{"Procs", "Proc"} { // these are cyclic
 				if f := v.FieldByName(name); f.IsValid() {
 					list = append(list, f.IsZero())
 					f.SetZero()

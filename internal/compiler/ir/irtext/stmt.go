@@ -92,8 +92,8 @@ func (p *parser) stmt() ir.Stmt {
 	return nil
 }
 
-// assignOrLabel reads what begins with a name: an assignment, or a loop's
-// label.
+// assignOrLabel reads a statement that begins with a name: an assignment, or a
+// labelled loop.
 func (p *parser) assignOrLabel(at ir.Pos) ir.Stmt {
 	s := &ir.Assign{Pos: at}
 	for {
@@ -132,7 +132,7 @@ func (p *parser) labelled(at ir.Pos, label string) ir.Stmt {
 	return p.loop(at, label)
 }
 
-// reads reads an optional reads clause; without it, they are those of x.
+// reads reads an optional reads clause. Without it, the reads are those of x.
 func (p *parser) reads(x ...ir.Expr) []*ir.Var {
 	if p.accept("reads") {
 		return p.variables()
@@ -293,7 +293,7 @@ func (p *parser) loop(at ir.Pos, label string) ir.Stmt {
 	if p.is("{") {
 		s.Body = p.block()
 		if s.Trip = p.trip(); s.Trip < 0 && !p.is("{") {
-			return s // it was no Post
+			return s // there was no Post
 		}
 		s.Post, s.Body = s.Body, nil
 	} else if !p.is("trip") {
@@ -306,12 +306,13 @@ func (p *parser) loop(at ir.Pos, label string) ir.Stmt {
 	return s
 }
 
-// simpleOrExpr reads a loop's first part: a statement if it begins like one.
+// simpleOrExpr reads the first part of a loop: a statement if it begins like
+// one, otherwise an expression.
 func (p *parser) simpleOrExpr() any {
 	if p.tok.kind == 'i' && (p.is("_") || words[p.tok.text] && !p.is("rank") && !p.is("size")) {
 		return p.stmt()
 	}
-	// A name may begin both; look whether = or a comma follows.
+	// Both may begin with a name. Look whether = or a comma follows.
 	saved, locals := *p, len(p.locals)
 	if p.tok.kind == 'i' && !words[p.tok.text] {
 		name, known := p.tok.text, p.locals[p.tok.text] != nil
@@ -536,7 +537,7 @@ func (p *parser) atom() ir.Expr {
 			literal := p.tok.kind == 'n'
 			x := p.atom()
 			if c, ok := x.(ir.Const); ok && op == ir.Neg && literal {
-				return ir.Const{Value: -c.Value} // but not -(1)
+				return ir.Const{Value: -c.Value} // but not for -(1)
 			}
 			return ir.Unary{Op: op, X: x}
 		}
@@ -544,7 +545,7 @@ func (p *parser) atom() ir.Expr {
 	return ir.Ref{Var: p.variable()}
 }
 
-// refs appends the variables of expressions, once for each time.
+// refs appends the variables of expressions, once for each occurrence.
 func refs(vars []*ir.Var, list ...ir.Expr) []*ir.Var {
 	for _, x := range list {
 		switch x := x.(type) {
