@@ -31,12 +31,12 @@ func findCached(cache, key string) *Made {
 		return nil
 	}
 	now := time.Now()
-	os.Chtimes(dir, now, now) // it is in use
+	os.Chtimes(dir, now, now) // mark it as used
 	return m
 }
 
-// store moves what was built in work into the cache. Without a key nobody finds
-// it there.
+// store moves what was built in work into the cache. Without a key, no later
+// build finds it there.
 func (m *Made) store(cache, key, work string) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *Made) store(cache, key, work string) error {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(work, dir); err != nil { // another build stored it too, or one left half of it
+	if err := os.Rename(work, dir); err != nil { // another build stored it, too, or left an incomplete one
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}

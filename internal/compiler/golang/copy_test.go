@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMade_CopyOverFile: Copy replaces programs, and nothing else.
+// TestMade_CopyOverFile shows that Copy replaces programs, and nothing else.
 func TestMade_CopyOverFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

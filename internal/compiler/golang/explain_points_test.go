@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// overFunction has its work in the body of a loop over a function. WORKER
-// stands before a second loop of the same kind as the chosen one.
+// overFunction is a program with its work in the body of a loop over a
+// function. WORKER stands for a second loop of the same kind as the chosen one.
 const overFunction = `package main
 
 import "fmt"
@@ -93,8 +93,8 @@ func section(page, heading string) string {
 	return rest
 }
 
-// TestExplain_Points: explain names all points that build makes, and no others,
-// in the same order.
+// TestExplain_Points shows that explain names all points that build makes, and
+// no others, in the same order.
 func TestExplain_Points(t *testing.T) {
 	for _, worker := range []string{"", "go println(sum)"} {
 		page, s, in := explainText(t, strings.Replace(overFunction, "WORKER", worker, 1))
@@ -136,8 +136,9 @@ func TestExplain_Points(t *testing.T) {
 	}
 }
 
-// TestExplain_CapturedVariables: explain lists what the body of a loop over a
-// function captures under its own name, and shows no name that cairn made.
+// TestExplain_CapturedVariables shows that explain lists what the body of a
+// loop over a function captures under its own name, and shows no name that
+// Cairn made.
 func TestExplain_CapturedVariables(t *testing.T) {
 	page, s, _ := explainText(t, strings.Replace(overFunction, "WORKER", "", 1))
 	bodies := 0

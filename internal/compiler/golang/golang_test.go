@@ -202,8 +202,8 @@ func TestExplain_Comments(t *testing.T) {
 	}
 }
 
-// TestInstrument_StrayComments: a comment for a point where none can be is
-// reported.
+// TestInstrument_StrayComments shows that a comment for a point in an
+// impossible place is reported.
 func TestInstrument_StrayComments(t *testing.T) {
 	const head = "package main\n\nvar n int\n\nfunc main() {\n"
 	const loop = "\tfor i := 0; i < 1000; i++ {\n\t\tn += i * n\n\t}\n"
@@ -244,8 +244,8 @@ func TestInstrument_StrayComments(t *testing.T) {
 	}
 }
 
-// TestInstrument_PointLines: a point is shown with the line of its loop, a
-// variable with that of the statement that reads it.
+// TestInstrument_PointLines shows that a point has the line of its loop, and a
+// variable that of the statement that reads it.
 func TestInstrument_PointLines(t *testing.T) {
 	text := `package main
 
@@ -391,7 +391,7 @@ func TestLoad_Modules(t *testing.T) {
 func TestExplain_Examples(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern, take string
-		points              []string // where the source has points, as file and function
+		points              []string // file and function of the points in the source
 	}{
 		{"heat", "./examples/heat", "", []string{"plate.go (*plate).run"}},
 		{"ring", "./examples/ring", "", []string{"ring.go (*ring).run"}},
@@ -464,7 +464,7 @@ func diff(want, got string) string {
 	return ""
 }
 
-// BenchmarkLargest analyses the largest program at hand: the cairn command,
+// BenchmarkLargest analyses the largest program available: the cairn command,
 // with the packages of the call graph.
 func BenchmarkLargest(b *testing.B) {
 	times := make(map[string]float64)

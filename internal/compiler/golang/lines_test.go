@@ -14,9 +14,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// TestInstrument_CallLines: a call that leads to a point keeps its line,
-// however many statements are made of its statement. A loop over a function has
-// the line of its head, for the call and for the point.
+// TestInstrument_CallLines shows that a call which leads to a point keeps its
+// line, however many statements replace its statement. A loop over a function
+// has the line of its head, for the call and for the point.
 func TestInstrument_CallLines(t *testing.T) {
 	text := `package main
 
@@ -91,9 +91,8 @@ func main() {
 	}
 }
 
-// TestInstrument_PartLines: in a trace, the parts that continue a function have
-// lines of that function, and so have statements of which a part was computed
-// before.
+// TestInstrument_PartLines shows that, in a trace, continuations have lines of
+// their function, and so have statements of which a part was computed before.
 func TestInstrument_PartLines(t *testing.T) {
 	text := `package main
 

@@ -32,7 +32,7 @@ func main() {
 `
 
 // killed runs a program that kills itself at every point, until it ends. It
-// returns what the last process printed, and how many were killed.
+// returns the output of the last process, and how many were killed.
 func killed(t *testing.T, program string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -183,8 +183,8 @@ func TestMake_Cache(t *testing.T) {
 	}
 }
 
-// TestRewrite_DigestElsewhere: the digest of the source does not depend on its
-// directory.
+// TestRewrite_DigestElsewhere shows that the digest of the source does not
+// depend on its directory.
 func TestRewrite_DigestElsewhere(t *testing.T) {
 	const far = "package far\n\nfunc Sum(n int) (s int) {\n\tfor i := range n {\n\t\ts += i\n\t}\n\treturn s\n}\n"
 	digest := func(dir string, patterns ...string) string {

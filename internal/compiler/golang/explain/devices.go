@@ -113,7 +113,7 @@ func (d *dependence) mark(obj types.Object, c cause) {
 	if v, ok := obj.(*types.Var); ok {
 		obj = v.Origin()
 		if isDevices(v.Type()) || load.IsDeviceType(v.Type(), "Device") || load.IsError(v.Type()) {
-			return // never saved, and its number is a cause already
+			return // it is never saved, and its length is a cause already
 		}
 	}
 	if _, ok := d.on[obj]; !ok {
@@ -184,7 +184,7 @@ func (d *dependence) causeOf(s *load.Package, e ast.Expr) (c cause, yes bool) {
 					} else if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && obj.Name() == "Len" && load.IsDeviceType(s.Info.TypeOf(sel.X), "Group") {
 						found(cause{n.Pos(), "the number of devices of a group"})
 					}
-				} else if d.bodies[obj.Origin()] != nil { // what it returns counts, not its arguments
+				} else if d.bodies[obj.Origin()] != nil { // its results count, not its arguments
 					for _, x := range d.results[obj.Origin()] {
 						found(x)
 						break
@@ -370,7 +370,7 @@ func (d *dependence) save(s *load.Package, in *types.Func, n *ast.CallExpr, name
 	}
 	if in != nil {
 		for p := range in.Signature().Params().Variables() {
-			if p == obj { // it is what the callers pass
+			if p == obj { // the value that the callers pass is saved
 				if _, ok := d.params[obj]; !ok {
 					d.params[obj], d.changed = "", true
 				}

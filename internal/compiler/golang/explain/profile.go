@@ -13,7 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// ErrProfile says that a file is no CPU profile, or one that cannot be used.
+// ErrProfile says that a file is not a CPU profile, or is one that cannot be
+// used.
 var ErrProfile = errors.New("not a CPU profile")
 
 // maxProfile is how many bytes of a profile are read.
@@ -159,7 +160,7 @@ func decode(b []byte) (record, error) {
 		}
 		b = b[n:]
 		var f field
-		size := uint64(0) // of what follows
+		size := uint64(0) // size of what follows
 		switch key & 7 {
 		case 0:
 			if f.value, n = binary.Uvarint(b); n <= 0 {

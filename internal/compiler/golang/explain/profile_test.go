@@ -26,8 +26,8 @@ func (m *message) bytes(field uint64, b []byte) {
 	*m = append(binary.AppendUvarint(binary.AppendUvarint(*m, field<<3|2), uint64(len(b))), b...)
 }
 
-// profile makes a profile of stacks: lines of one file, innermost first, by
-// weight.
+// profile makes a profile of stacks, by weight. A stack is a list of lines of
+// one file, innermost first.
 func profile(file string, stacks map[uint64][]uint64) []byte {
 	var p message
 	id := uint64(0)

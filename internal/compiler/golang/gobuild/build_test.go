@@ -21,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// frozen makes a tree read-only, and returns its files.
+// frozen makes a tree read-only and returns its files.
 func frozen(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -52,11 +52,11 @@ const (
 	callsPart  = "package main\n\nimport \"example.com/dep\"\n\nfunc main() { println(dep.Part()) }\n"
 )
 
-// A layout is a way in which source is laid out on disk.
+// layout is a way in which source is arranged on disk.
 type layout struct {
 	name     string
 	files    []string // on disk
-	dir      string   // where the go command is run
+	dir      string   // directory in which the go command runs
 	patterns []string
 	env      []string
 	flags    []string
@@ -147,7 +147,7 @@ func (l *layout) try(t *testing.T) {
 	}
 }
 
-// proxy puts a module into a directory that serves as GOPROXY.
+// proxy adds a module to a directory that serves as GOPROXY.
 func proxy(t *testing.T, path, version string, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -253,7 +253,8 @@ func TestBuild_Fails(t *testing.T) {
 	}
 }
 
-// TestBuild_NoCLibrary: a program that needs no C library still needs none.
+// TestBuild_NoCLibrary shows that a program that needs no C library still needs
+// none.
 func TestBuild_NoCLibrary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks at ELF files")
@@ -275,8 +276,8 @@ func TestBuild_NoCLibrary(t *testing.T) {
 	}
 }
 
-// TestBuild_ProgramUsesCairn: a program that uses Cairn gets the run time of
-// the Cairn that it uses.
+// TestBuild_ProgramUsesCairn shows that a program that uses Cairn gets the run
+// time of that Cairn.
 func TestBuild_ProgramUsesCairn(t *testing.T) {
 	text, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", load.CairnPath).Output()
 	if err != nil {
@@ -311,8 +312,8 @@ func TestBuild_ProgramUsesCairn(t *testing.T) {
 	}
 }
 
-// TestBuild_OSHooks: package os calls the run time before it changes a file,
-// and its lines stay where they were.
+// TestBuild_OSHooks shows that package os calls the run time before it changes
+// a file, and that its lines keep their numbers.
 func TestBuild_OSHooks(t *testing.T) {
 	text, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -336,8 +337,8 @@ func TestBuild_OSHooks(t *testing.T) {
 	}
 }
 
-// TestSource_HasAllFiles: every file of the run time is in Source, for every
-// system.
+// TestSource_HasAllFiles shows that every file of the run time is in Source,
+// for every system.
 func TestSource_HasAllFiles(t *testing.T) {
 	for _, target := range []string{"linux/amd64", "linux/arm64", "linux/s390x", "darwin/arm64", "windows/amd64"} {
 		system, arch, _ := strings.Cut(target, "/")
@@ -369,7 +370,7 @@ func TestSource_HasAllFiles(t *testing.T) {
 	}
 }
 
-// TestRuntime_Platforms: the run time compiles for all platforms.
+// TestRuntime_Platforms shows that the run time compiles for all platforms.
 func TestRuntime_Platforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles much")
@@ -380,7 +381,7 @@ func TestRuntime_Platforms(t *testing.T) {
 			t.Errorf("%s is not among them", target)
 		}
 		if target != "linux/s390x" && os.Getenv("CAIRN_LONG") != "1" {
-			continue // each compiles a standard library
+			continue // each one compiles a standard library
 		}
 		system, arch, _ := strings.Cut(target, "/")
 		err := build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
@@ -419,8 +420,8 @@ func TestRuntime_Imports(t *testing.T) {
 	}
 }
 
-// TestRuntime_Zstd: the shim reads what this process compresses, by a package
-// that only the standard library can import.
+// TestRuntime_Zstd shows that the shim reads what this process compresses. It
+// uses a package that only the standard library can import.
 func TestRuntime_Zstd(t *testing.T) {
 	e, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -473,8 +474,8 @@ func main() {
 	}
 }
 
-// TestBuild_ToolchainInModuleCache: a toolchain that the go command downloaded
-// is in the module cache, where files cannot be overlaid.
+// TestBuild_ToolchainInModuleCache has a toolchain that the go command
+// downloaded. It is in the module cache, where files cannot be overlaid.
 func TestBuild_ToolchainInModuleCache(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs links")

@@ -21,7 +21,7 @@ func TestBuilder_CacheDir(t *testing.T) {
 		{blocked, user, goes, ""},
 	} {
 		if runtime.GOOS != "linux" && c.cache == "" {
-			continue // the variable has another name
+			continue // the variable has another name there
 		}
 		t.Setenv("XDG_CACHE_HOME", c.xdg)
 		b := &Builder{opts: Options{Cache: c.cache}, env: map[string]string{"GOCACHE": c.gocache}}

@@ -13,9 +13,9 @@ import (
 )
 
 // A rewritten program gets a package os that calls a hook of the run time
-// before it changes an open file. Calls that a program makes by name are
-// replaced in its own source; but anybody may write to a file, fmt and bufio
-// among them.
+// before it changes an open file. Calls that the program itself makes are
+// replaced in its source, but packages such as fmt and bufio also write to
+// files.
 
 // osHook is the file that is added to package os.
 const osHook = `package os

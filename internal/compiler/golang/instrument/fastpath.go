@@ -60,11 +60,11 @@ func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.P
 // rewrittenPackage is the state of a package between the passes.
 type rewrittenPackage struct {
 	marks map[token.Pos]string
-	was   map[string][]byte // its text before the passes
+	was   map[string][]byte // its files before the passes
 	p     *rewrite.Package  // ready for emit
 	made  *closures.Converted
-	lits  map[string]string   // see Lifted
-	can   map[string][]string // which functions can be unwound, and what they call
-	fast  map[string]bool     // with which it was emitted
+	lits  map[string]string   // see closures.Lifted
+	can   map[string][]string // functions that can be unwound, and the functions that they call
+	fast  map[string]bool     // the functions that were emitted with a fast path
 	out   *Result
 }

@@ -74,7 +74,7 @@ type Result struct {
 	commentWarnings int              // how many of Warnings, the first ones, are about comments
 	reported        []string         // those of Refused that Uncovered repeats
 	without         map[explain.Location]*rewrite.Refusal
-	heads           []lineRange // of Points
+	heads           []lineRange // lines of the marks, one for each of Points
 }
 
 // lineRange is where the mark of a point is: from the line of the loop's brace
@@ -96,7 +96,7 @@ func (in *Result) Readable(name string) []byte {
 type instrumenter struct {
 	*place.Placement
 	p                *lower.Program
-	sources          map[*load.Package]*rewrittenPackage // of the last attempt
+	sources          map[*load.Package]*rewrittenPackage // packages of the last attempt
 	used             map[*types.Var]globalUse
 	names            map[*types.TypeName]*types.Alias // see named
 	inspectOnce      sync.Once

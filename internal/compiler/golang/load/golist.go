@@ -55,7 +55,7 @@ func (ld *Program) list(patterns []string) error {
 			if p.Error.Pos != "" {
 				text = p.Error.Pos + ": " + text
 			}
-			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // the pattern named it, but it is no package
+			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // the pattern named it, but it is not a package
 				none = append(none, text)
 			} else {
 				broken = append(broken, text)

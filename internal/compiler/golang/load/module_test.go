@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestLoad_OtherModule: an error names the module that a directory belongs to.
+// TestLoad_OtherModule shows that an error names the module that a directory
+// belongs to.
 func TestLoad_OtherModule(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"m/p", "n"} {

@@ -63,7 +63,7 @@ type lowerer struct {
 	groups     map[string]*ir.Var // wait groups in fields, by their path
 	funcValues map[string][]*ir.Proc
 	use        map[types.Object]*usage
-	local      map[*ast.FuncLit]bool         // called only where they stand
+	local      map[*ast.FuncLit]bool         // literals that are called only where they stand
 	named      map[*ast.FuncLit]types.Object // the variable that a literal is assigned to
 	owners     map[*ir.Var]*ir.Proc          // captured variables that are tracked
 	objs       map[*ir.Var]types.Object      // what variables stand for

@@ -26,7 +26,7 @@ const arrayType = "array"
 // smallArray is the largest number of elements of a tracked array.
 const smallArray = 16
 
-// structs is what is known of the program's types.
+// structs holds what is known about the program's types.
 type structs struct {
 	keys      map[*types.TypeName]string // keys of tracked structs
 	elsewhere map[*types.TypeName]bool   // types with values elsewhere than in variables

@@ -20,12 +20,12 @@ import (
 // nothing. So other loops get points too, if these cost little of an iteration.
 
 const (
-	maxExtra      = 16  // loops besides the chosen ones
-	maxInside     = 8   // loops inside one loop
-	maxPoints     = 32  // of a program
-	minShare      = 100 // weight of a loop, as a part of the largest, below which it gets no point
-	similarH      = 2.0 // difference of h of loops with similar work; twice that for the main module, if a library has more
-	fewIterations = 10  // iterations
+	maxExtra      = 16  // maximum number of loops in addition to the chosen ones
+	maxInside     = 8   // maximum number of loops inside one loop
+	maxPoints     = 32  // maximum number of points of a program
+	minShare      = 100 // a loop gets no point if its weight is less than 1/minShare of the largest
+	similarH      = 2.0 // difference of h between loops with similar work; doubled for the main module, if a library has more
+	fewIterations = 10  // number of iterations that counts as few
 
 	// levels is how many nested loops inside a chosen one get points. Loops
 	// with few iterations do not count.
@@ -38,7 +38,7 @@ const (
 // call that being on the resumable path may cost.
 type budget struct {
 	point, path float64
-	lines       int // of a function, times its resume places
+	lines       int // maximum number of lines of a function, times its resume places
 }
 
 var (

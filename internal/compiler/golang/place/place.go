@@ -30,19 +30,19 @@ import (
 type Placement struct {
 	p           *lower.Program
 	Calls       *callgraph.Graph
-	reachable   map[*callgraph.Function]bool            // from main
+	reachable   map[*callgraph.Function]bool            // functions that main reaches
 	concurrent  map[*callgraph.Function]*callgraph.Site // functions that may run on other goroutines
 	Loops       map[ast.Node]*callgraph.Function
 	tried       map[ast.Node]bool
 	Points      []ast.Stmt
 	extra       map[ast.Node]bool                        // points in loops that were not chosen
-	banned      map[*callgraph.Function]*rewrite.Refusal // cannot be on the resumable path
-	dropped     map[ast.Node]*rewrite.Refusal            // had a point, and cannot
+	banned      map[*callgraph.Function]*rewrite.Refusal // functions that cannot be on the resumable path
+	dropped     map[ast.Node]*rewrite.Refusal            // loops that had a point, and cannot have one
 	infos       map[ast.Node]explain.LoopInfo
 	attempts    int
 	cost        *costModel
 	lowCost     *costModel
-	shares      map[ir.Pos]float64    // of the samples, if there is a profile
+	shares      map[ir.Pos]float64    // shares of the samples, if there is a profile
 	trips       map[ir.Pos]int        // constant numbers of iterations
 	nestedTrips map[ast.Node]int      // see tripsInside
 	aliveAt     map[ast.Node][]string // see goroutines

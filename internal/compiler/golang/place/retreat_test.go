@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// TestRetreat_OtherPaths: a function that cannot be rewritten does not take the
-// point away from others that lead there.
+// TestRetreat_OtherPaths shows that a function which cannot be rewritten does
+// not remove the point for other functions that lead there.
 func TestRetreat_OtherPaths(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module x\n\ngo 1.26\n", "main.go": `package main

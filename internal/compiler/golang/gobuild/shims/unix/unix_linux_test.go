@@ -12,8 +12,8 @@ import (
 	real "golang.org/x/sys/unix"
 )
 
-// The compiler checks these, for every architecture that the test is compiled
-// for: an index other than 0 is out of range.
+// The compiler checks these conditions for every architecture that the test is
+// compiled for: an index other than 0 is out of range.
 var _ = [...][1]bool{
 	{CLOCK_MONOTONIC - real.CLOCK_MONOTONIC: true}, {EFD_CLOEXEC - real.EFD_CLOEXEC: true}, {EFD_NONBLOCK - real.EFD_NONBLOCK: true},
 	{EPOLLIN - real.EPOLLIN: true}, {EPOLLOUT - real.EPOLLOUT: true}, {EPOLLRDHUP - real.EPOLLRDHUP: true},
@@ -47,8 +47,8 @@ var _ = [...][1]bool{
 	{unsafe.Offsetof(TCPInfo{}.Retransmits) - unsafe.Offsetof(real.TCPInfo{}.Retransmits): true},
 }
 
-// Functions have the signatures of golang.org/x/sys/unix, but for the types of
-// structs, which differ by name only.
+// TestSignatures shows that functions have the signatures of
+// golang.org/x/sys/unix, except that struct types have other names.
 func TestSignatures(t *testing.T) {
 	for _, c := range [][2]any{
 		{Close, real.Close}, {EpollCreate1, real.EpollCreate1}, {Eventfd, real.Eventfd}, {Fallocate, real.Fallocate},

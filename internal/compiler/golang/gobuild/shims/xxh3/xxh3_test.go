@@ -17,7 +17,7 @@ func TestSameDigests(t *testing.T) {
 		lengths = append(lengths, n)
 	}
 	for _, n := range lengths {
-		for _, at := range []int{0, 1, 7} { // of any alignment
+		for _, at := range []int{0, 1, 7} { // with several alignments
 			if at+n > len(p) {
 				continue
 			}

@@ -9,8 +9,8 @@ import (
 	real "github.com/klauspost/compress/zstd"
 )
 
-// standIn reads as internal/zstd does, which only the standard library can
-// import. The tests of package gobuild run the shim there.
+// standIn has the behaviour of internal/zstd, which only the standard library
+// can import. The tests of package gobuild run the shim there.
 type standIn struct{ *real.Decoder }
 
 func (s standIn) Reset(r io.Reader) { s.Decoder.Reset(r) }
@@ -33,7 +33,7 @@ func TestDecodeAll(t *testing.T) {
 	}
 	text := bytes.Repeat([]byte("all work and no play "), 5000)
 	packed := e.EncodeAll(text, nil)
-	for range 3 { // streams are used again
+	for range 3 { // streams are reused
 		got, err := d.DecodeAll(packed, make([]byte, 0, len(text)))
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%d bytes, %v", len(got), err)
