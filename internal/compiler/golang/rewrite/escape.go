@@ -31,7 +31,7 @@ func (p *Package) Escaping(n ast.Expr) bool {
 	return true
 }
 
-// EscapesOf returns what is known of the func values in a declaration.
+// EscapesOf returns the analysis of the func values in a declaration.
 func (p *Package) EscapesOf(d ast.Decl) *Escapes {
 	if e := p.escapes[d]; e != nil {
 		return e
@@ -108,7 +108,7 @@ func (e *Escapes) escaping(n ast.Expr) bool {
 	if is, ok := e.known[n]; ok {
 		return is
 	}
-	users := map[ast.Expr][]ast.Expr{} // of the literals that use one's variable: that one
+	users := map[ast.Expr][]ast.Expr{} // literal → func values whose variables it uses: they escape if it does
 	var seen, out []ast.Expr
 	asked := map[ast.Expr]bool{n: true}
 	for todo := []ast.Expr{n}; len(todo) > 0; {
@@ -146,15 +146,15 @@ func (e *Escapes) escaping(n ast.Expr) bool {
 	return e.known[n]
 }
 
-// alone reports whether a func value escapes by its own uses, and returns the
-// literals that use the variable that holds it: if one of them escapes, the
+// alone reports whether a func value escapes by its own uses. It also returns
+// the literals that use the variable that holds it: if one of them escapes, the
 // value does, too.
 func (e *Escapes) alone(n ast.Expr) (escapes bool, within []ast.Expr) {
 	if e.dropped(n) {
 		return false, nil
 	}
 	if _, ok := n.(*ast.FuncLit); !ok {
-		return true, nil // to bind a method value again, its operand would be evaluated again
+		return true, nil // a restart would evaluate the operand of a method value again
 	}
 	v := e.Holder(n)
 	if v == nil {
@@ -170,15 +170,15 @@ func (e *Escapes) alone(n ast.Expr) (escapes bool, within []ast.Expr) {
 	return false, within
 }
 
-// dropped reports whether the parent of a func value uses it, and does not keep
-// it afterwards.
+// dropped reports whether the parent of a func value uses the value without
+// keeping it.
 func (e *Escapes) dropped(n ast.Expr) bool {
 	switch up := e.Parents[n].(type) {
 	case *ast.CallExpr:
 		_, deferred := e.Parents[up].(*ast.DeferStmt)
 		if ast.Unparen(up.Fun) == n {
 			_, lit := n.(*ast.FuncLit)
-			return lit || !deferred // what a variable holds at a defer is kept for it
+			return lit || !deferred // a defer keeps the value of a variable
 		}
 		if e.Info.Types[up.Fun].IsType() {
 			return e.dropped(up)
@@ -251,7 +251,7 @@ func (e *Escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 			continue
 		}
 		if e.Info.ObjectOf(id).Pos() >= lit.Pos() {
-			break // it is the literal's own
+			break // it is the literal's own variable
 		}
 		within = append(within, lit)
 	}

@@ -26,9 +26,9 @@ func (p *Package) ResumablePath() ResumablePath {
 	marks := p.MarksAt()
 	at := func(pos token.Pos) bool { return marks[pos] != "" }
 	for _, f := range p.Files {
-		bodies := map[*ast.BlockStmt]bool{} // of loops
+		bodies := map[*ast.BlockStmt]bool{} // bodies of loops
 		var in []ast.Node
-		var depth []bool // nodes that are functions
+		var depth []bool // whether each node on the stack is a function
 		ast.Inspect(f, func(n ast.Node) bool {
 			if n == nil {
 				if depth[len(depth)-1] {
@@ -59,7 +59,7 @@ func (p *Package) ResumablePath() ResumablePath {
 					s.Points[n] = true
 					s.Funcs[in[len(in)-1]] = true
 				}
-			case *ast.BlockStmt: // an empty one, for a point where there is no loop
+			case *ast.BlockStmt: // an empty block, for a point where there is no loop
 				if at(n.Lbrace+1) && len(n.List) == 0 && !bodies[n] {
 					s.Points[n] = true
 					s.Funcs[in[len(in)-1]] = true
@@ -82,7 +82,7 @@ func (p *Package) MustConvert(n ast.Expr) bool {
 	return p.Escaping(lit) || p.waits(lit)
 }
 
-// FuncName is a declared function's name: Grid.sweep.
+// FuncName returns a declared function's name: Grid.sweep.
 func FuncName(d *ast.FuncDecl) string {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return d.Name.Name

@@ -43,9 +43,9 @@ type Package struct {
 	Source    map[string][]byte // text of Files by their names in Fset
 	Types     *types.Package
 	Info      *types.Info
-	GoVersion string         // as in go.mod: go1.22; empty: newest
+	GoVersion string         // as in go.mod: go1.22; empty: the newest
 	Sizes     types.Sizes    // nil: those of amd64
-	Importer  types.Importer // for what it imports
+	Importer  types.Importer // importer for the packages that it imports
 
 	// Named returns an exported alias that another package gets for one of its
 	// types, nil if it cannot get one.
@@ -64,7 +64,7 @@ type Refusal struct {
 	Reason  string // "a point inside a range over a function"
 	Remedy  string // "put the loop's point outside of it"
 	Package string
-	Func    string // that it is in: FuncName of its declaration
+	Func    string // the function that contains it: FuncName of its declaration
 }
 
 func (r *Refusal) Error() string {
@@ -91,8 +91,8 @@ func (p *Package) Refuse(at token.Pos, remedy, reason string, args ...any) error
 	return r
 }
 
-// With returns the package with the text of some of its files replaced, and
-// checked again. Names of files stay.
+// With returns the package with the text of some files replaced, and
+// type-checks it again. The files keep their names.
 func (p *Package) With(text map[string][]byte) (*Package, error) {
 	q := *p
 	q.Fset = token.NewFileSet()

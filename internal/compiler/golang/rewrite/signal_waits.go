@@ -10,10 +10,10 @@ import (
 )
 
 // A goroutine that only waits for signals can be started again after a restart:
-// where it waits, it has the state that it began with. The run time starts it,
-// and knows the line at which it waits.
+// while it waits, it still has its initial state. The run time starts it, and
+// knows the line at which it waits.
 
-// WaitMark stands after go, with that line.
+// WaitMark returns the mark after go, with that line.
 func WaitMark(line int) string { return fmt.Sprintf(" /*cairn:wait %d*/ ", line) }
 
 var waitMark = regexp.MustCompile(`^\s*/\*cairn:wait (\d+)\*/\s*$`)
@@ -107,7 +107,7 @@ func receives(info *types.Info, s ast.Stmt) bool {
 	return ok && u.Op == token.ARROW && signals(info, u.X)
 }
 
-// signals reports whether an expression is a variable, with a channel of
+// signals reports whether an expression is a variable that holds a channel of
 // os.Signal.
 func signals(info *types.Info, x ast.Expr) bool {
 	if id, ok := ast.Unparen(x).(*ast.Ident); !ok || info.Uses[id] == nil {
@@ -138,7 +138,7 @@ func (p *Package) WaitLine(s *ast.GoStmt) (int, bool) {
 	return 0, false
 }
 
-// waits reports whether such a goroutine runs a literal.
+// waits reports whether lit is the function of such a goroutine.
 func (p *Package) waits(lit *ast.FuncLit) (is bool) {
 	for _, f := range p.Files {
 		if f.FileStart <= lit.Pos() && lit.Pos() < f.FileEnd {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWaits_Signals: lines with go statements say by a comment whether what they start
-// only waits for signals.
+// TestWaits_Signals reads go statements whose comments say whether the
+// goroutine only waits for signals.
 func TestWaits_Signals(t *testing.T) {
 	const src = `package p
 

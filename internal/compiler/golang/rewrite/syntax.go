@@ -45,8 +45,8 @@ func (s ResumablePath) Functions() []ast.Node {
 	return list
 }
 
-// CoreType is a type's core type: its underlying type or, for a type parameter,
-// the one that all its types share.
+// CoreType returns a type's core type: its underlying type or, for a type
+// parameter, the type that all its type arguments share.
 func CoreType(t types.Type) types.Type {
 	if t == nil {
 		return nil
@@ -258,7 +258,7 @@ func StmtList(n ast.Node) *[]ast.Stmt {
 	return nil
 }
 
-// LoopBody is the body of a loop.
+// LoopBody returns the body of a loop.
 func LoopBody(s ast.Stmt) *ast.BlockStmt {
 	switch s := s.(type) {
 	case *ast.ForStmt:

@@ -44,7 +44,7 @@ func (p *Package) Apply(lo, hi token.Pos, edits []Edit) string {
 	return b.String()
 }
 
-// FileName is a file's name.
+// FileName returns a file's name.
 func (p *Package) FileName(f *ast.File) string { return p.Fset.File(f.FileStart).Name() }
 
 // Text returns the text between two positions of one file.
@@ -125,7 +125,7 @@ func (p *Package) MarksAt() map[token.Pos]string {
 		for _, g := range f.Comments {
 			for _, c := range g.List {
 				if c.Text == CallMark || c.Text == PointMark || c.Text == RangeMark {
-					at[p.AfterText(c.Pos())] = c.Text // formatting may put a blank between
+					at[p.AfterText(c.Pos())] = c.Text // formatting may insert a blank in between
 				}
 			}
 		}

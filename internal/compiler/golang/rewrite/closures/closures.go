@@ -17,29 +17,30 @@ import (
 
 // Converted is what Convert put into a package.
 type Converted struct {
-	Closures []Entry            // constructors: func(*environment) func(…) …
-	Generic  []GenericClosure   // generic ones
+	Closures []Entry            // constructors of type func(*environment) func(…) …
+	Generic  []GenericClosure   // constructors for closures of generic functions
 	Funcs    []Entry            // functions that capture nothing
-	Refused  []*rewrite.Refusal // what was to be converted, and stayed as it was
-	Places   []token.Position   // where each of these begins
-	Stuck    *rewrite.Refusal   // the first of these with a point, or a call that leads to one
+	Refused  []*rewrite.Refusal // reasons why some literals stayed unchanged
+	Places   []token.Position   // where each of these literals begins
+	Stuck    *rewrite.Refusal   // the first of Refused with a point, or with a call that leads to one
 }
 
-// Entry is something that the program must register when it starts.
+// Entry is a function that the program must register when it starts.
 type Entry struct {
-	Name        string // the same for the same source: path.Func.func1
+	Name        string // stable for the same source: path.Func.func1
 	Constructor string // an expression at package level
 }
 
-// Convert turns func literals and method values into what can be saved. The
-// variables that a literal captures become fields of a record, its environment;
-// a constructor makes the literal from a pointer to that. A literal that
-// captures nothing becomes a function. Variables are captured by address, so
-// that all who share one continue to share it, unless one literal alone uses
-// it.
+// Convert turns func literals and method values into a form that can be saved.
+// The variables that a literal captures become fields of a record, its
+// environment. A constructor makes the literal from a pointer to the
+// environment. A literal that captures nothing becomes a function. Variables
+// are captured by address, so that they stay shared, unless one literal alone
+// uses them.
 //
 // convert is called for every func literal, and for every method value and
-// method expression that is not called in place (*ast.SelectorExpr).
+// method expression that is not called in place (*ast.SelectorExpr). It reports
+// whether to convert it.
 func Convert(p *rewrite.Package, convert func(n ast.Expr) bool) (*rewrite.Package, *Converted, error) {
 	want := map[ast.Expr]bool{}
 	ask := func(n ast.Expr) bool {
@@ -65,7 +66,7 @@ func Convert(p *rewrite.Package, convert func(n ast.Expr) bool) (*rewrite.Packag
 }
 
 // convertWithout is Convert without the closures in bad. It returns the package
-// even if that has a type error.
+// even if the package has a type error.
 func convertWithout(p *rewrite.Package, convert func(ast.Expr) bool, bad map[ast.Expr]string) (*rewrite.Package, *converter, error) {
 	c := newClosures(p)
 	c.convert, c.bad = convert, bad
@@ -147,8 +148,8 @@ func newClosures(p *rewrite.Package) *converter {
 	return c
 }
 
-// blame returns the closure whose declarations have a type error, if any: code
-// that is right for a type parameter can be wrong for a type.
+// blame returns the closure whose declarations have a type error, if there is
+// one. Code that is correct for a type parameter can be wrong for a type.
 func (c *converter) blame(q *rewrite.Package, err error) (*closure, string) {
 	var e types.Error
 	if q == nil || !errors.As(err, &e) {
@@ -170,9 +171,9 @@ func (c *converter) blame(q *rewrite.Package, err error) (*closure, string) {
 type converter struct {
 	*rewrite.Package
 	convert   func(ast.Expr) bool
-	bad       map[ast.Expr]string // and why
+	bad       map[ast.Expr]string // closures that are not converted, with the reason
 	made      *Converted
-	plans     map[ast.Expr]*closure   // what is converted
+	plans     map[ast.Expr]*closure   // closures that are converted
 	taken     map[string]bool         // names that occur in the package
 	consts    map[*types.Const]string // constants moved to package level
 	files     map[*ast.File]*closureFile
@@ -185,7 +186,7 @@ type converter struct {
 // closureFile is what Convert adds to a file.
 type closureFile struct {
 	qualify types.Qualifier
-	imports [][2]string // names and paths of those that may be needed
+	imports [][2]string // names and paths of imports that may be needed
 	decls   strings.Builder
 }
 
@@ -206,9 +207,9 @@ type closureOwner struct {
 	ident   string // in identifiers: T_M
 	object  types.Object
 	tparams []*types.TypeParam
-	lits    int // literals directly in it, so far
-	values  int // method values in it, so far
-	made    int // conversions in it, so far
+	lits    int // number of literals directly in it, so far
+	values  int // number of method values in it, so far
+	made    int // number of conversions in it, so far
 }
 
 // closure is a literal or method value to convert.
@@ -216,20 +217,20 @@ type closure struct {
 	node    ast.Expr // *ast.FuncLit, *ast.SelectorExpr
 	file    *ast.File
 	owner   *closureOwner
-	outer   *closure // the next one around it that is to be converted
-	name    string   // within the package
+	outer   *closure // the innermost converted closure around it
+	name    string   // name in the package
 	ident   string
-	vars    []*types.Var // captured
-	owned   rewrite.Vars // … of which nobody else knows
+	vars    []*types.Var // captured variables
+	owned   rewrite.Vars // captured variables that nothing else uses
 	fields  []string     // types of the environment's fields
 	sig     *types.Signature
 	sigText string
 	value   *methodValue
-	tparams []*types.TypeParam // that it uses
-	insts   [][]types.Type     // all there are of them
-	unused  bool               // is in a generic function that nothing instantiates
-	open    bool               // … that others may instantiate
-	used    []int              // then: which of its type parameters
+	tparams []*types.TypeParam // type parameters that it uses
+	insts   [][]types.Type     // all lists of type arguments for these
+	unused  bool               // it is in a generic function that is never instantiated
+	open    bool               // it is in a generic function that other packages may instantiate
+	used    []int              // if open: which type parameters of the function it uses
 }
 
 func ownerOf(p *rewrite.Package, d *ast.FuncDecl) *closureOwner {
@@ -269,7 +270,7 @@ func ownerOf(p *rewrite.Package, d *ast.FuncDecl) *closureOwner {
 	return o
 }
 
-// find returns what is to be converted in a declaration, in source order.
+// find returns the closures to convert in a declaration, in source order.
 func (c *converter) find(f *ast.File, d ast.Decl, own *closureOwner) []*closure {
 	type level struct {
 		name  string
@@ -323,7 +324,7 @@ func (c *converter) find(f *ast.File, d ast.Decl, own *closureOwner) []*closure 
 	return all
 }
 
-// fresh returns a suffix such that no identifier of the package has it.
+// fresh returns a suffix that no identifier of the package has.
 func (c *converter) fresh(s string) string {
 	base := s
 	for i := 2; ; i++ {

@@ -33,9 +33,9 @@ func Check(int) {}
 func See[F any](f F) F { return f }
 `
 
-// closureRegistry is what stands for it in converted programs: See takes a func
-// value apart as a checkpoint would, and returns another made from what it
-// found.
+// closureRegistry replaces closureHook in converted programs. Its See takes a
+// func value apart as a checkpoint would, and returns a new one made from the
+// parts.
 const closureRegistry = `package hook
 
 import (
@@ -161,7 +161,7 @@ func readClosures(t *testing.T, name string) string {
 	return string(b)
 }
 
-// registrations is a file that makes known what was made.
+// registrations returns a file that registers the converted functions.
 func registrations(p *rewrite.Package, m *Converted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\n\nimport cairn_hook \"test/hook\"\n\nfunc init() {\n", p.Types.Name())
@@ -177,8 +177,8 @@ func registrations(p *rewrite.Package, m *Converted) string {
 
 func allClosures(ast.Expr) bool { return true }
 
-// TestConvert_Run converts programs, and compares what they print. Where all is
-// converted, func values on the way are taken apart and made again.
+// TestConvert_Run converts programs, and compares their output. If everything
+// is converted, func values are taken apart and made again in between.
 func TestConvert_Run(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")
@@ -292,14 +292,14 @@ func TestConvert_Run(t *testing.T) {
 	}
 }
 
-// TestEscaping_Uses asks about all that is marked in a source.
+// TestEscaping_Uses checks all expressions that are marked in a source.
 func TestEscaping_Uses(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/escape", "", readClosures(t, "escape"))
 	marks := map[int]string{}
 	for _, g := range p.Files[0].Comments {
 		for _, c := range g.List {
 			if s := strings.Trim(c.Text, "/*"); s == "yes" || s == "no" {
-				at := p.Fset.Position(c.End()).Offset // gofmt puts marks before commas
+				at := p.Fset.Position(c.End()).Offset // gofmt moves marks before commas
 				rest := p.Source["escape.go"][at:]
 				marks[at+len(rest)-len(bytes.TrimLeft(rest, " ,"))] = s
 			}
@@ -359,7 +359,8 @@ func TestConvert_Golden(t *testing.T) {
 	}
 }
 
-// TestConvert_None leaves a package as it is if nothing is to be converted.
+// TestConvert_None shows that a package stays unchanged if nothing is to be
+// converted.
 func TestConvert_None(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
 	q, made, err := Convert(p, func(ast.Expr) bool { return false })
@@ -470,8 +471,8 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 	}
 }
 
-// TestConvert_OtherPackages has closures of generic functions that others
-// instantiate.
+// TestConvert_OtherPackages has closures of generic functions that other
+// packages instantiate.
 func TestConvert_OtherPackages(t *testing.T) {
 	src := "package p\n\nfunc f[T, U any](x U) func() U { return func() U { return x } }\n\nfunc G[T any](x []T) (func() []T, func()) { return f[int](x), func() { var t T; _ = t } }\n"
 	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)
@@ -505,7 +506,7 @@ func TestConvert_OtherPackages(t *testing.T) {
 	}
 }
 
-// packages imports what it has.
+// packages is an importer for these packages.
 type packages []*types.Package
 
 func (p packages) Import(path string) (*types.Package, error) {

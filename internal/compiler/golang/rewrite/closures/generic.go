@@ -10,12 +10,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A literal in a generic function captures the function's type arguments, too.
-// So there is a constructor for every list of types, in which the names of type
-// parameters are aliases, and one that chooses between them.
+// A literal in a generic function also captures the function's type arguments.
+// So there is one constructor for every list of type arguments, in which the
+// names of type parameters are aliases, and one that chooses among them.
 
-// planParams finds the type parameters that a closure uses, and all their
-// types.
+// planParams finds the type parameters that a closure uses, and all their type
+// arguments.
 func (c *converter) planParams(l *closure, w *typeWriter) *rewrite.Refusal {
 	if len(l.owner.tparams) == 0 {
 		return nil
@@ -94,12 +94,13 @@ func (c *converter) shadows(t *types.TypeParam, l *closure) *rewrite.Refusal {
 	return nil
 }
 
-// declareGeneric is declare for a closure that uses type parameters.
+// declareGeneric writes the declarations of a closure that uses type
+// parameters.
 func (c *converter) declareGeneric(l *closure, free bool) {
 	w := &typeWriter{converter: c, file: l.file, owner: l.owner}
 	b := &c.files[l.file].decls
 	text := func(t types.Type) string {
-		s, _ := w.text(t, l.node.Pos()) // was checked
+		s, _ := w.text(t, l.node.Pos()) // it was checked before
 		return s
 	}
 	var params []string
@@ -156,7 +157,7 @@ func (c *converter) declareGeneric(l *closure, free bool) {
 	fmt.Fprintf(b, "}\nreturn interface{}(%s).(%s) // panics: there are no others\n}\n%s", rec, l.sigText, each.String())
 }
 
-// mentions calls f with the type parameters in a type.
+// mentions calls f for each type parameter in a type.
 func mentions(t types.Type, f func(*types.TypeParam)) {
 	list := func(l *types.TypeList) {
 		for t := range l.Types() {
@@ -209,7 +210,8 @@ func mentions(t types.Type, f func(*types.TypeParam)) {
 	}
 }
 
-// subst returns a type with type parameters replaced, or nil if it cannot.
+// subst returns a type with type parameters replaced, or nil if that is not
+// possible.
 func (k *instances) subst(t types.Type, sub map[*types.TypeParam]types.Type) types.Type {
 	some := false
 	mentions(t, func(t *types.TypeParam) { some = some || sub[t] != nil })
@@ -285,5 +287,5 @@ func (k *instances) subst(t types.Type, sub map[*types.TypeParam]types.Type) typ
 		}
 		return types.NewStruct(fields, tags)
 	}
-	return nil // an interface: too rare
+	return nil // an interface: too rare to be supported
 }

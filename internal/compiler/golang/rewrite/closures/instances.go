@@ -10,14 +10,14 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// instances are the types that generic functions and types are instantiated
-// with.
+// instances holds the types with which generic functions and types are
+// instantiated.
 type instances struct {
-	owner map[*types.TypeParam]types.Object // a func, or a type for its own and those of its methods
+	owner map[*types.TypeParam]types.Object // the function, or the type for its own parameters and those of its methods
 	index map[*types.TypeParam]int
 	args  map[types.Object][][]types.Type
-	from  map[types.Object][]*types.Package // packages that say so, for each of args
-	open  map[types.Object]bool             // others may do so elsewhere
+	from  map[types.Object][]*types.Package // the packages in which each of args occurs
+	open  map[types.Object]bool             // other packages may instantiate it, too
 	ctx   *types.Context
 }
 
@@ -26,8 +26,8 @@ const maxInstances = 200
 
 func packageInstances(p *rewrite.Package) *instances { return instancesOf(false, p) }
 
-// instancesOf finds the instances in some packages; whole reports whether there
-// are no others.
+// instancesOf finds the instances in some packages. whole says that there are
+// no other packages.
 func instancesOf(whole bool, list ...*rewrite.Package) *instances {
 	k := &instances{map[*types.TypeParam]types.Object{}, map[*types.TypeParam]int{}, map[types.Object][][]types.Type{},
 		map[types.Object][]*types.Package{}, map[types.Object]bool{}, types.NewContext()}
@@ -39,7 +39,7 @@ func instancesOf(whole bool, list ...*rewrite.Package) *instances {
 	type edge struct {
 		to   types.Object
 		args []types.Type
-		from types.Object // whose type parameters are in args; nil: none
+		from types.Object // the function or type whose parameters occur in args; nil: none
 		in   *types.Package
 		pos  int
 	}
@@ -124,7 +124,7 @@ func (k *instances) owners(p *rewrite.Package, whole bool) {
 	}
 }
 
-// add notes an instance, and reports whether it is new.
+// add records an instance, and reports whether it is new.
 func (k *instances) add(o types.Object, list []types.Type, in *types.Package) bool {
 	if slices.ContainsFunc(k.args[o], func(l []types.Type) bool { return slices.EqualFunc(l, list, types.Identical) }) {
 		return false
@@ -137,14 +137,14 @@ func (k *instances) add(o types.Object, list []types.Type, in *types.Package) bo
 }
 
 // GenericClosure is a closure of a generic function that other packages
-// instantiate. Each of them registers the closures of its types.
+// instantiate. Each package registers the closures for its type arguments.
 type GenericClosure struct {
-	Owner       string // the function, or the type of the method
-	Name        string // as in Entry, with [...] for the types
+	Owner       string // the function, or the receiver type of the method
+	Name        string // as in Entry, with [...] in place of type arguments
 	Constructor string // generic, and exported
-	Params      []int  // which of the owner's type parameters it has
+	Params      []int  // indexes of the owner's type parameters that it uses
 	Pos         token.Position
-	Func        string // that it is in
+	Func        string // function that contains it
 	Resumable   bool   // it has a point, or a call that leads to one
 }
 
@@ -167,9 +167,10 @@ func (c *converter) planOpen(l *closure, used []int) *rewrite.Refusal {
 // exported begins the names of constructors that other packages need.
 var exported = strings.ToUpper(rewrite.Prefix[:1]) + rewrite.Prefix[1:]
 
-// declareOpen is declare for a closure of a function that others instantiate:
-// its constructor is generic. Closures of such instances differ by the
-// dictionary that they capture besides the environment.
+// declareOpen writes the declarations of a closure of a function that other
+// packages instantiate. Its constructor is generic. Closures of different
+// instances differ by the dictionary that they capture in addition to the
+// environment.
 func (c *converter) declareOpen(l *closure, params, args string) {
 	b := &c.files[l.file].decls
 	c.declareEnv(l, params, args)
@@ -182,18 +183,18 @@ func (c *converter) declareOpen(l *closure, params, args string) {
 		Pos: c.Fset.Position(l.node.Pos()), Func: c.no(l.node.Pos(), "", "").Func, Resumable: c.resumable.Funcs[l.node]})
 }
 
-// guard is code that makes a literal capture its environment.
+// guard marks code that makes a literal capture its environment.
 const guard = "/*cairn:guard*/"
 
-// Instance is a list of types that something generic is instantiated with.
+// Instance is a list of types with which something generic is instantiated.
 type Instance struct {
 	Args []types.Type
-	In   *types.Package // whose source says so, if only by a call of another generic function
+	In   *types.Package // the package in whose source it occurs, perhaps only through a call of another generic function
 }
 
-// Instances returns a function that lists the instances of a generic function or
-// type; it returns false if not all can be known. list holds all packages of the
-// program.
+// Instances returns a function that lists the instances of a generic function
+// or type. That function returns false if not all instances can be known. list
+// holds all packages of the program.
 func Instances(list []*rewrite.Package) func(types.Object) ([]Instance, bool) {
 	k := instancesOf(true, list...)
 	return func(o types.Object) ([]Instance, bool) {
@@ -205,7 +206,7 @@ func Instances(list []*rewrite.Package) func(types.Object) ([]Instance, bool) {
 	}
 }
 
-// Nameable reports whether a package can write a type at its level.
+// Nameable reports whether a package can write a type at package level.
 func Nameable(t types.Type, p *types.Package) bool {
 	ok := rewrite.Unnameable(t, p, map[types.Type]bool{}) == ""
 	_ = types.TypeString(t, func(q *types.Package) string {

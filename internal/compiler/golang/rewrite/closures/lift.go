@@ -14,11 +14,12 @@ import (
 
 var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
 
-// Lift turns marked literals into functions where it can: where a local
+// Lift turns marked literals into functions where that is possible: if a local
 // variable always holds the literal and is only called, as is usual for local
-// and recursive functions. What the literal captures goes into a record, its
-// environment, which is an argument of each call; the variable holds that
-// instead. Functions can unwind when a checkpoint is due, literals cannot.
+// and recursive functions. The captured variables go into a record, the
+// environment, which is an argument of each call. The variable holds the
+// environment instead of the literal. Functions can unwind when a checkpoint is
+// due; literals cannot.
 //
 // Lift also returns the names of the functions, by the numbers of the marks.
 func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
@@ -33,14 +34,14 @@ func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 			return p, names
 		}
 		q := liftAll(p, all)
-		if q == nil && len(all) > 1 { // one of them cannot be: try the first by itself
+		if q == nil && len(all) > 1 { // one of them cannot be lifted: try the first alone
 			first := all[0].mark
 			all = toLift(p, tried)[:1]
 			if all[0].mark == first {
 				q = liftAll(p, all)
 			}
 		}
-		if q != nil { // else it stays a literal
+		if q != nil { // otherwise it stays a literal
 			p = q
 		}
 		for _, l := range all {
@@ -52,7 +53,8 @@ func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 	}
 }
 
-// liftAll turns literals into functions; nil if it cannot.
+// liftAll turns literals into functions. It returns nil if that is not
+// possible.
 func liftAll(p *rewrite.Package, all []*lift) *rewrite.Package {
 	text := map[string][]byte{}
 	outer := map[*ast.File][]rewrite.Edit{}
@@ -80,31 +82,31 @@ func liftAll(p *rewrite.Package, all []*lift) *rewrite.Package {
 	return q
 }
 
-// lift is a literal that is made a function.
+// lift describes how a literal becomes a function.
 type lift struct {
 	*closure
 	c    *converter
 	lit  *ast.FuncLit
 	mark string
-	v    *types.Var // that holds it
-	made ast.Stmt   // … from here on
+	v    *types.Var // variable that holds the literal
+	made ast.Stmt   // statement that assigns it
 	uses []*ast.CallExpr
-	env  string // what its environment is called in it
-	// It may be made again while it runs; its calls of itself then call the new
-	// one.
+	env  string // name of the environment in it
+	// It may be assigned again while it runs. Its recursive calls then call the
+	// new one.
 	anew bool
-	// The captured variables that it can have as values.
+	// captured variables that can be copied
 	values rewrite.Vars
 }
 
-// toLift finds literals that can be lifted now: those that use no other one
-// that must be lifted first, and that are not inside another. If all use each
-// other, it returns the first.
+// toLift finds literals that can be lifted now: those that use no other literal
+// that must be lifted first, and that are not inside another. If all of them
+// use each other, it returns the first.
 func toLift(p *rewrite.Package, tried map[string]bool) (chosen []*lift) {
 	c := newClosures(p)
 	var all []*lift
 	for _, f := range p.Files {
-		at := map[token.Pos]string{} // marks by what they directly follow
+		at := map[token.Pos]string{} // marks by the position before them
 		for _, g := range f.Comments {
 			for _, m := range g.List {
 				if mark := litMarks.FindStringSubmatch(m.Text); mark != nil && !tried[mark[1]] {
@@ -160,8 +162,8 @@ func toLift(p *rewrite.Package, tried map[string]bool) (chosen []*lift) {
 	return chosen
 }
 
-// changedIn returns the variables that are changed in a function after they
-// were declared, or may be by their addresses.
+// changedIn returns the variables of a function that are changed after their
+// declaration, directly or perhaps by their addresses.
 func changedIn(p *rewrite.Package, d *ast.FuncDecl) rewrite.Vars {
 	changed := rewrite.Vars{}
 	ast.Inspect(d, func(n ast.Node) bool {
@@ -179,8 +181,8 @@ func changedIn(p *rewrite.Package, d *ast.FuncDecl) rewrite.Vars {
 	return changed
 }
 
-// apart reports whether neither of two literals is in the other, and no call of
-// one is an argument of the other.
+// apart reports whether neither of two literals is inside the other, and no
+// call of one is an argument of a call of the other.
 func (l *lift) apart(m *lift) bool {
 	in := func(n, outer ast.Node) bool { return outer.Pos() <= n.Pos() && n.End() <= outer.End() }
 	if in(l.lit, m.lit) || in(m.lit, l.lit) {
@@ -194,7 +196,7 @@ func (l *lift) apart(m *lift) bool {
 	return true
 }
 
-// canLift returns how to lift a literal, nil if it cannot be lifted.
+// canLift returns how to lift a literal, or nil if it cannot be lifted.
 func canLift(p *rewrite.Package, c *converter, f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, changed rewrite.Vars) *lift {
 	e := p.EscapesOf(d)
 	own := ownerOf(p, d)
@@ -249,15 +251,15 @@ func canLift(p *rewrite.Package, c *converter, f *ast.File, d *ast.FuncDecl, lit
 	if c.plan(l.closure) != nil {
 		return nil
 	}
-	// Variables that never change once the literal is made can be copied.
+	// Variables that do not change after the literal is made can be copied.
 	l.env = rewrite.EnvName
 	l.values = rewrite.Vars{}
 	for _, v := range l.vars {
 		switch v.Name() {
-		case "true", "false", "len", "panic": // what is made of it names these
+		case "true", "false", "len", "panic": // the generated code needs these names
 			return nil
 		}
-		if strings.HasPrefix(v.Name(), l.env) { // that of one around it
+		if strings.HasPrefix(v.Name(), l.env) { // the environment of a literal around it
 			l.env = v.Name() + "_"
 		}
 		l.values[v] = !changed[v] && !p.Large(v.Type())
@@ -265,7 +267,7 @@ func canLift(p *rewrite.Package, c *converter, f *ast.File, d *ast.FuncDecl, lit
 	return l
 }
 
-// resultsOf are the named results of a function and of the literals in it.
+// resultsOf returns the named results of a function and of the literals in it.
 func resultsOf(p *rewrite.Package, d *ast.FuncDecl) (list []*types.Var) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		if t, ok := n.(*ast.FuncType); ok && t.Results != nil {
@@ -282,8 +284,8 @@ func resultsOf(p *rewrite.Package, d *ast.FuncDecl) (list []*types.Var) {
 	return list
 }
 
-// lifted writes the function, and returns the edits at the literal's place;
-// false if the literal cannot be lifted.
+// lifted writes the function, and returns the edits at the literal's place. It
+// returns false if the literal cannot be lifted.
 func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	p := l.c.Package
 	s := l.c.files[l.file]
@@ -319,11 +321,11 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 		froms = append(froms, l.env+"."+holder)
 	}
 	if len(fields) == 0 {
-		fmt.Fprintf(&s.decls, "%snone byte\n", rewrite.Prefix) // so that each has an address
+		fmt.Fprintf(&s.decls, "%snone byte\n", rewrite.Prefix) // so that each environment has an address of its own
 	}
 	s.decls.WriteString("}\n")
 
-	// The function.
+	// First, the function.
 	var inner, outer []rewrite.Edit
 	call := func(c *ast.CallExpr, e string) []rewrite.Edit {
 		at := c.Rparen
@@ -381,12 +383,12 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	if r := l.lit.Type.Results; r != nil {
 		s.decls.WriteString(" " + part(r.Pos(), r.End()))
 	}
-	// As Go does with a literal, it has what is captured in variables.
+	// As with a literal, the captured values are in variables.
 	s.decls.WriteString(" {\n")
 	if len(locals) > 0 {
 		fmt.Fprintf(&s.decls, "%s%s := %s\n", p.LineComment(l.lit.Pos()), strings.Join(locals, ", "), strings.Join(froms, ", "))
 	}
-	if len(locals) == 0 { // what is nil cannot be called
+	if len(locals) == 0 { // so that a call of a nil variable panics, as in the source
 		fmt.Fprintf(&s.decls, "_ = *%s\n", l.env)
 	}
 	if body := part(l.lit.Body.Lbrace+1, l.lit.Body.Rbrace); l.hides() {
@@ -395,7 +397,7 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 		s.decls.WriteString(body + "}\n")
 	}
 
-	// Where it was.
+	// Then, the edits at its place.
 	made := fmt.Sprintf("%s = &%s{%s}", holder, envType, strings.Join(fields, ", "))
 	switch m := l.made.(type) {
 	case *ast.AssignStmt:
@@ -431,7 +433,7 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 }
 
 // hides reports whether the body of the literal declares variables with the
-// names of those that it captures.
+// names of captured ones.
 func (l *lift) hides() bool {
 	scope := l.c.Info.Scopes[l.lit.Type]
 	return scope != nil && slices.ContainsFunc(scope.Names(), func(name string) bool {

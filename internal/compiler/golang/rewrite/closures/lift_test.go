@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// manyLiterals is a program with n literals in variables, each of which calls
-// those that stand the given numbers before it; end uses the last one.
+// manyLiterals returns a program with n literals in variables. Each literal
+// calls the ones at the given distances before it. end uses the last one.
 func manyLiterals(n int, end string, before ...int) string {
 	var b strings.Builder
 	b.WriteString("package main\n\nimport \"fmt\"\n\nvar kept func(int)\n\nfunc main() {\n\tt := 0\n")
@@ -29,8 +29,8 @@ func manyLiterals(n int, end string, before ...int) string {
 	return b.String()
 }
 
-// countedChecks counts how often a package is checked: it imports fmt each
-// time.
+// countedChecks counts how often a package is type-checked: each time it
+// imports fmt.
 type countedChecks struct {
 	types.Importer
 	n int
@@ -55,11 +55,11 @@ func TestLift_Many(t *testing.T) {
 	if few, many := lift(10), lift(200); many > few {
 		t.Errorf("a package with 200 literals is checked %d times, one with 10 %d times", many, few)
 	}
-	lift(20, 1, 2) // each after the one that it calls
+	lift(20, 1, 2) // each one is lifted after the one that it calls
 }
 
-// TestEscaping_Many has literals with more ways from one to another than can be
-// gone.
+// TestEscaping_Many has literals with too many paths from one to another to
+// follow all of them.
 func TestEscaping_Many(t *testing.T) {
 	for end, want := range map[string]bool{"f%d(1)": false, "kept = f%d": true} {
 		p := rewritetest.Load(t, "a.go", manyLiterals(100, end, 1, 2, 3), "go1.26")

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// own finds the variables that nothing else uses once the literal is made. They
-// are fields of its environment, not pointers in it, which saves an allocation
-// and an indirection at each use.
+// own finds the variables that nothing else uses after the literal is made.
+// They become fields of its environment instead of pointers in it, which saves
+// an allocation, and an indirection at each use.
 func (c *converter) own(l *closure) {
 	lit, ok := l.node.(*ast.FuncLit)
 	if !ok || l.open || len(l.tparams) > 0 {
@@ -21,8 +21,8 @@ func (c *converter) own(l *closure) {
 		return
 	}
 	holds := func(n ast.Node) bool { return n.Pos() <= lit.Pos() && lit.End() <= n.End() }
-	var made ast.Stmt     // the innermost statement with the literal
-	var scopes []ast.Node // loops' bodies and literals around it: each iteration, each call makes another one
+	var made ast.Stmt     // the innermost statement that contains the literal
+	var scopes []ast.Node // loop bodies and literals around it: each iteration or call makes another one
 	bad := rewrite.Vars{}
 	jumps := false
 	ast.Inspect(decl, func(n ast.Node) bool {
@@ -94,14 +94,14 @@ func (c *converter) own(l *closure) {
 	}
 }
 
-// ban adds the variable that an identifier stands for.
+// ban adds the variable that an identifier names.
 func (c *converter) ban(bad rewrite.Vars, id *ast.Ident) {
 	if v, ok := c.Info.ObjectOf(id).(*types.Var); ok {
 		bad[v] = true
 	}
 }
 
-// declaration returns the function that a closure is in, nil if in none.
+// declaration returns the function that contains a closure, or nil.
 func (l *closure) declaration() *ast.FuncDecl {
 	for _, d := range l.file.Decls {
 		if d, ok := d.(*ast.FuncDecl); ok && d.Pos() <= l.node.Pos() && l.node.End() <= d.End() {

@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// put returns what replaces a node in the text of a closure (in), or of the
-// file (nil).
+// put returns the replacement of a node in the text of closure in, or of the
+// file if in is nil.
 func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 	if e, ok := n.(ast.Expr); ok {
 		if l := c.plans[e]; l != nil && l != in {
@@ -44,7 +44,7 @@ func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 
 func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v) }
 
-// place returns what replaces a closure in the text of in.
+// place returns the replacement of a closure in the text of in.
 func (c *converter) place(l, in *closure) string {
 	args := l.typeArgs()
 	if l.open {
@@ -79,7 +79,7 @@ func (c *converter) place(l, in *closure) string {
 	return rewrite.Prefix + "make_" + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
 }
 
-// address is the address of a captured variable, in the text of in.
+// address returns the address of a captured variable, in the text of in.
 func (c *converter) address(v *types.Var, in *closure) string {
 	if in != nil && in.captures(v) {
 		return rewrite.EnvName + "." + v.Name()
@@ -87,7 +87,7 @@ func (c *converter) address(v *types.Var, in *closure) string {
 	return "&" + v.Name()
 }
 
-// typeArgs are the type parameters that a closure uses, as arguments.
+// typeArgs returns the type parameters that a closure uses, as arguments.
 func (l *closure) typeArgs() string {
 	if len(l.tparams) == 0 {
 		return ""
@@ -99,7 +99,7 @@ func (l *closure) typeArgs() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// literal is a closure's func literal, as a constructor returns it.
+// literal returns a closure's func literal, as a constructor returns it.
 func (c *converter) literal(l *closure) string {
 	if l.value != nil {
 		return "func" + c.forward(l)
@@ -117,7 +117,7 @@ func (c *converter) literal(l *closure) string {
 }
 
 // surely reports whether the Go compiler cannot prove that the environment is
-// unused: else the literal would not capture it.
+// unused. If it could, the literal would not capture the environment.
 func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 	uses := func(n ast.Node) (found bool) {
 		ast.Inspect(n, func(n ast.Node) bool {
@@ -127,7 +127,7 @@ func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 			case *ast.BinaryExpr:
 				return n.Op != token.LAND && n.Op != token.LOR
 			case *ast.CallExpr:
-				return c.Info.Types[n].Value == nil // len of an array needs no array
+				return c.Info.Types[n].Value == nil // len of an array does not evaluate the array
 			case *ast.Ident:
 				v, ok := c.Info.Uses[n].(*types.Var)
 				found = found || ok && l.captures(v)
@@ -152,7 +152,7 @@ func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 			}
 			if id, ok := ast.Unparen(call.Fun).(*ast.Ident); ok {
 				if _, ok := c.Info.Uses[id].(*types.Builtin); ok {
-					return false // may be panic
+					return false // it may be panic
 				}
 			}
 		case *ast.ReturnStmt, *ast.DeferStmt, *ast.GoStmt:
@@ -197,7 +197,8 @@ func (c *converter) declare(l *closure) {
 	c.made.Closures = append(c.made.Closures, Entry{path + l.name, rewrite.Prefix + "make_" + l.ident})
 }
 
-// declareEnv writes the type of an environment, and what binds an interface.
+// declareEnv writes the type of an environment, and the function that binds an
+// interface.
 func (c *converter) declareEnv(l *closure, params, args string) {
 	b := &c.files[l.file].decls
 	fmt.Fprintf(b, "\n// %s\ntype %senv_%s%s struct {\n", l.name, rewrite.Prefix, l.ident, params)
@@ -212,7 +213,7 @@ func (c *converter) declareEnv(l *closure, params, args string) {
 		}
 	}
 	if l.open && len(l.vars) == 0 {
-		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each has an address
+		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each environment has an address of its own
 	}
 	b.WriteString("}\n")
 	if l.value != nil && l.value.bind {
@@ -221,7 +222,7 @@ func (c *converter) declareEnv(l *closure, params, args string) {
 	}
 }
 
-// paren puts a type into parentheses where a star before it would be misread.
+// paren puts a type into parentheses if a star before it would be misread.
 func paren(t string) string {
 	if strings.HasPrefix(t, "<-") {
 		return "(" + t + ")"

@@ -28,7 +28,7 @@ func (c *converter) newFile(f *ast.File) *closureFile {
 	return s
 }
 
-// memo remembers a qualifier's answers.
+// memo returns a qualifier that caches the results of q.
 func (c *converter) memo(q types.Qualifier) types.Qualifier {
 	names := map[*types.Package]string{}
 	return func(p *types.Package) string {
@@ -46,10 +46,10 @@ type typeWriter struct {
 	*converter
 	file    *ast.File
 	owner   *closureOwner
-	tparams []*types.TypeParam // used so far
+	tparams []*types.TypeParam // type parameters used so far
 }
 
-// text is a type's text, if it can be written.
+// text returns a type's text, or a refusal if it cannot be written.
 func (w *typeWriter) text(t types.Type, at token.Pos) (string, *rewrite.Refusal) {
 	t = w.Spelled(t)
 	if why, remedy := w.check(t); why != "" {
@@ -69,6 +69,7 @@ func (w *typeWriter) shadowed(name string) bool {
 }
 
 // check returns why a type cannot be written at package level, and the remedy.
+// why is "" if it can be written.
 func (w *typeWriter) check(t types.Type) (why, remedy string) {
 	name := func(o *types.TypeName) (string, string) {
 		switch {
@@ -208,7 +209,7 @@ func (c *converter) importable(path string) bool {
 	return parts[0] != "vendor"
 }
 
-// constant moves a constant of a function to package level.
+// constant moves a local constant to package level.
 func (c *converter) constant(l *closure, w *typeWriter, o *types.Const, at token.Pos) *rewrite.Refusal {
 	if c.consts[o] != "" {
 		return nil
@@ -228,7 +229,8 @@ func (c *converter) constant(l *closure, w *typeWriter, o *types.Const, at token
 	return nil
 }
 
-// constantText is a constant expression without names, of the value's kind.
+// constantText returns a constant expression without names, of the value's
+// kind.
 func constantText(o *types.Const) string {
 	x := o.Val()
 	kind := types.Invalid
@@ -261,7 +263,7 @@ func constantText(o *types.Const) string {
 	return x.ExactString()
 }
 
-// floatText is an exact untyped float.
+// floatText returns an exact untyped float.
 func floatText(x constant.Value) string {
 	x = constant.ToFloat(x)
 	num, den, ok := strings.Cut(x.ExactString(), "/")

@@ -9,15 +9,16 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// methodValue is x.M, or T.M, that is used as a value.
+// methodValue is a method value x.M, or a method expression T.M, that is not
+// called in place.
 type methodValue struct {
-	op   string // & or *: makes of the operand what the method takes
-	path string // embedded fields on the way to the method: .Inner.Base
-	bind bool   // the operand is an interface: a nil one panics now, not when called
-	expr bool   // T.M
+	op   string // & or *: converts the operand to the method's receiver
+	path string // embedded fields between the operand and the method: .Inner.Base
+	bind bool   // the operand is an interface: a nil one must panic now, not when the value is called
+	expr bool   // it is a method expression T.M
 }
 
-// planValue is plan for method values and method expressions.
+// planValue plans a method value or method expression.
 func (c *converter) planValue(l *closure, sel *ast.SelectorExpr, w *typeWriter) *rewrite.Refusal {
 	s := c.Info.Selections[sel]
 	m := s.Obj().(*types.Func)
@@ -71,11 +72,12 @@ func (c *converter) planValue(l *closure, sel *ast.SelectorExpr, w *typeWriter) 
 	return nil
 }
 
-// forward is the parameters, results and body of a func that calls a method.
+// forward returns the parameters, results and body of a func that calls a
+// method.
 func (c *converter) forward(l *closure) string {
 	w := &typeWriter{converter: c, file: l.file, owner: l.owner}
 	text := func(t types.Type) string {
-		s, _ := w.text(t, l.node.Pos()) // was written before, as a part of the signature
+		s, _ := w.text(t, l.node.Pos()) // it was written before, as part of the signature
 		return s
 	}
 	var params, args []string
@@ -105,9 +107,9 @@ func (c *converter) forward(l *closure) string {
 	return fmt.Sprintf("(%s) (%s) {\n%s%s.%s(%s)\n}", strings.Join(params, ", "), strings.Join(results, ", "), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
 }
 
-// recovers reports whether a method, or one of that name if it is an
-// interface's, calls recover itself. If a func calls it, it recovers
-// nothing.
+// recovers reports whether a method calls recover itself. For an interface's
+// method, any method of that name counts. If a func called such a method, it
+// would recover nothing.
 func (c *converter) recovers(m *types.Func) bool {
 	if c.recover == nil {
 		c.recover = map[string]bool{}

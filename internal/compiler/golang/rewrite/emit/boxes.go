@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A variable that is saved, and that others may point to, is boxed: it lies in
-// memory of its own, and the emitted code reaches it through a pointer.
+// A variable that is saved, and that other variables may point to, is boxed: it
+// has memory of its own, and the emitted code accesses it through a pointer.
 
-// box is the name of a boxed variable's pointer.
+// box returns the name of a boxed variable's pointer.
 func box(v *types.Var) string { return rewrite.Prefix + "b_" + v.Name() }
 
 // boxedIn returns the boxed variable that an identifier names.
@@ -53,9 +53,10 @@ func (e *emitter) boxes(s ast.Stmt) bool {
 
 // boxedFor writes the head of a loop with boxed variables, and the beginning of
 // its body. Each iteration has its own copies of them, and the post statement
-// works on the copies for the next one; before Go 1.22 all iterations share
-// them. values, if not empty, are the initial ones; more is another variable to
-// declare; before returns the text that goes before a variable's name.
+// works on the copies for the next iteration; before Go 1.22 all iterations
+// share them. values, if not empty, are the initial values; more is another
+// variable to declare; before returns the text that goes before a variable's
+// name.
 func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*types.Var) string) (head, begin string) {
 	w := e.w
 	init := n.Init.(*ast.AssignStmt)
@@ -119,7 +120,7 @@ func (w *generator) perIteration(n ast.Node) bool {
 }
 
 // outside reports whether a variable on the left of := is a parameter or result
-// of the function. A copy of the body is a block of its own, in which := would
+// of the function. A copy of the body is a separate block, in which := would
 // declare another variable.
 func (e *emitter) outside(x ast.Expr) bool {
 	id, ok := x.(*ast.Ident)

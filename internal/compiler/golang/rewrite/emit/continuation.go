@@ -15,7 +15,7 @@ import (
 )
 
 // function writes the body of a rewritten function: first the code that
-// continues from a saved frame, then what the user wrote.
+// continues from a saved frame, then the user's code.
 func (w *generator) function(fn *function) string {
 	if fn.fast {
 		w.outline(fn)
@@ -74,7 +74,7 @@ func (w *generator) continueAfterAny(fn *function, each func(m *mark) string) st
 func (w *generator) continueToEnd(fn *function, m *mark, rest bool) string {
 	text := w.continueAfter(fn, m, rest)
 	switch e := (&emitter{w: w}); {
-	case fn.returns(): // it has returned
+	case fn.returns(): // the text ends with a return
 	case e.isMain(fn.node):
 		text += rewrite.Prefix + ".Returning()\nreturn\n"
 	default:
@@ -83,7 +83,7 @@ func (w *generator) continueToEnd(fn *function, m *mark, rest bool) string {
 	return text
 }
 
-// lineAt is LineComment for a mark.
+// lineAt returns a line comment for a mark.
 func (w *generator) lineAt(m *mark) string {
 	if s := m.stmt(); s != nil {
 		return w.p.LineComment(s.Pos())
@@ -93,13 +93,14 @@ func (w *generator) lineAt(m *mark) string {
 
 func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.Results.List) > 0 }
 
-// continueCall calls the function that continues from a function's frames.
+// continueCall returns a call of the function that continues from a function's
+// frames.
 func (fn *function) continueCall() string {
 	return fmt.Sprintf("%[1]s%[4]s_%[2]s%[3]s(%[1]sd)", rewrite.Prefix, fn.name, fn.typeArgs(), fn.continuePrefix())
 }
 
-// continuePrefix begins the names of the functions that continue from a
-// function's frames.
+// continuePrefix returns the beginning of the names of the functions that
+// continue from a function's frames.
 func (fn *function) continuePrefix() string {
 	if fn.fast {
 		return "continue"
@@ -107,7 +108,7 @@ func (fn *function) continuePrefix() string {
 	return "resume"
 }
 
-// passed returns the parameters that are needed again; their values are in the
+// passed returns the parameters that are needed again. Their values are in the
 // frames.
 func (fn *function) passed() (list []*types.Var) {
 	for _, v := range fn.params {
@@ -137,7 +138,7 @@ func (w *generator) outline(fn *function) bool {
 		values = append(values, fmt.Sprintf("%s.Zero[%s]()", rewrite.Prefix, w.typ(v.Type(), v.Pos())))
 	}
 	vars := ""
-	if len(names) > 0 { // at once: their names may hide types
+	if len(names) > 0 { // declared together: their names may hide types
 		vars = fmt.Sprintf("%s := %s\n", strings.Join(names, ", "), strings.Join(values, ", "))
 		for _, n := range names {
 			vars += "_ = " + n + "\n"
@@ -204,7 +205,7 @@ func (w *generator) continueAfter(fn *function, m *mark, rest bool) string {
 	from := len(w.made)
 	b.WriteString(e.from(0))
 	text := b.String()
-	for _, l := range w.made[from:] { // some are of jumps that are over
+	for _, l := range w.made[from:] { // some are labels of jumps that are not part of it
 		if !regexp.MustCompile(`\b(break|continue|goto) ` + regexp.QuoteMeta(l) + `\b`).MatchString(text) {
 			text = regexp.MustCompile(regexp.QuoteMeta(l)+`:\s*`).ReplaceAllString(text, "")
 		}
@@ -217,11 +218,11 @@ type continuation struct {
 	emitter
 	m     *mark
 	saved rewrite.Vars
-	first string // the variable that is true in the point's iteration, if the point begins the iterations
-	rest  bool   // it begins with the mark's iteration, whose point did not save
+	first string // name of the variable that is true in the point's iteration, if the point begins the iterations
+	rest  bool   // it continues with the mark's iteration after a point that did not save
 }
 
-// value is a variable's initial value in the continuation.
+// value returns a variable's initial value in the continuation.
 func (e *continuation) value(v *types.Var) string {
 	if e.saved[v] {
 		return fmt.Sprintf("%ss.%s", rewrite.Prefix, e.fn.byVar[v].name)
@@ -254,7 +255,7 @@ func (e *continuation) restoreAll(list []*types.Var) string {
 	return b.String()
 }
 
-// from writes the k-th list of the path from the mark on.
+// from writes the k-th list of the path, from the mark on.
 func (e *continuation) from(k int) string {
 	st := &e.m.path[k]
 	var b strings.Builder
@@ -262,7 +263,7 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.passed(s))
 	}
 	var lo token.Pos
-	for _, s := range st.list[st.i:] { // what is inside may jump to what comes after
+	for _, s := range st.list[st.i:] { // nested code may jump to code after it
 		for l, ok := s.(*ast.LabeledStmt); ok; l, ok = l.Stmt.(*ast.LabeledStmt) {
 			name := l.Label.Name
 			if was, had := e.labels[name]; had {
@@ -304,7 +305,7 @@ func (e *continuation) from(k int) string {
 	return b.String()
 }
 
-// unlabelled is a statement without its labels.
+// unlabelled returns a statement without its labels.
 func unlabelled(s ast.Stmt) ast.Stmt {
 	for {
 		l, ok := s.(*ast.LabeledStmt)
@@ -417,8 +418,8 @@ func (e *continuation) inside(s ast.Stmt, k int, label string) string {
 	return ""
 }
 
-// block is from, in a block of its own if variables are declared before it: the
-// list may declare others of the same names.
+// block does the same as from, in a separate block if variables are declared
+// before it: the list may declare others with the same names.
 func (e *continuation) block(before string, k int) string {
 	if before == "" {
 		return e.from(k)
@@ -452,8 +453,8 @@ func (e *continuation) clauses(body *ast.BlockStmt, k int, init, label string) s
 	return b.String()
 }
 
-// again writes the call of a mark, for a callee that resumes from its own frame
-// and ignores its arguments.
+// again writes the call of a mark. The callee resumes from its own frame and
+// ignores its arguments.
 func (e *continuation) again(s ast.Stmt) string {
 	call := resumableCall(s)
 	text := e.callAgain(call)
@@ -501,8 +502,8 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 			break
 		}
 		if s := info.Selections[f]; s != nil && s.Kind() == types.MethodExpr && len(args) > 0 {
-			// A zero receiver points to nothing, so an embedded field cannot be
-			// reached through it.
+			// A zero receiver is a nil pointer, through which an embedded field
+			// cannot be reached.
 			if recv := s.Obj().(*types.Func).Signature().Recv().Type(); !types.IsInterface(recv) {
 				text = fmt.Sprintf("%s.Zero[%s]().%s", rewrite.Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)
 				args = args[1:]
@@ -537,7 +538,7 @@ func (e *continuation) instance(id *ast.Ident) string {
 var deferWord = regexp.MustCompile(`^//cairn:defer (\d+)$`)
 
 // deferNumber returns the number in the comment before a defer. A line comment
-// may stand between them.
+// may stand between the two.
 func (w *generator) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
 	for _, g := range fn.file.Comments {
 		for _, c := range g.List {
@@ -570,7 +571,7 @@ func (w *generator) verify(fn *function, m *mark, text string) string {
 	for _, r := range fn.results {
 		results = append(results, verify.NoValue+r.Name())
 	}
-	// With variables to rename, Emit starts again.
+	// If there are variables to rename, Emit starts again.
 	if err := v.Check(params, results, text); err != nil && len(w.toRename) == 0 {
 		e := &emitter{w: w}
 		e.fail(m.comment.Pos(), "please report it", "internal: what continues here is not right: "+err.Error())

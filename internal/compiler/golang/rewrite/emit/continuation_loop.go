@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/verify"
 )
 
-// insideFor writes a loop whose first iteration begins at the mark. Its
-// condition is not tested again for that one.
+// insideFor writes a loop whose first iteration begins at the mark. The
+// condition is not tested again for that iteration.
 func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	e.needPredeclared("true", s.Pos())
 	var names, values []string
@@ -61,7 +61,8 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	return head() + e.iterations(k, again, s.Body, s.Cond) + "}\n"
 }
 
-// unsaved is the verifier's mark for a variable that is not in the frame.
+// unsaved returns the verifier's mark for a variable that is not in the frame,
+// otherwise "".
 func (e *continuation) unsaved(v *types.Var) string {
 	if e.saved[v] {
 		return ""
@@ -89,17 +90,18 @@ func (e *continuation) iterations(k int, again string, body *ast.BlockStmt, cond
 	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), rest)
 }
 
-// begins reports whether a point stands where iterations of a loop begin, and
-// whether the loop can start there. Then a function of its own runs the iterations
-// after the first: what the first one needs would cost something in each.
+// begins reports whether the point is at the beginning of a loop's iterations,
+// and whether the loop can start there. Then a separate function runs the
+// iterations after the first one: the code that only the first one needs would
+// cost time in each.
 func (e *continuation) begins(k int, cond ast.Expr) bool {
 	return e.fn.fast && !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 && (cond == nil || e.w.pure(cond))
 }
 
 // testedAgain returns the condition that is tested again before the iteration
-// that a point begins: the function that continues with that iteration begins
-// the loop anew. The condition's variables must be saved although the iteration
-// itself may overwrite them before it reads them:
+// that a point begins, because the function that continues with that iteration
+// begins the loop anew. The condition's variables must be saved, although the
+// iteration itself may overwrite them before it reads them:
 //
 //	for swapped { //cairn:point
 //		swapped = false
@@ -115,8 +117,8 @@ func (w *generator) testedAgain(fn *function, m *mark) ast.Expr {
 	return loop.Cond
 }
 
-// nextIterationCall calls the function that starts at the iteration that the
-// mark begins.
+// nextIterationCall writes a call of the function that starts at the iteration
+// that the mark begins.
 func (e *continuation) nextIterationCall() string {
 	frame := fmt.Sprintf("%sat: %d", rewrite.Prefix, e.m.n)
 	at := e.savedAt(e.m)
@@ -163,7 +165,7 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 	again := fmt.Sprintf("%sagain%d", rewrite.Prefix, k)
 	var x *ast.Ident
 	if x, _ = s.X.(*ast.Ident); x == nil {
-		// Without its value, an array is as good as its length.
+		// If its elements are not used, only the length of an array matters.
 		if _, ok := arrayOf(e.w.p.Info.TypeOf(s.X)); !ok {
 			e.fail(s.Pos(), "", "internal: a range over an expression")
 			return ""
@@ -236,7 +238,7 @@ func blank(v *types.Var) string {
 	return "_ = " + v.Name() + "\n"
 }
 
-// arrayOf returns the length of an array, or of one that is pointed to.
+// arrayOf returns the length of an array type, or of one that t points to.
 func arrayOf(t types.Type) (int64, bool) {
 	t = t.Underlying()
 	if p, ok := t.(*types.Pointer); ok {
@@ -249,8 +251,8 @@ func arrayOf(t types.Type) (int64, bool) {
 	return a.Len(), true
 }
 
-// needPredeclared refuses a function in which a predeclared name that is needed
-// has another meaning.
+// needPredeclared refuses a function in which a needed predeclared name has
+// another meaning.
 func (e *continuation) needPredeclared(name string, at token.Pos) {
 	if e.w.shadowed(name, at) {
 		e.fail(at, "rename it", "the program has its own "+name)

@@ -9,13 +9,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// record is a deferred call in a loop. The program puts it on a list before it
-// defers it.
+// record is a deferred call in a loop. The program appends it to a list before
+// it defers it.
 type record struct {
 	list   *ast.Ident
 	n      string
 	fields []string
-	loop   ast.Stmt // the outermost one around it
+	loop   ast.Stmt // the outermost loop around it
 }
 
 var listName = regexp.MustCompile(`^` + rewrite.Prefix + `l\d+$`)
@@ -49,7 +49,7 @@ func (w *generator) records(fn *function) {
 	walk(fn.body, nil)
 }
 
-// recordOf reads the statement that puts a deferred call on a list.
+// recordOf parses the statement that appends a deferred call to a list.
 func recordOf(s ast.Stmt) *record {
 	a, ok := s.(*ast.AssignStmt)
 	if !ok || len(a.Lhs) != 1 || len(a.Rhs) != 1 {
@@ -83,7 +83,8 @@ func recordOf(s ast.Stmt) *record {
 	return r
 }
 
-// reissued writes the deferred calls of a loop, as often as they were run.
+// reissued writes code that issues the deferred calls of a loop again, as often
+// as they were issued.
 func (e *continuation) reissued(loop ast.Stmt) string {
 	var b strings.Builder
 	rewrite.InspectOwn(loop, func(m ast.Node) bool {
@@ -118,8 +119,8 @@ func (e *continuation) reissued(loop ast.Stmt) string {
 	return b.String()
 }
 
-// needRecords forces the variables that loops before a mark, or around it, need
-// to issue their deferred calls again.
+// needRecords forces the variables that are needed to issue the deferred calls
+// of loops before or around a mark again.
 func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 	for d, r := range fn.records {
 		if m.comment.Pos() < r.loop.Pos() {
@@ -137,8 +138,8 @@ func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 	}
 }
 
-// deferFlag returns the variable that reports whether a conditional defer was
-// run.
+// deferFlag returns the variable that says whether a conditional defer was
+// executed.
 func (w *generator) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
 	n, ok := w.deferNumber(fn, d)
 	if !ok {

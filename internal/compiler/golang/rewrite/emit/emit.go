@@ -28,28 +28,28 @@ import (
 
 // Result is a package's final source.
 type Result struct {
-	Files  map[string][]byte // changed ones, by name
+	Files  map[string][]byte // changed files, by name
 	Frames []FrameInfo
 }
 
 // FrameInfo says what is saved of a function at one place.
 type FrameInfo struct {
-	Func  string     `json:"function"` // Grid_sweep; of closures, where they are
+	Func  string     `json:"function"` // Grid_sweep; for closures, where they are
 	At    int        `json:"at"`
 	File  string     `json:"file"`
 	Line  int        `json:"line"`
 	Call  bool       `json:"call,omitempty"` // a call that leads to a point
 	Saved []SavedVar `json:"saved"`
-	// Again is what runs again when the function resumes.
+	// Again lists the statements that run again when the function resumes.
 	Again []Again `json:"again,omitempty"`
 }
 
 // SavedVar is a variable in a frame.
 type SavedVar struct {
-	Name string `json:"name"` // empty: it has none in the source
+	Name string `json:"name"` // empty: it has no name in the source
 	What string `json:"what,omitempty"`
 	Type string `json:"type"`
-	Size int64  `json:"size"` // of the value itself; what it refers to is not counted
+	Size int64  `json:"size"` // size of the value itself, without what it refers to
 	// Refers reports whether what the value refers to is saved, too.
 	Refers bool `json:"refers,omitempty"`
 	Read   int  `json:"read"` // a line where it is read again
@@ -57,9 +57,9 @@ type SavedVar struct {
 	Captured bool `json:"captured,omitempty"`
 }
 
-// Again is a statement that is run again.
+// Again is a statement that runs again.
 type Again struct {
-	What string `json:"what"` // a deferred call, a closure
+	What string `json:"what"` // "a deferred call" or "a closure"
 	Line int    `json:"line"`
 }
 
@@ -131,25 +131,25 @@ func Emit(p *rewrite.Package, runtime string, replace map[string]string, fast ma
 	return out, nil
 }
 
-// generator holds what is known of a package while its code is emitted.
+// generator holds the state of Emit for a package.
 type generator struct {
 	p               *rewrite.Package
-	all             []*function // that have marks
+	all             []*function // functions that have marks
 	byNode          map[ast.Node]*function
-	byObj           map[types.Object]*function // declared ones
+	byObj           map[types.Object]*function // declared functions
 	replace         map[string]string
 	toRename        map[*types.Var]bool         // see shadowing.go
-	inspectsCallers bool                        // functions of the package look at who calls them
-	calls           map[*ast.CallExpr]*function // of functions with a fast path by each other
+	inspectsCallers bool                        // functions of the package inspect their callers
+	calls           map[*ast.CallExpr]*function // calls between functions with a fast path
 
-	// Of the file at hand:
+	// The following fields are for the current file.
 	file    *ast.File
 	qual    types.Qualifier
 	imports []string
 	byPath  map[string]string
 	kept    []string // declarations that keep imports in use
-	bad     error    // the first type without a name
-	made    []string // labels
+	bad     error    // error for the first type that cannot be named
+	made    []string // labels that were made
 }
 
 // newGenerator finds the functions that have marks.
@@ -210,7 +210,7 @@ func (w *generator) importFor(q *types.Package) string {
 	return n
 }
 
-// typeArgs are the type parameters of a function as arguments.
+// typeArgs returns the type parameters of a function, as arguments.
 func (fn *function) typeArgs() string {
 	if len(fn.tparams) == 0 {
 		return ""
@@ -222,7 +222,7 @@ func (fn *function) typeArgs() string {
 	return "[" + strings.Join(l, ", ") + "]"
 }
 
-// frame is the name of a function's frame type.
+// frame returns the name of a function's frame type.
 func (fn *function) frame() string { return rewrite.Prefix + "frame_" + fn.name + fn.typeArgs() }
 
 // frameType declares a function's frame.
@@ -244,7 +244,7 @@ func (w *generator) typeParams(fn *function) string {
 	var l []string
 	for _, t := range fn.tparams {
 		c := w.typ(t.Constraint(), t.Obj().Pos())
-		if strings.HasPrefix(c, "*") { // [P *S] would be an array's length
+		if strings.HasPrefix(c, "*") { // [P *S] would be parsed as an array's length
 			c = "interface{ " + c + " }"
 		}
 		l = append(l, t.Obj().Name()+" "+c)
@@ -252,7 +252,7 @@ func (w *generator) typeParams(fn *function) string {
 	return "[" + strings.Join(l, ", ") + "]"
 }
 
-// fieldType is the type of a field of a frame.
+// fieldType returns the type of a field of a frame.
 func (w *generator) fieldType(fn *function, f *field) string {
 	t := w.typ(f.v.Type(), f.v.Pos())
 	if fn.boxed[f.v] {
@@ -261,8 +261,9 @@ func (w *generator) fieldType(fn *function, f *field) string {
 	return t
 }
 
-// frameWriter is the name of the function that saves a frame at a mark. It is
-// outlined, so that rare code takes neither space nor registers in hot loops.
+// frameWriter returns the name of the function that saves a frame at a mark. It
+// is outlined, so that rarely executed code uses neither space nor registers in
+// hot loops.
 func (fn *function) frameWriter(m *mark) string {
 	what := "point"
 	switch {
@@ -280,7 +281,7 @@ func (w *generator) frameWriters(fn *function) string {
 		return w.unwinders(fn)
 	}
 	var b strings.Builder
-	slot := fmt.Sprintf("%s.NewFrame[%s]", rewrite.Prefix, fn.frame()) // generic functions have no variables of their own
+	slot := fmt.Sprintf("%s.NewFrame[%s]", rewrite.Prefix, fn.frame()) // generic functions have no static variables
 	if len(fn.tparams) == 0 && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.call }) {
 		slot = fmt.Sprintf("%sframes_%s.Get", rewrite.Prefix, fn.name)
 		fmt.Fprintf(&b, "\nvar %[1]sframes_%[2]s %[1]s.FramePool[%[3]s]\n", rewrite.Prefix, fn.name, fn.frame())
@@ -292,8 +293,8 @@ func (w *generator) frameWriters(fn *function) string {
 			fmt.Fprintf(&b, "%[1]s.Point(%[1]sd, &%[2]s{%[3]s})\n}\n", rewrite.Prefix, fn.frame(), whole)
 			continue
 		}
-		// Field by field: the compiler would build a whole value elsewhere, and
-		// copy it.
+		// Assign field by field: for a composite literal, the compiler would
+		// build the value elsewhere and copy it.
 		fields := fmt.Sprintf("%sf.%sat = %d\n", rewrite.Prefix, rewrite.Prefix, m.n)
 		for _, f := range fn.fields {
 			value := rewrite.Prefix + "v_" + f.name
@@ -313,7 +314,7 @@ func (w *generator) savedAs(fn *function, m *mark) (params []string, frame strin
 	frame = fmt.Sprintf("%sat: %d", rewrite.Prefix, m.n)
 	for _, f := range fn.fields {
 		if slices.Contains(m.saved, f.v) {
-			name := rewrite.Prefix + "v_" + f.name // its own may hide a type
+			name := rewrite.Prefix + "v_" + f.name // its own name may hide a type
 			params = append(params, name+" "+w.fieldType(fn, f))
 			frame += fmt.Sprintf(", %s: %s", f.name, name)
 		}
@@ -321,7 +322,8 @@ func (w *generator) savedAs(fn *function, m *mark) (params []string, frame strin
 	return params, frame
 }
 
-// fileText is the text after a file's package clause.
+// fileText returns the text after a file's package clause, and whether it has
+// changed.
 func (w *generator) fileText(f *ast.File, list []*function) (string, bool) {
 	e := &emitter{w: w, top: true}
 	var edits []rewrite.Edit
@@ -338,17 +340,17 @@ func (w *generator) fileText(f *ast.File, list []*function) (string, bool) {
 type emitter struct {
 	w       *generator
 	fn      *function
-	top     bool              // outside of functions that are rewritten
-	labels  map[string]string // what labels are called
+	top     bool              // the code is outside of rewritten functions
+	labels  map[string]string // new names of labels
 	named   map[*ast.LabeledStmt]string
-	plain   bool // marks are of no importance
+	plain   bool // marks are ignored
 	resumed bool // the code continues from a frame
 }
 
 // region writes the text from lo to hi, in which nodes lie.
 func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	inner := *e
-	if e.labels != nil { // a copy: labels must differ from those of the others
+	if e.labels != nil { // in a copy, labels must differ from those of other copies
 		inner.labels = maps.Clone(e.labels)
 		for _, n := range nodes {
 			ast.Inspect(n, func(m ast.Node) bool {
@@ -389,9 +391,9 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	return e.w.p.Apply(lo, hi, edits)
 }
 
-// afterCall writes what comes after a call that leads to a point. If the callee
-// did not enter, the run time must not take the next call, or a deferred one,
-// for it.
+// afterCall writes the code after a call that leads to a point. If the callee
+// did not store a frame, the run time must not mistake the next call, or a
+// deferred one, for it.
 func (e *emitter) afterCall(m *mark) string {
 	switch {
 	case e.plain:
@@ -407,8 +409,8 @@ func (e *emitter) afterCall(m *mark) string {
 	return ""
 }
 
-// enters reports whether the call of a mark surely enters a function with
-// marks: it names one of the package.
+// enters reports whether the call of a mark certainly enters a function with
+// marks, because it names a function of the package.
 func (e *emitter) enters(m *mark) bool {
 	return e.w.byObj[e.w.callee(resumableCall(m.stmt()))] != nil
 }
@@ -427,9 +429,9 @@ func (e *emitter) list(st *step, lo token.Pos) string {
 	return e.region(lo, st.end, nodes...) + "\n"
 }
 
-// isChecked reports whether a function with a fast path must ask the run time,
-// after the call of a mark, whether the callee unwound: the call does not name
-// the callee's fast path.
+// isChecked reports whether a function with a fast path must ask the run time
+// after the call of a mark whether the callee has unwound. It must if the call
+// does not name the callee's fast path.
 func (e *emitter) isChecked(m *mark) bool {
 	return e.fn.fast && m.call && e.w.calls[resumableCall(m.stmt())] == nil
 }
@@ -462,7 +464,7 @@ func (e *emitter) save(m *mark) string {
 	return fmt.Sprintf("if %s {\n%s%s%s(%s)\n}", when, e.w.lineAt(m), fn.frameWriter(m), fn.typeArgs(), strings.Join(args, ", "))
 }
 
-// savedAt are the variables that are saved at a mark, as they are there.
+// savedAt returns the variables that are saved at a mark, as expressions there.
 func (e *emitter) savedAt(m *mark) (list []string) {
 	for _, f := range e.fn.fields {
 		switch {
@@ -476,7 +478,7 @@ func (e *emitter) savedAt(m *mark) (list []string) {
 	return list
 }
 
-// edits finds what has to change inside a node.
+// edits finds the changes inside a node.
 func (e *emitter) edits(root ast.Node, out *[]rewrite.Edit) {
 	w := e.w
 	put := func(n ast.Node, text string) { *out = append(*out, rewrite.Edit{Lo: n.Pos(), Hi: n.End(), Text: text}) }
@@ -501,7 +503,7 @@ func (e *emitter) edits(root ast.Node, out *[]rewrite.Edit) {
 				put(n.Body, w.function(fn))
 				return false
 			}
-			if e.fn != nil { // its own labels and returns
+			if e.fn != nil { // it has labels and returns of its own
 				in := *e
 				in.labels = nil
 				in.fn = &function{outer: e.fn, node: n, body: n.Body}
@@ -634,7 +636,7 @@ func (e *emitter) isMain(n ast.Node) bool {
 
 const begin = rewrite.Prefix + ".Begin()\ndefer " + rewrite.Prefix + ".End()\n"
 
-// replaced returns the function that takes the place of a library's.
+// replaced returns the run time's replacement of a library's function.
 func (e *emitter) replaced(s *ast.SelectorExpr) (string, bool) {
 	id, ok := s.X.(*ast.Ident)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 
 var updateEmit = flag.Bool("update-emit", false, "write the golden file of TestEmit_Golden")
 
-// loadFile checks one file as a package.
+// loadFile type-checks one file as a package.
 func loadFile(t *testing.T, name string) *rewrite.Package {
 	t.Helper()
 	src, err := os.ReadFile(name)
@@ -21,9 +21,9 @@ func loadFile(t *testing.T, name string) *rewrite.Package {
 	return rewritetest.Load(t, name, string(src), "")
 }
 
-// TestEmit_Golden compares emitted code with its golden file. That it does the
-// same as the source is shown by programs that are killed, in
-// internal/difftest.
+// TestEmit_Golden compares emitted code with its golden file. The tests in
+// internal/difftest, which kill programs, show that the code does the same as
+// the source.
 func TestEmit_Golden(t *testing.T) {
 	const in, golden = "testdata/in.go", "testdata/out.golden"
 	p := loadFile(t, in)
@@ -33,7 +33,7 @@ func TestEmit_Golden(t *testing.T) {
 	}
 	fast := map[string]bool{}
 	for name := range can {
-		fast[name] = name != "main" // which calls one that is not
+		fast[name] = name != "main" // main calls a function that is not fast
 	}
 	w, err := Emit(p, "cairnrt/resume", map[string]string{"os.Exit": "Exit"}, fast)
 	if err != nil {

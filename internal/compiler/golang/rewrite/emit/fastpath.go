@@ -69,7 +69,7 @@ func FastPaths(p *rewrite.Package) (map[string][]string, error) {
 	return can, nil
 }
 
-// setFastPaths notes the functions with fast paths, and their calls of each
+// setFastPaths records the functions with fast paths, and their calls of each
 // other.
 func (w *generator) setFastPaths(fast map[string]bool) {
 	w.calls = map[*ast.CallExpr]*function{}
@@ -113,10 +113,10 @@ func (w *generator) mayHaveFastPath(fn *function) bool {
 	return true
 }
 
-// sharedVars finds the variables of a function that others see: their address
-// is taken, or a literal captures them. After an unwinding these must be the
-// same variables. ok is false where they cannot be: for a literal that has
-// points itself, and for one that captures a variable which changes, since it
+// sharedVars finds the variables of a function that other code sees: their
+// address is taken, or a literal captures them. After an unwinding these must
+// be the same variables. ok is false if they cannot be: for a literal that has
+// points itself, and for one that captures a variable which changes, because it
 // may run on another goroutine.
 func (w *generator) sharedVars(fn *function) (seen rewrite.Vars, ok bool) {
 	seen = rewrite.Vars{}
@@ -145,7 +145,7 @@ func (w *generator) sharedVars(fn *function) (seen rewrite.Vars, ok bool) {
 	return seen, ok
 }
 
-// callee is the function of this package that a call names.
+// callee returns the function of this package that a call names, or nil.
 func (w *generator) callee(call *ast.CallExpr) types.Object {
 	switch f := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
@@ -158,7 +158,7 @@ func (w *generator) callee(call *ast.CallExpr) types.Object {
 	return nil
 }
 
-// instantiated are the type arguments of what a call names.
+// instantiated returns the type arguments of what a call names.
 func (w *generator) instantiated(call *ast.CallExpr) string {
 	var args *types.TypeList
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -183,9 +183,9 @@ func (w *generator) instantiated(call *ast.CallExpr) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// returnsToOwn reports whether what a call returns goes to variables that
-// neither others read, nor the call itself when it is made again. A callee that
-// unwinds returns values without meaning.
+// returnsToOwn reports whether the results of a call go to variables that
+// neither other code reads, nor the call itself when it is made again. A callee
+// that unwinds returns meaningless values.
 func (w *generator) returnsToOwn(fn *function, s ast.Stmt, captured rewrite.Vars) bool {
 	a, ok := s.(*ast.AssignStmt)
 	if !ok {
@@ -252,7 +252,7 @@ func (w *generator) dispatcher(fn *function) string {
 		list = append(list, fmt.Sprintf("%sr%d", rewrite.Prefix, i+1))
 	}
 	results := strings.Join(list, ", ")
-	returns := func(call string) string { // … what it returns
+	returns := func(call string) string { // code that returns the results of a call
 		if results == "" {
 			return line + call + "\nreturn\n"
 		}
@@ -272,7 +272,7 @@ func (w *generator) dispatcher(fn *function) string {
 		rewrite.Prefix, first, returns(call("plain")), returns(call("fast")), unlessUnwound(call("fast")), unlessUnwound(fn.continueCall()))
 }
 
-// fastAndPlain writes a function as it was written, and its fast path.
+// fastAndPlain writes the function unchanged, and its fast path.
 func (w *generator) fastAndPlain(fn *function) string {
 	d := fn.node.(*ast.FuncDecl)
 	head := func(what, says string) string {
@@ -292,7 +292,7 @@ func (w *generator) fastAndPlain(fn *function) string {
 		head("fast", "while a checkpoint may come due") + "{\n" + w.boxParams(fn) + text(fast)
 }
 
-// unwind writes how a fast path unwinds at a mark.
+// unwind writes the code that unwinds a fast path at a mark.
 func (e *emitter) unwind(m *mark) string {
 	text := fmt.Sprintf("%s%s(%s)", e.fn.frameWriter(m), e.fn.typeArgs(), strings.Join(e.savedAt(m), ", "))
 	if e.fn.returns() {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// infos returns what is saved of a function, for reports.
+// infos describes, for reports, what is saved of a function.
 func (w *generator) infos(fn *function) []FrameInfo {
 	var out []FrameInfo
 	sizes := w.p.Sizes
@@ -60,8 +60,8 @@ func (w *generator) infos(fn *function) []FrameInfo {
 	return out
 }
 
-// captured are the variables of functions around a closure that it uses: they
-// are saved with it.
+// captured returns the variables of functions around a closure that it uses.
+// They are saved with it.
 func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []SavedVar) {
 	for _, v := range environment(w.p.Info, fn) {
 		p, ok := v.Type().(*types.Pointer)
@@ -77,8 +77,8 @@ func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []Sa
 	return out
 }
 
-// environment returns the fields of the record that a closure has its variables
-// in.
+// environment returns the fields of the record that holds a closure's
+// variables.
 func environment(info *types.Info, fn *function) (out []*types.Var) {
 	if fn.outer == nil {
 		return nil
@@ -104,17 +104,18 @@ var (
 	rangeNames   = regexp.MustCompile("^" + rewrite.Prefix + `(?:state|to)\d+$`)
 )
 
-// bookkeeping reports whether a variable only serves a lowered loop over a
-// function. Reports leave it out.
+// bookkeeping reports whether a variable exists only for a lowered loop over a
+// function. Reports omit it.
 func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
 
-// told is a function's name in reports; a closure is named after its place.
+// told returns a function's name for reports. A closure is named after its
+// place.
 func (w *generator) told(fn *function) string {
 	m := closureNames.FindStringSubmatch(fn.name)
 	if m == nil {
 		return fn.name
 	}
-	for in := rewrite.Prefix + "func_"; strings.HasPrefix(m[1], in); { // a literal in one
+	for in := rewrite.Prefix + "func_"; strings.HasPrefix(m[1], in); { // a literal inside another
 		m[1] = m[1][len(in):]
 	}
 	for _, v := range environment(w.p.Info, fn) {
@@ -125,7 +126,7 @@ func (w *generator) told(fn *function) string {
 	return "a function literal in " + m[1]
 }
 
-// markLine is where a mark is in the source.
+// markLine returns the position of a mark in the source.
 func (w *generator) markLine(m *mark) token.Position {
 	if s := m.stmt(); s != nil {
 		return w.p.Fset.Position(s.Pos())
@@ -162,7 +163,7 @@ var (
 	renamedNames = regexp.MustCompile("^" + rewrite.Prefix + `[gh]\d+_(.*)$`)
 )
 
-// sourceName is a variable's name in the source, or what it is.
+// sourceName returns a variable's name in the source, or a description of it.
 func sourceName(name string) (string, string) {
 	if m := renamedNames.FindStringSubmatch(name); m != nil {
 		return m[1], ""

@@ -11,11 +11,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// maxCopies bounds the nodes of a function's syntax times its marks: each mark
-// has a copy of what comes after it.
+// maxCopies bounds the number of syntax nodes of a function times its marks:
+// each mark has a copy of the code after it.
 const maxCopies = 1 << 19
 
-// plan decides what a function's frames hold.
+// plan decides what a function's frames contain.
 func (w *generator) plan(fn *function) error {
 	p := w.p
 	nodes := 0
@@ -83,7 +83,7 @@ func (fn *function) hasField(name string) bool {
 // shared finds the variables that may change while their frame waits for a call
 // to return: their address is taken, or a literal that may run meanwhile
 // captures them. A rewritten literal may call the others; a literal that is
-// given away may run on another goroutine.
+// passed on may run on another goroutine.
 func (w *generator) shared(fn *function) rewrite.Vars {
 	out := rewrite.Vars{}
 	captured := rewrite.Vars{}
@@ -117,14 +117,14 @@ func (w *generator) shared(fn *function) rewrite.Vars {
 	return out
 }
 
-// lateResult reports whether a variable is a result that only the first deferred
-// call assigns.
+// lateResult reports whether a variable is a result that only the first
+// deferred call assigns.
 func (fn *function) lateResult(v *types.Var) bool {
 	return strings.HasPrefix(v.Name(), rewrite.Prefix+"o") && slices.Contains(fn.results, v)
 }
 
-// closures finds local variables that a single statement assigns, and that hold
-// a function literal: the continuation can run the statement again.
+// closures finds local variables that a single statement assigns and that hold
+// a function literal. The continuation can run that statement again.
 func (w *generator) closures(fn *function) {
 	count := map[*types.Var]int{}
 	note := func(e, rhs ast.Expr, s ast.Stmt) {
@@ -174,7 +174,7 @@ func (w *generator) closures(fn *function) {
 	}
 }
 
-// scope returns the variables that are declared on the way to a mark.
+// scope returns the variables that are declared on the path to a mark.
 func (w *generator) scope(fn *function, m *mark) []*types.Var {
 	var out []*types.Var
 	out = append(out, fn.params...)
@@ -285,7 +285,7 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 			}
 			return true
 		})
-		rewrite.InspectOwn(n, func(k ast.Node) bool { // a return may name nothing
+		rewrite.InspectOwn(n, func(k ast.Node) bool { // a return need not name its results
 			if r, ok := k.(*ast.ReturnStmt); ok && len(r.Results) == 0 {
 				for _, v := range fn.results {
 					m.needed[v] = true
@@ -294,7 +294,7 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 			return true
 		})
 	}
-	if fn.recovers { // a panic returns them as they are
+	if fn.recovers { // after a panic, the function returns their current values
 		for _, v := range fn.results {
 			m.needed[v] = true
 		}
@@ -389,7 +389,7 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 			return err
 		}
 	}
-	// Local closures are made again; so what they capture is needed.
+	// Local closures are made again, so their captured variables are needed.
 	for grew := true; grew; {
 		grew = false
 		for v, s := range fn.again {
@@ -440,7 +440,8 @@ func fallen(s ast.Stmt, clause ast.Node) (list []ast.Stmt) {
 	return nil
 }
 
-// onPath reports whether a statement stands before a mark in one of its lists.
+// onPath reports whether a statement stands before a mark in a list of its
+// path.
 func onPath(m *mark, s ast.Stmt) bool {
 	for k := range m.path {
 		st := &m.path[k]
@@ -468,7 +469,7 @@ func resumableCall(s ast.Stmt) *ast.CallExpr {
 	return nil
 }
 
-// planCall notes what the call of a mark needs to find its callee again, and
+// planCall records what the call of a mark needs to find its callee again, and
 // returns the variables that it assigns.
 func (w *generator) planCall(fn *function, m *mark, force func(ast.Expr), name func(ast.Node)) (rewrite.Vars, error) {
 	call := resumableCall(m.stmt())
@@ -510,13 +511,13 @@ func (w *generator) planCall(fn *function, m *mark, force func(ast.Expr), name f
 	return out, nil
 }
 
-// outerVar reports whether a variable is not the function's own.
+// outerVar reports whether a variable belongs to another function.
 func (fn *function) outerVar(w *generator, v *types.Var) bool {
 	return !(fn.node.Pos() <= v.Pos() && v.Pos() < fn.node.End())
 }
 
-// spread lets every mark save what marks after it save. Their code is part of
-// its continuation, and names more variables than the source does.
+// spread makes every mark save what the marks after it save. Their code is part
+// of its continuation, and names more variables than the source does.
 func (w *generator) spread(fn *function) {
 	scopes := map[*mark]rewrite.Vars{}
 	for _, m := range fn.marks {
@@ -580,8 +581,8 @@ func (m *mark) before(later *mark) bool {
 	return false
 }
 
-// givenAway finds literals that are not only called, in place or through a local
-// variable.
+// givenAway finds literals that are not only called, either in place or through
+// a local variable.
 func (w *generator) givenAway(fn *function) map[*ast.FuncLit]bool {
 	away := map[*ast.FuncLit]bool{}
 	called := map[ast.Expr]bool{}
@@ -603,7 +604,7 @@ func (w *generator) givenAway(fn *function) map[*ast.FuncLit]bool {
 				if id, ok := n.Lhs[i].(*ast.Ident); ok {
 					if v, ok := w.p.Info.ObjectOf(id).(*types.Var); ok && v.Parent() != w.p.Types.Scope() {
 						byVar[v] = append(byVar[v], lit)
-						called[lit] = true // looked at below
+						called[lit] = true // handled below
 					}
 				}
 			}
@@ -624,7 +625,7 @@ func (w *generator) givenAway(fn *function) map[*ast.FuncLit]bool {
 		}
 		return true
 	})
-	for found := true; found; { // what these call runs where they do
+	for found := true; found; { // a literal runs wherever its callers run
 		found = false
 		for lit := range away {
 			w.p.Captures(lit, func(v *types.Var) {

@@ -12,18 +12,18 @@ import (
 // liveness holds the variables of a function that are read after its marks.
 type liveness struct {
 	p    *rewrite.Package
-	own  rewrite.Vars              // declared by the function, its literals not counted
-	held rewrite.Vars              // captured, or their address is taken: they may be read wherever they are in scope
-	at   map[ast.Stmt]rewrite.Vars // by the empty statements that stand for marks
+	own  rewrite.Vars              // variables that the function declares, without those of its literals
+	held rewrite.Vars              // variables that are captured, or whose address is taken: they may be read wherever they are in scope
+	at   map[ast.Stmt]rewrite.Vars // live variables, by the empty statements that stand for marks
 
-	// received are the assignments of select clauses, by the statement and by
+	// received holds the assignments of select clauses, by the statement and by
 	// the first expression on its left. The control-flow graph has the
-	// statements of all clauses where the select begins, and the expression
-	// where its clause does.
+	// statements of all clauses where the select begins, and that expression
+	// where its clause begins.
 	received map[ast.Node]*ast.AssignStmt
 }
 
-// findLive analyses a function's body, into which marks were put as empty
+// findLive analyses a function's body, into which marks were inserted as empty
 // statements.
 func findLive(p *rewrite.Package, fn *function) *liveness {
 	l := &liveness{p: p, own: rewrite.Vars{}, held: rewrite.Vars{}, at: map[ast.Stmt]rewrite.Vars{}, received: map[ast.Node]*ast.AssignStmt{}}
@@ -110,7 +110,7 @@ func (l *liveness) declared(fn *function) {
 	})
 }
 
-// taken finds variables that can be reached without their names.
+// taken finds variables that can be accessed without their names.
 func (l *liveness) taken(fn *function) {
 	ast.Inspect(fn.body, func(n ast.Node) bool {
 		switch n := n.(type) {

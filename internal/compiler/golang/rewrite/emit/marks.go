@@ -18,41 +18,41 @@ type function struct {
 	node     ast.Node // *ast.FuncDecl or *ast.FuncLit
 	typ      *ast.FuncType
 	body     *ast.BlockStmt
-	name     string // for its frame: Grid_sweep, run_func1
+	name     string // name of its frame: Grid_sweep, run_func1
 	outer    *function
 	tparams  []*types.TypeParam
-	params   []*types.Var   // the receiver too
-	results  []*types.Var   // named ones
+	params   []*types.Var   // including the receiver
+	results  []*types.Var   // named results
 	recovers bool           // it has deferred calls
 	fast     bool           // it has a fast path; see fastpath.go
-	rests    map[*mark]bool // points at which the next iteration can start in a function of its own
+	rests    map[*mark]bool // points after which a separate function can run the next iterations
 	marks    []*mark
 	fields   []*field
 	byVar    map[*types.Var]*field
 	boxed    rewrite.Vars
-	again    map[*types.Var]ast.Stmt // local closures, and the statements that make them
+	again    map[*types.Var]ast.Stmt // local closures, and the statements that assign them
 	lits     int
 	records  map[*ast.DeferStmt]*record // deferred calls in loops
-	outlined string                     // the functions that continue from its frames
+	outlined string                     // text of the functions that continue from its frames
 }
 
 // mark is a place where a function's frame may be saved.
 type mark struct {
 	n       int
-	call    bool // a call that leads to a point; else a point
+	call    bool // it is a call that leads to a point; otherwise a point
 	comment *ast.Comment
 	path    []step
 	empty   *ast.EmptyStmt // stands for it in the control-flow graph
 	saved   []*types.Var
-	needed  rewrite.Vars // named by what comes after
+	needed  rewrite.Vars // variables that the code after it names
 }
 
-// step is a list of statements on the way from a function's body to a mark.
+// step is a list of statements on the path from a function's body to a mark.
 type step struct {
 	owner ast.Node // *ast.BlockStmt, *ast.CaseClause, *ast.CommClause
 	list  []ast.Stmt
-	i     int       // the statement that the mark is in, or before which it is
-	end   token.Pos // of the list
+	i     int       // index of the statement that contains the mark, or that follows it
+	end   token.Pos // end of the list
 }
 
 // field is a variable in a frame.
@@ -116,7 +116,7 @@ func where(owner ast.Node, end, pos token.Pos, path []step) []step {
 	return append(path, st)
 }
 
-// clauseEnd is where the next clause begins, or the end of all.
+// clauseEnd returns where the next clause begins, or the end of the statement.
 func clauseEnd(s ast.Stmt, clause ast.Node) token.Pos {
 	var b *ast.BlockStmt
 	for {
@@ -223,7 +223,7 @@ func markedFuncs(p *rewrite.Package, f *ast.File) ([]*function, error) {
 			}
 			n, err := strconv.Atoi(strings.TrimSpace(rest))
 			if err != nil {
-				continue // the user's own: it is for the choice of loops
+				continue // written by the user, for the choice of loops
 			}
 			var in *function
 			for _, fn := range all {
@@ -239,14 +239,14 @@ func markedFuncs(p *rewrite.Package, f *ast.File) ([]*function, error) {
 			in.marks = append(in.marks, m)
 		}
 	}
-	// Functions without marks stay as they are.
+	// Functions without marks are not rewritten.
 	return slices.DeleteFunc(all, func(fn *function) bool { return len(fn.marks) == 0 }), nil
 }
 
-// last is the step that a mark is in.
+// last returns the step that contains a mark.
 func (m *mark) last() *step { return &m.path[len(m.path)-1] }
 
-// stmt is the call of a mark.
+// stmt returns the statement with the call of a mark.
 func (m *mark) stmt() ast.Stmt {
 	s := m.last()
 	if s.i >= len(s.list) {
@@ -255,8 +255,8 @@ func (m *mark) stmt() ast.Stmt {
 	return s.list[s.i]
 }
 
-// withMarks runs f while empty statements stand where the marks are: before a
-// point, and after a call.
+// withMarks runs f while empty statements stand at the marks: before a point,
+// and after a call.
 func (fn *function) withMarks(f func()) {
 	type put struct {
 		at  *[]ast.Stmt

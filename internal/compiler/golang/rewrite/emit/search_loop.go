@@ -11,12 +11,12 @@ import (
 
 // A search loop belongs to a function that calls itself in a loop with a point,
 // and does next to nothing else. It tests whether a checkpoint is due when it
-// begins, and not in each iteration, which would cost several per cent. No
-// checkpoint is late: an iteration that does not call takes nanoseconds, there
-// are at most as many as a slice in memory has elements, since each indexes
-// one, and a callee begins a loop or returns at once.
+// begins, not in each iteration, which would cost several percent. No
+// checkpoint is delayed: an iteration without a call takes nanoseconds; there
+// are at most as many iterations as a slice in memory has elements, because
+// each indexes one; and a callee begins a loop or returns at once.
 
-// searchLoop returns the loop of a point, if it is a search loop.
+// searchLoop returns the loop of a point if it is a search loop, otherwise nil.
 func (w *generator) searchLoop(fn *function, m *mark) *ast.ForStmt {
 	if m.call || len(m.path) < 2 || m.last().i != 0 {
 		return nil
@@ -80,8 +80,8 @@ func isString(t types.Type) bool {
 	return ok && b.Info()&types.IsString != 0
 }
 
-// indexes reports whether a statement surely indexes a slice, an array or a
-// string by a variable: what it evaluates first does.
+// indexes reports whether a statement certainly indexes a slice, an array or a
+// string by a variable, because its first evaluated expression does.
 func (w *generator) indexes(s ast.Stmt, c *types.Var) bool {
 	var x ast.Expr
 	switch s := s.(type) {
@@ -124,7 +124,7 @@ func (e *emitter) beforeSearchLoop(m *mark) string {
 		e.region(loop.Init.Pos(), loop.Init.End(), loop.Init), e.region(loop.Cond.Pos(), loop.Cond.End(), loop.Cond), rewrite.Prefix, e.unwind(m))
 }
 
-// loopInit is what begins the loop of a point, if it is a for loop.
+// loopInit returns the init statement of a point's loop, if it is a for loop.
 func loopInit(m *mark) ast.Stmt {
 	if len(m.path) < 2 {
 		return nil

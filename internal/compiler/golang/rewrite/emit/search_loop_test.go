@@ -7,8 +7,8 @@ import (
 )
 
 // TestSearchLoop_ChangedIndex shows that a loop whose body changes its index is
-// no search loop: it need not end after as many iterations as the slice has
-// elements.
+// not a search loop: the number of its iterations is not bounded by the slice's
+// length.
 func TestSearchLoop_ChangedIndex(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.go")
 	const text = `package main

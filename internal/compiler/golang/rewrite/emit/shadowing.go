@@ -12,11 +12,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A variable that the emitted code must name where another of the same name
-// shadows it, or that shadows the name of a type that must be written, gets a
-// name of its own. Then Emit starts again.
+// A variable gets a new name if the emitted code must name it where another
+// variable shadows it, or if it shadows the name of a type that must be
+// written. Then Emit starts again.
 
-// needName notes that a variable is named at a place.
+// needName records that a variable is named at a place.
 func (w *generator) needName(v *types.Var, at token.Pos) {
 	if o := w.lookup(v.Name(), at); o != nil && o != types.Object(v) {
 		w.toRename[v] = true
@@ -33,7 +33,7 @@ func (w *generator) lookup(name string, at token.Pos) types.Object {
 	return o
 }
 
-// needType notes the names that a type is written with at a place.
+// needType records the names that are needed to write a type at a place.
 func (w *generator) needType(t types.Type, at token.Pos, seen map[types.Type]bool) {
 	if t == nil || seen[t] {
 		return
@@ -105,14 +105,14 @@ func (w *generator) needType(t types.Type, at token.Pos, seen map[types.Type]boo
 // rename returns the package with new names for some local variables.
 func rename(p *rewrite.Package, toRename map[*types.Var]bool) (*rewrite.Package, error) {
 	objects := map[types.Object]string{}
-	idents := map[*ast.Ident]string{} // of type switches: these declare no object
+	idents := map[*ast.Ident]string{} // of type switches, which declare no object
 	for i, v := range slices.SortedFunc(maps.Keys(toRename), func(a, b *types.Var) int { return cmp.Compare(a.Pos(), b.Pos()) }) {
 		objects[v] = fmt.Sprintf("%sh%d_%s", rewrite.Prefix, i+1, v.Name())
 	}
 	text := map[string][]byte{}
 	for _, f := range p.Files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			// The clauses of a type switch have a variable each, and one name.
+			// A type switch has one name, and a variable for each clause.
 			s, ok := n.(*ast.TypeSwitchStmt)
 			if !ok {
 				return true

@@ -11,7 +11,7 @@ import (
 func (w *generator) typ(t types.Type, at token.Pos) string {
 	t = w.p.Spelled(t)
 	if n, ok := t.(*types.Named); ok && rewrite.Foreign(n.Obj(), w.p.Types) != "" {
-		if sig, ok := n.Underlying().(*types.Signature); ok { // its values are as good without the name
+		if sig, ok := n.Underlying().(*types.Signature); ok { // its values can be used without the name
 			t = sig
 		}
 	}

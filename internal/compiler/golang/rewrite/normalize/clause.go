@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// switchCases writes a switch with resumable calls in expressions of its cases:
-// these are evaluated one after the other until one fits, and the switch is on
-// the number of its clause.
+// switchCases writes a switch with resumable calls in expressions of its cases.
+// The expressions are evaluated one after the other until one matches. Then the
+// switch is on the number of its clause.
 func (w *funcNormalizer) switchCases(o *lines, s *ast.SwitchStmt, label string) {
 	in := o
 	if s.Init != nil {
@@ -85,7 +85,8 @@ func (w *funcNormalizer) clauses(body *ast.BlockStmt, text func(int, ast.Stmt) s
 }
 
 // selectStmt writes a select. The channels and values of its communications are
-// evaluated before it, in order; the variables that they assign to, after.
+// evaluated before it, in order. The variables that they assign to are
+// evaluated after it.
 func (w *funcNormalizer) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 	var list []ast.Expr
 	for _, c := range s.Body.List {
@@ -136,7 +137,8 @@ func (w *funcNormalizer) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 	}))
 }
 
-// takenAny reports whether the address of one of some new variables is taken.
+// takenAny reports whether the address of one of several new variables is
+// taken.
 func (w *funcNormalizer) takenAny(list []ast.Expr) bool {
 	for _, e := range list {
 		if v, ok := w.p.Info.Defs[e.(*ast.Ident)].(*types.Var); ok && w.use(v).taken {
@@ -147,7 +149,7 @@ func (w *funcNormalizer) takenAny(list []ast.Expr) bool {
 }
 
 // receivedAfter writes a clause that declares its variables after it has
-// received their values, so that these can lie in boxes.
+// received their values, so that the variables can be boxed.
 func (w *funcNormalizer) receivedAfter(cc *ast.CommClause, a *ast.AssignStmt) string {
 	var names, to []string
 	for _, e := range a.Lhs {
@@ -158,7 +160,7 @@ func (w *funcNormalizer) receivedAfter(cc *ast.CommClause, a *ast.AssignStmt) st
 		strings.Join(to, ", ") + " := " + strings.Join(names, ", ") + "\n{\n" + w.inner(cc.Colon+1, cc.Body, cc.End()) + "\n}\n"
 }
 
-// received is the channel that an expression receives from.
+// received returns the channel that an expression receives from, or nil.
 func received(e ast.Expr) ast.Expr {
 	if u, ok := ast.Unparen(e).(*ast.UnaryExpr); ok {
 		return u.X
@@ -175,8 +177,8 @@ func (w *funcNormalizer) hasAny(list []ast.Expr) bool {
 	return false
 }
 
-// mapLit makes a map literal as the compiler does: first the map with its
-// constant entries, then the others one by one.
+// mapLit makes a map literal in the way the compiler does: first the map with
+// its constant entries, then the others one by one.
 func (w *funcNormalizer) mapLit(o *lines, e *ast.CompositeLit) {
 	t := w.p.Info.TypeOf(e)
 	address := ""
@@ -209,8 +211,8 @@ func (w *funcNormalizer) mapLit(o *lines, e *ast.CompositeLit) {
 	w.repl[e] = address + name
 }
 
-// element writes an element of a composite literal where it stands alone; its
-// type may have been omitted.
+// element writes an element of a composite literal as a separate expression.
+// Its type may have been omitted in the literal.
 func (w *funcNormalizer) element(e ast.Expr, t types.Type) string {
 	l, ok := e.(*ast.CompositeLit)
 	if _, done := w.repl[e]; done || !ok || l.Type != nil {

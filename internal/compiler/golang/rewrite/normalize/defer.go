@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// deferStmt writes a deferred call. If it may be pending at a point, its operands
-// are put into variables, so that it can be deferred again.
+// deferStmt writes a deferred call. If it may be pending at a point, its
+// operands are stored in variables, so that it can be deferred again.
 func (w *funcNormalizer) deferStmt(o *lines, s *ast.DeferStmt) {
 	c := s.Call
 	if w.in.Calls[c] {
@@ -80,11 +80,11 @@ func (w *funcNormalizer) deferStmt(o *lines, s *ast.DeferStmt) {
 // given holds the operands of a deferred call.
 type given struct {
 	at    []ast.Expr
-	count []int // of variables for each
+	count []int // number of variables for each operand
 	types []types.Type
 	texts []string
 
-	captured map[ast.Expr][]*ast.Ident // of one that stands for a captured variable: all its uses
+	captured map[ast.Expr][]*ast.Ident // for an operand that stands for a captured variable: all uses of the variable
 }
 
 func (g *given) add(e ast.Expr, t types.Type, text string) {
@@ -100,22 +100,22 @@ func (g *given) tuple(e ast.Expr, t *types.Tuple, text string) {
 	}
 }
 
-// loopDefers are the deferred calls in a loop. The program puts each of them on a
-// list with its operands, so that all can be deferred again.
+// loopDefers describes the deferred calls in a loop. The program appends each
+// of them with its operands to a list, so that all can be deferred again.
 type loopDefers struct {
-	name   string // of the list
+	name   string // name of the list
 	fields []string
 }
 
-// text is the element type of the list.
+// text returns the element type of the list.
 func (d *loopDefers) text() string {
 	return "struct {\n" + strings.Join(d.fields, "\n") + "\n}"
 }
 
-// hole stands for that type until it is known.
+// hole returns a placeholder for that type until it is known.
 func (d *loopDefers) hole() string { return "\x01" + d.name + "\x01" }
 
-// record puts a deferred call on the list of its loop.
+// record writes code that appends a deferred call to the list of its loop.
 func (w *funcNormalizer) record(o *lines, loop ast.Stmt, n int, names []string, list []types.Type, at token.Pos) {
 	d := w.loops[loop]
 	head := w.body.Lbrace + 1
@@ -136,7 +136,7 @@ func (w *funcNormalizer) record(o *lines, loop ast.Stmt, n int, names []string, 
 	o.add(d.name + " = append(" + d.name + ", " + d.hole() + "{" + strings.Join(values, ", ") + "})")
 }
 
-// fill replaces holes by their types.
+// fill replaces placeholders by their types.
 func (w *funcNormalizer) fill(s string) string {
 	for _, d := range w.loops {
 		s = strings.ReplaceAll(s, d.hole(), d.text())
@@ -144,7 +144,7 @@ func (w *funcNormalizer) fill(s string) string {
 	return s
 }
 
-// keep puts the operands of a deferred call into variables.
+// keep stores the operands of a deferred call in variables.
 func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []string {
 	var names []string
 	for i, e := range g.at {
@@ -175,7 +175,7 @@ func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []s
 		o.add(strings.Join(names, ", ") + op + strings.Join(g.texts, ", "))
 		return names
 	}
-	// One operand gives several values: f(g()), after a receiver.
+	// One operand has several values: f(g()), after a receiver.
 	k := 0
 	for i, text := range g.texts {
 		o.add(strings.Join(names[k:k+g.count[i]], ", ") + op + text)
@@ -184,7 +184,8 @@ func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []s
 	return names
 }
 
-// receiver gives the receiver of a method, as the defer statement evaluates it.
+// receiver adds the receiver of a method to g, as the defer statement evaluates
+// it.
 func (w *funcNormalizer) receiver(g *given, c *ast.CallExpr, x ast.Expr) {
 	sel := ast.Unparen(c.Fun).(*ast.SelectorExpr)
 	s := w.p.Info.Selections[sel]
@@ -204,8 +205,9 @@ func (w *funcNormalizer) receiver(g *given, c *ast.CallExpr, x ast.Expr) {
 	g.add(x, t, text)
 }
 
-// fixed reports whether an operand of a deferred call means the same whenever
-// it is evaluated: a function, or a local variable with a function that stays.
+// fixed reports whether an operand of a deferred call has the same value
+// whenever it is evaluated: a function, or a local variable that always holds
+// the same function.
 func (w *funcNormalizer) fixed(e ast.Expr, nested bool) bool {
 	e = ast.Unparen(e)
 	if s, ok := e.(*ast.SelectorExpr); ok && w.p.Info.Selections[s] == nil {
@@ -244,7 +246,7 @@ func (w *funcNormalizer) atTop(v *types.Var) bool {
 }
 
 // blockLocals gives the literals in a deferred call the addresses of the
-// variables that they use of the block it stands in.
+// variables of the surrounding block that they use.
 func (w *funcNormalizer) blockLocals(g *given, c *ast.CallExpr) {
 	uses := map[*types.Var][]*ast.Ident{}
 	var order []*types.Var
@@ -284,8 +286,8 @@ func (w *funcNormalizer) blockLocals(g *given, c *ast.CallExpr) {
 	}
 }
 
-// around returns the outermost loop around a statement, and whether it stands
-// in a block inside of the function.
+// around returns the outermost loop around a statement, and whether the
+// statement is in a nested block.
 func (w *funcNormalizer) around(s ast.Stmt) (loop ast.Stmt, nested bool) {
 	nested = true
 	for _, t := range w.body.List {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// devirtualize finds calls for ReceiverMark: those with calls in their
-// arguments whose receiver a literal assigns to. at reports whether there is
+// devirtualize finds the calls for ReceiverMark: those with calls in their
+// arguments, whose receiver a literal assigns to. at reports whether there is
 // another mark between two positions. A call that leads to a point is refused
 // if the type of its receiver depends on inlining.
 func devirtualize(p *rewrite.Package, at func(lo, hi token.Pos) bool) (calls []*ast.CallExpr, err error) {
@@ -72,13 +72,13 @@ func devirtualize(p *rewrite.Package, at func(lo, hi token.Pos) bool) (calls []*
 	return calls, err
 }
 
-// holds is what is assigned to the interface variables of a function.
+// holds records what is assigned to the interface variables of a function.
 type holds struct {
 	p      *rewrite.Package
-	values map[*types.Var][]ast.Expr // nil: something that is not known
+	values map[*types.Var][]ast.Expr // assigned values; nil: an unknown value
 	owner  map[*types.Var]ast.Node
-	inside rewrite.Vars // assigned in a literal that they are not declared in
-	banned rewrite.Vars // parameters, and those whose addresses are taken
+	inside rewrite.Vars // variables assigned in a literal that does not declare them
+	banned rewrite.Vars // parameters, and variables whose addresses are taken
 }
 
 func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
@@ -104,7 +104,7 @@ func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
 				switch {
 				case len(values) == len(to):
 					set(e, values[i])
-				case len(values) == 1: // one of several
+				case len(values) == 1: // one of several results
 					set(e, &ast.BadExpr{From: token.Pos(i + 1), To: values[0].Pos()})
 				}
 			}
@@ -174,8 +174,8 @@ func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
 	return h
 }
 
-// typ returns the type of all values of a variable, nil if there are several or
-// it is not known; sure reports whether inlining cannot change that.
+// typ returns the type of all values of a variable, or nil if there are several
+// types or it is unknown. sure says that inlining cannot change that.
 func (h *holds) typ(v *types.Var, seen map[*types.Var]bool) (types.Type, bool) {
 	if seen[v] {
 		return nil, true
@@ -203,8 +203,8 @@ func (h *holds) typ(v *types.Var, seen map[*types.Var]bool) (types.Type, bool) {
 	return typ, sure
 }
 
-// value returns the type that an expression is known to hold; none reports
-// whether it holds nothing, or is being analysed already.
+// value returns the type that an expression is known to hold. none says that
+// the expression holds no value, or is being analysed already.
 func (h *holds) value(e ast.Expr, seen map[*types.Var]bool) (t types.Type, sure, none bool) {
 	if e == nil {
 		return nil, true, false

@@ -9,14 +9,14 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// text returns a node's text, with its replacements.
+// text returns a node's text with its replacements.
 func (w *funcNormalizer) text(m ast.Node) string { return w.p.NodeText(m, w.put) }
 
-// span returns text inside of m.
+// span returns a part of the text of m, with its replacements.
 func (w *funcNormalizer) span(lo, hi token.Pos, m ast.Node) string { return w.p.Span(lo, hi, m, w.put) }
 
-// put replaces expressions that were computed before, and the statements and
-// literals inside.
+// put replaces expressions that were computed before, and nested statements and
+// literals.
 func (w *funcNormalizer) put(m ast.Node) (string, bool) {
 	switch m := m.(type) {
 	case *ast.FuncLit:
@@ -37,17 +37,18 @@ func (w *funcNormalizer) put(m ast.Node) (string, bool) {
 	return "", false
 }
 
-// how is how much of an expression is evaluated before its statement. Reads of
-// variables stay in place, as the compiler does them after the calls.
+// how says how much of an expression is evaluated before its statement. Reads
+// of variables stay in place, because the compiler reads variables after the
+// calls.
 type how int
 
 const (
 	upTo  how = iota // calls up to the last resumable one
 	calls            // all calls
-	reads            // all calls, and what the compiler does in order with them
+	reads            // all calls, and everything that the compiler evaluates in order with them
 )
 
-// visit computes calls in e before the statement at hand, in o.
+// visit computes the calls in e before the current statement, in o.
 func (w *funcNormalizer) visit(o *lines, e ast.Expr, h how) {
 	if e == nil || h == upTo && !w.has(e) || h == calls && !w.calls(e) {
 		return
@@ -168,13 +169,14 @@ func (n *normalizer) isCall(c *ast.CallExpr) bool {
 	return !n.p.Info.Types[c.Fun].IsType() && !isPure
 }
 
-// pure holds the built-in functions that only read their arguments: true for
-// those that the compiler evaluates in order.
+// pure holds the built-in functions that only read their arguments. The value
+// is true for those that the compiler evaluates in order.
 var pure = map[string]bool{"len": true, "cap": true, "real": true, "imag": true, "complex": true, "min": true, "max": true,
 
 	"Add": false, "Slice": false, "SliceData": false, "String": false, "StringData": false}
 
-// unevaluated notes calls in expressions that are not evaluated at run time.
+// unevaluated records the calls in expressions that are not evaluated at run
+// time.
 func (w *funcNormalizer) unevaluated(e ast.Expr) {
 	rewrite.InspectOwn(e, func(m ast.Node) bool {
 		if c, ok := m.(*ast.CallExpr); ok && w.in.Calls[c] {
@@ -220,7 +222,7 @@ func (w *funcNormalizer) declare(o *lines, name string, e ast.Expr, text string)
 	}
 }
 
-// depends reports whether an expression takes its type from its context: a
+// depends reports whether an expression gets its type from its context: a
 // comparison, or a shift of a constant.
 func (w *funcNormalizer) depends(e ast.Expr) bool {
 	t := w.p.Info.TypeOf(e)
@@ -254,7 +256,8 @@ func (w *funcNormalizer) depends(e ast.Expr) bool {
 	return found
 }
 
-// hoist evaluates e into variables before the statement, which replace it.
+// hoist evaluates e into variables before the statement. The variables replace
+// it.
 func (w *funcNormalizer) hoist(o *lines, e ast.Expr, mark string) {
 	count := 1
 	if t, ok := w.p.Info.TypeOf(e).(*types.Tuple); ok && !w.commaOK(e) {
@@ -341,7 +344,7 @@ func (n *normalizer) builtin(c *ast.CallExpr) string {
 	return ""
 }
 
-// callee is how a call finds its function.
+// callee says how a call finds its function.
 type callee int
 
 const (
@@ -352,8 +355,8 @@ const (
 	ifaceExpr                  // I.M(x)
 )
 
-// callee returns how a call finds its function, and the operand that it is
-// found by: the receiver or the func value.
+// callee returns how a call finds its function, and the operand that determines
+// it: the receiver or the func value.
 func (w *funcNormalizer) callee(c *ast.CallExpr) (callee, ast.Expr) {
 	f := ast.Unparen(c.Fun)
 	for {
@@ -405,7 +408,7 @@ func (w *funcNormalizer) callee(c *ast.CallExpr) (callee, ast.Expr) {
 	return dynamic, c.Fun
 }
 
-// operands returns what a call evaluates, in order.
+// operands returns the expressions that a call evaluates, in order.
 func (w *funcNormalizer) operands(c *ast.CallExpr) []ast.Expr {
 	var list []ast.Expr
 	if _, x := w.callee(c); x != nil {
@@ -414,7 +417,7 @@ func (w *funcNormalizer) operands(c *ast.CallExpr) []ast.Expr {
 	return append(list, c.Args...)
 }
 
-// prepare computes what a resumable call needs, except for the call itself.
+// prepare computes what a resumable call needs, but not the call itself.
 func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	kind, x := w.callee(c)
 	if kind == ifaceExpr {
@@ -433,8 +436,8 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	if kind != dynamic && kind != ifaceMethod {
 		return
 	}
-	// The operand that finds the callee must be the same when the call is made
-	// again.
+	// The operand that determines the callee must be the same when the call is
+	// made again.
 	text, ok := w.repl[ast.Unparen(x)]
 	if !ok && !w.steady(x) || kind == ifaceMethod && len(w.path(c)) > 0 {
 		text = w.name("t")
@@ -445,8 +448,7 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	w.repl[x] = text
 }
 
-// path returns the fields on the way from a receiver to the one that has the
-// method.
+// path returns the fields between a receiver and the one that has the method.
 func (w *funcNormalizer) path(c *ast.CallExpr) []*types.Var {
 	sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr)
 	if !ok {
@@ -473,7 +475,7 @@ func (w *funcNormalizer) path(c *ast.CallExpr) []*types.Var {
 	return out
 }
 
-// dots writes path, or refuses.
+// dots writes the fields of path, or refuses.
 func (w *funcNormalizer) dots(c *ast.CallExpr) string {
 	s := ""
 	for _, f := range w.path(c) {
@@ -486,7 +488,7 @@ func (w *funcNormalizer) dots(c *ast.CallExpr) string {
 }
 
 // steady reports whether an expression is a local variable that does not change
-// while a function is called.
+// during a call.
 func (w *funcNormalizer) steady(e ast.Expr) bool {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
@@ -500,7 +502,8 @@ func (w *funcNormalizer) steady(e ast.Expr) bool {
 	return !u.inside && !u.taken && u.owner != nil
 }
 
-// resumableCall writes a resumable call, with what it is assigned to.
+// resumableCall writes a resumable call, with the variables that it is assigned
+// to.
 func (w *funcNormalizer) resumableCall(o *lines, c *ast.CallExpr, to string) {
 	w.prepare(o, c)
 	w.done[c] = true

@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// LowerGotos returns the package with jumps back over calls and points of in
-// written as loops: L: a; b; goto L becomes for { a; b; continue }. Jumps that
-// cannot be written so stay, and Functions refuses them.
+// LowerGotos returns the package with backward jumps over calls and points of
+// in written as loops: L: a; b; goto L becomes for { a; b; continue }. Other
+// backward jumps stay, and Functions refuses them.
 func LowerGotos(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (*rewrite.Package, error) {
 	for {
 		s := in(p)
@@ -38,7 +38,7 @@ func LowerGotos(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumableP
 	}
 }
 
-// gotoEdits returns the changes for one label that needs some.
+// gotoEdits returns the edits for one label that needs some.
 func gotoEdits(p *rewrite.Package, in rewrite.ResumablePath) []rewrite.Edit {
 	for _, fn := range in.Functions() {
 		j := jumpsOf(p, fn, in)
@@ -54,16 +54,16 @@ func gotoEdits(p *rewrite.Package, in rewrite.ResumablePath) []rewrite.Edit {
 	return nil
 }
 
-// label is a label of a function, and the statement list that it stands in.
+// label is a label of a function, and the list of statements that contains it.
 type label struct {
 	s    *ast.LabeledStmt
 	list []ast.Stmt
 	i    int
-	from []*ast.BranchStmt // gotos
-	used bool              // by break or continue
+	from []*ast.BranchStmt // gotos that name it
+	used bool              // a break or continue names it
 }
 
-// jumps are a function's labels and gotos.
+// jumps holds a function's labels and gotos.
 type jumps struct {
 	p      *rewrite.Package
 	body   *ast.BlockStmt
@@ -130,7 +130,7 @@ func jumpsOf(p *rewrite.Package, fn ast.Node, in rewrite.ResumablePath) *jumps {
 	return j
 }
 
-// between reports whether one of some places lies between two.
+// between reports whether one of the positions in list is between a and b.
 func between(list []token.Pos, a, b token.Pos) bool {
 	return slices.ContainsFunc(list, func(m token.Pos) bool { return min(a, b) <= m && m < max(a, b) })
 }
@@ -140,7 +140,7 @@ func (j *jumps) back(l *label, g *ast.BranchStmt) bool {
 	return g.Pos() > l.s.Pos() && (between(j.marks, l.s.Pos(), g.Pos()) || between(j.defers, l.s.Pos(), g.Pos()))
 }
 
-// loop writes jumps back as a loop.
+// loop writes backward jumps as a loop.
 func (j *jumps) loop(l *label) []rewrite.Edit {
 	ahead := false
 	needed := false
@@ -177,9 +177,9 @@ func (j *jumps) loop(l *label) []rewrite.Edit {
 	return edits
 }
 
-// closed reports whether what follows a label in its list can be a loop's body:
-// nothing outside jumps into it, and it has no break, continue or fallthrough
-// that refers to a statement around it.
+// closed reports whether the statements after a label can be the body of a
+// loop: nothing outside jumps into them, and they have no break, continue or
+// fallthrough that refers to a statement around them.
 func (j *jumps) closed(l *label) bool {
 	rest := l.list[l.i:]
 	if rewrite.FallsThrough(rest) {
@@ -229,9 +229,9 @@ func (j *jumps) closed(l *label) bool {
 	return ok
 }
 
-// apart gives the label of a statement with marks an empty statement of its
-// own, if a goto names it. So code that is put before the statement comes after
-// the label.
+// apart puts the label of a statement with marks on a separate empty statement,
+// if a goto names it. Code that is inserted before the statement then comes
+// after the label.
 func (j *jumps) apart(l *label) []rewrite.Edit {
 	if len(l.from) == 0 || !between(j.marks, l.s.Pos(), l.s.End()) {
 		return nil
@@ -247,8 +247,8 @@ func (j *jumps) apart(l *label) []rewrite.Edit {
 	return edits
 }
 
-// terminates reports whether a statement is a terminating one, in the words of
-// Go's specification.
+// terminates reports whether a statement is terminating, as defined by the Go
+// specification.
 func terminates(s ast.Stmt) bool {
 	all := func(list []ast.Stmt) bool {
 		for len(list) > 0 {

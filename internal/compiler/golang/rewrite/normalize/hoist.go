@@ -11,11 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// HoistTypes returns the package with types that are declared in functions
-// moved to package level, where frames and environments of closures can name
-// them. Types of generic functions get all their type parameters, as in Go
-// itself. A type stays if its name means something else there: programs print
-// it, so it must not change.
+// HoistTypes returns the package with local types moved to package level, where
+// frames and environments of closures can name them. Types of generic functions
+// get all their type parameters, as in Go itself. A type stays if its name has
+// another meaning there: programs may print the name, so it must not change.
 func HoistTypes(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (*rewrite.Package, error) {
 	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}, generic: map[*types.TypeName]*typeParams{}}
 	resumable := in(p)
@@ -100,9 +99,9 @@ func typeParamsOf(p *rewrite.Package, file *ast.File, d *ast.FuncDecl) (*typePar
 type hoist struct {
 	p     *rewrite.Package
 	order []*types.TypeName
-	types map[*types.TypeName]*ast.TypeSpec // that move
+	types map[*types.TypeName]*ast.TypeSpec // types that move
 
-	generic map[*types.TypeName]*typeParams // of those that are declared in generic functions
+	generic map[*types.TypeName]*typeParams // type parameters of those that are declared in generic functions
 }
 
 // find finds the types of a function.
@@ -124,7 +123,7 @@ func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
 		}
 		return true
 	})
-	if params != nil { // where it is named, its parameters must be
+	if params != nil { // where the type is named, its parameters must be visible
 		ast.Inspect(d.Body, func(m ast.Node) bool {
 			if id, ok := m.(*ast.Ident); ok {
 				if o, ok := h.p.Info.Uses[id].(*types.TypeName); ok && h.generic[o] != nil && !h.visible(params, id) {
@@ -141,7 +140,8 @@ func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
 	}
 }
 
-// visible reports whether the names of type parameters mean these at a place.
+// visible reports whether the names of type parameters have their meaning at a
+// place.
 func (h *hoist) visible(params *typeParams, at *ast.Ident) bool {
 	s := h.p.Types.Scope().Innermost(at.Pos())
 	for _, t := range params.list {
@@ -179,7 +179,7 @@ func (h *hoist) choose() {
 	}
 }
 
-// free reports whether a type's name means nothing else outside.
+// free reports whether a type's name has no other meaning at package level.
 func (h *hoist) free(o *types.TypeName) bool {
 	name, pkg := o.Name(), h.p.Types.Scope()
 	if types.Universe.Lookup(name) != nil || strings.HasPrefix(name, rewrite.Prefix) || name == "init" || name == "main" {
@@ -202,7 +202,7 @@ func (h *hoist) free(o *types.TypeName) bool {
 }
 
 // alone reports whether a type depends on nothing else that is declared in a
-// function, but for constants and types that move too.
+// function, except constants and types that move, too.
 func (h *hoist) alone(s *ast.TypeSpec, params *typeParams) bool {
 	ok := s.TypeParams == nil
 	ast.Inspect(s.Type, func(m ast.Node) bool {
@@ -280,7 +280,7 @@ func (h *hoist) file(f *ast.File) ([]rewrite.Edit, string) {
 	return edits, b.String()
 }
 
-// instance is how a moved type of a generic function is named.
+// instance returns the name of a moved type of a generic function.
 func (h *hoist) instance(id *ast.Ident) (string, bool) {
 	o, ok := h.p.Info.Uses[id].(*types.TypeName)
 	if !ok || h.types[o] == nil || h.generic[o] == nil {

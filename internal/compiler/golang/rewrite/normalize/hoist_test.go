@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// A program with its types moved prints what it printed before, the names of
-// types too.
+// TestHoistTypes_Run shows that a program prints the same after its types are
+// moved, including the names of types.
 func TestHoistTypes_Run(t *testing.T) {
 	src, err := os.ReadFile("testdata/hoist/types.go")
 	if err != nil {

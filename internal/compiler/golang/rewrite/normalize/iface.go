@@ -9,8 +9,8 @@ import (
 )
 
 // earlyCopies finds the expressions of a function that the compiler copies to
-// memory in order, because they become part of an interface. It reads others
-// after all calls of the statement.
+// memory in order, because they become part of an interface. It reads other
+// expressions after all calls of the statement.
 func (w *funcNormalizer) earlyCopies() map[ast.Expr]bool {
 	out := map[ast.Expr]bool{}
 	info := w.p.Info

@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// loopBody returns the text of a loop's body, with lines at its top; nested, if
-// it declares names that the lines declare too.
+// loopBody returns the text of a loop's body, with lines at its top. The body
+// is nested in a block if it declares names that the lines declare, too.
 func (w *funcNormalizer) loopBody(b *ast.BlockStmt, top *lines, nested bool) string {
 	if len(top.list) == 0 {
 		return w.block(b)
@@ -39,7 +39,7 @@ func (w *funcNormalizer) forStmt(o *lines, s *ast.ForStmt, label string) {
 			init = w.text(s.Init)
 		}
 	}
-	if again { // what comes after a turn is done at the beginning of the next, with its variables
+	if again { // the post statement runs at the beginning of the next iteration, with its variables
 		w.predeclared("true", s.Pos())
 		w.predeclared("false", s.Pos())
 		turned := w.name("p")
@@ -90,15 +90,15 @@ func (w *funcNormalizer) forInit(o *lines, s ast.Stmt) string {
 	}
 }
 
-// ranged is a range loop that is rewritten.
+// ranged describes a range loop that is rewritten.
 type ranged struct {
 	s        *ast.RangeStmt
 	key, val ast.Expr // nil if not used
-	def      bool     // they are new in each iteration
-	r, i     string   // what is ranged over, and the index
+	def      bool     // the variables are new in each iteration
+	r, i     string   // names of what is ranged over, and of the index
 	v, k, ok string
 	w, x     string
-	top      lines // of its body
+	top      lines // lines at the top of its body
 }
 
 // rangeStmt writes a range loop.
@@ -136,7 +136,7 @@ func (w *funcNormalizer) rangeStmt(o *lines, s *ast.RangeStmt, label string) {
 	switch t := t.(type) {
 	case *types.Array, *types.Pointer:
 		if l.val == nil && !w.calls(s.X) {
-			source = w.text(s.X) // only its length counts
+			source = w.text(s.X) // only its length matters
 		} else {
 			out.add(l.r + " := " + w.text(s.X))
 		}
@@ -185,7 +185,7 @@ func (w *funcNormalizer) rangeStmt(o *lines, s *ast.RangeStmt, label string) {
 	}
 }
 
-// give assigns to a loop's variables at the top of its body.
+// give writes the assignments to a loop's variables at the top of its body.
 func (w *funcNormalizer) give(l *ranged, key, val string) {
 	var lhs, rhs []string
 	for _, g := range []struct {
@@ -209,8 +209,7 @@ func (w *funcNormalizer) give(l *ranged, key, val string) {
 	}
 }
 
-// again reports whether a loop's body declares one of the loop's variables
-// again.
+// again reports whether a loop's body redeclares one of the loop's variables.
 func (w *funcNormalizer) again(l *ranged) bool {
 	scope := w.p.Info.Scopes[l.s.Body]
 	if scope == nil {
@@ -224,7 +223,7 @@ func (w *funcNormalizer) again(l *ranged) bool {
 	return false
 }
 
-// seen reports whether other code than the loop may see a loop's variable.
+// seen reports whether code outside the loop may see a loop's variable.
 func (w *funcNormalizer) seen(e ast.Expr) bool {
 	id, ok := e.(*ast.Ident)
 	if !ok {
@@ -261,7 +260,7 @@ func (w *funcNormalizer) rangeString(l *ranged) string {
 		w.give(l, l.i, "")
 		return "for " + l.i + " := range " + l.r + " "
 	case l.def:
-		// The index is the saved one; the value comes with it.
+		// The index is saved; the value follows from it.
 		val := w.text(l.val)
 		l.val = nil
 		w.give(l, l.i, "")
@@ -287,14 +286,15 @@ func (w *funcNormalizer) rangeChan(l *ranged) string {
 			op = " := "
 		}
 		key := w.text(l.s.Key)
-		l.key = nil // it is the head's
+		l.key = nil // the head assigns it
 		return "for " + key + op + "range " + l.r + " "
 	}
 }
 
-// rangeMap writes a loop over a map: over its keys as they are at the start. An
-// entry whose key is NaN cannot be looked up; nor can it be changed or deleted,
-// only cleared with all the others. So its value is kept beside the key.
+// rangeMap writes a loop over a map as a loop over the keys that exist at the
+// start. An entry whose key is NaN cannot be looked up. It cannot be changed or
+// deleted either, only cleared with all others. So its value is kept beside the
+// key.
 func (w *funcNormalizer) rangeMap(o *lines, l *ranged, t *types.Map) string {
 	at := l.s.Pos()
 	w.predeclared("append", at)

@@ -53,7 +53,7 @@ func Mark(p *rewrite.Package, marks map[token.Pos]string) (*rewrite.Package, err
 				at := p.Fset.Position(s.Pos())
 				if at.Column > 0 {
 					here[s.Pos()] += fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
-				} else { // a directive of the source has none
+				} else { // the source's own directive has none
 					here[s.Pos()] += fmt.Sprintf("/*line %s:%d*/", at.Filename, at.Line)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 // closures.Convert has replaced method values by calls of constructors. The
 // compiler makes calls in order, but reads the operand of a method value after
 // all calls of the statement. So the calls after such a constructor are made
-// before the statement, and the constructor's stays.
+// before the statement, and the call of the constructor stays in it.
 
 // makesValue reports whether a call makes a closure, or binds an interface for
 // one.
@@ -22,8 +22,8 @@ func makesValue(c *ast.CallExpr) bool {
 	return ok && (strings.HasPrefix(id.Name, rewrite.Prefix+"make_") || strings.HasPrefix(id.Name, rewrite.Prefix+"bind_"))
 }
 
-// methodOperand returns the operand of the method value that a call makes, nil
-// if it makes another closure.
+// methodOperand returns the operand of the method value that a call makes, or
+// nil if it makes another closure.
 func methodOperand(c *ast.CallExpr) ast.Expr {
 	if !makesValue(c) || len(c.Args) != 1 {
 		return nil
@@ -54,7 +54,7 @@ func (n *normalizer) late() {
 		for _, d := range f.Decls {
 			n.top, n.uses = d, nil
 			var stack []ast.Node
-			seen := map[ast.Node][]*ast.CallExpr{} // method values by their statements
+			seen := map[ast.Node][]*ast.CallExpr{} // method values, by their statements
 			ast.Inspect(d, func(m ast.Node) bool {
 				if m == nil {
 					stack = stack[:len(stack)-1]
@@ -125,7 +125,7 @@ func (n *normalizer) afterCaptured(m ast.Node) (list []ast.Expr) {
 	}
 	switch m := m.(type) {
 	case *ast.SliceExpr:
-		for _, e := range []ast.Expr{m.Max, m.High, m.Low} { // before those that come first
+		for _, e := range []ast.Expr{m.Max, m.High, m.Low} { // from the last one to the first
 			if captured(e) {
 				break
 			}

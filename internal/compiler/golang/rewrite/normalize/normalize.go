@@ -74,27 +74,27 @@ func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Packa
 type normalizer struct {
 	p         *rewrite.Package
 	in        rewrite.ResumablePath
-	done      map[ast.Node]bool        // calls and points that are marked
-	names     map[string]bool          // with Prefix, in use
+	done      map[ast.Node]bool        // calls and points that have been marked
+	names     map[string]bool          // names with Prefix that are in use
 	moved     map[*types.TypeName]bool // local types that move to package level
-	values    map[*ast.CallExpr]bool   // that make method values, of what may change
-	before    map[*ast.CallExpr]bool   // that are done before these
-	receivers map[token.Pos]bool       // see ReceiverMark
+	values    map[*ast.CallExpr]bool   // calls that make method values from operands that may change
+	before    map[*ast.CallExpr]bool   // calls that are made before these
+	receivers map[token.Pos]bool       // closing parentheses of calls with ReceiverMark
 
-	// Of the file at hand:
+	// The following fields are for the current file.
 	file    *ast.File
-	decls   []string          // declarations for its end
-	imports map[string]string // names for more imports, by path
+	decls   []string          // declarations to add at its end
+	imports map[string]string // names of added imports, by path
 
-	// Of the top-level declaration at hand:
+	// The following fields are for the current top-level declaration.
 	top    ast.Node
-	count  map[string]int // of names
+	count  map[string]int // number of names of each kind
 	defers int
 	uses   map[*types.Var]*varUse
-	within map[*ast.Ident]string // what stands for names in literals
+	within map[*ast.Ident]string // replacements of names in literals
 }
 
-// Marks get their numbers when all of a declaration is written.
+// Marks get their numbers when the whole declaration is written.
 const (
 	markCall  = "//cairn:call \x00"
 	markPoint = "//cairn:point \x00"
@@ -105,7 +105,7 @@ func (n *normalizer) refuse(at token.Pos, remedy, reason string, args ...any) {
 	panic(n.p.Refuse(at, remedy, reason, args...))
 }
 
-// fileText returns the new text of a file, and whether it is another.
+// fileText returns the new text of a file, and whether it has changed.
 func (n *normalizer) fileText(f *ast.File) (string, bool) {
 	n.file, n.decls, n.imports = f, nil, map[string]string{}
 	changed := false
@@ -141,7 +141,7 @@ func (n *normalizer) touches(d ast.Decl) bool {
 	return found
 }
 
-// number gives marks their numbers.
+// number replaces the placeholders of marks by numbers.
 func number(s string) string {
 	var b strings.Builder
 	parts := strings.Split(s, "\x00")
@@ -154,8 +154,8 @@ func number(s string) string {
 	return b.String()
 }
 
-// literals returns the text of a node that is not rewritten itself, with the
-// literals in it that are.
+// literals returns the text of a node that is not rewritten itself, in which
+// its literals are rewritten.
 func (n *normalizer) literals(m ast.Node) string {
 	return n.p.NodeText(m, func(k ast.Node) (string, bool) {
 		if l, ok := k.(*ast.FuncLit); ok && n.in.Funcs[l] {
@@ -224,13 +224,13 @@ type funcNormalizer struct {
 	node ast.Node
 	ftyp *ast.FuncType
 	body *ast.BlockStmt
-	repl map[ast.Expr]string // what stands for expressions that were computed before
+	repl map[ast.Expr]string // replacements of expressions that were computed before
 	head []string            // lines for the top of its body
 
-	marks    []token.Pos       // of its calls and points
-	early    map[ast.Expr]bool // as boxed finds them
+	marks    []token.Pos       // positions of its calls and points
+	early    map[ast.Expr]bool // see earlyCopies
 	assigned map[ast.Expr]bool // elements that something is assigned to
-	doubtful map[ast.Expr]bool // what becomes part of an interface, copied or not
+	doubtful map[ast.Expr]bool // expressions that become part of an interface, copied or not
 	jumps    *jumps
 	loops    map[ast.Stmt]*loopDefers
 }
@@ -302,7 +302,7 @@ func (w *funcNormalizer) has(m ast.Node) bool {
 	return found
 }
 
-// busy reports whether a node contains a resumable call, or a point.
+// busy reports whether a node contains a resumable call or a point.
 func (w *funcNormalizer) busy(m ast.Node) bool {
 	found := w.has(m)
 	rewrite.InspectOwn(m, func(k ast.Node) bool {
@@ -314,7 +314,7 @@ func (w *funcNormalizer) busy(m ast.Node) bool {
 	return found
 }
 
-// isNil reports whether there is no such node.
+// isNil reports whether a node is nil, also as a typed pointer.
 func isNil(m ast.Node) bool {
 	switch m := m.(type) {
 	case nil:
@@ -325,7 +325,7 @@ func isNil(m ast.Node) bool {
 	return false
 }
 
-// point marks a point.
+// point writes the mark of a point.
 func (w *funcNormalizer) point(o *lines, s ast.Stmt) {
 	if w.in.Points[s] {
 		w.done[s] = true
@@ -344,7 +344,7 @@ func (n *normalizer) name(kind string) string {
 	}
 }
 
-// loopNames returns names of several kinds with one number.
+// loopNames returns new names of several kinds with the same number.
 func (n *normalizer) loopNames(kinds ...string) []string {
 	for {
 		n.count["loop"]++
@@ -370,7 +370,7 @@ func (n *normalizer) perIteration() bool {
 	return v == "" || version.Compare(v, "go1.22") >= 0
 }
 
-// predeclared refuses if a predeclared name means something else at a place.
+// predeclared refuses if a predeclared name has another meaning at a place.
 func (n *normalizer) predeclared(name string, at token.Pos) {
 	s := n.p.Types.Scope().Innermost(at)
 	if s == nil {
@@ -381,14 +381,14 @@ func (n *normalizer) predeclared(name string, at token.Pos) {
 	}
 }
 
-// varUse is how a variable is used.
+// varUse says how a variable is used.
 type varUse struct {
-	owner    ast.Node // function it is declared in
-	assigned int      // times, without its declaration
+	owner    ast.Node // function that declares it
+	assigned int      // number of assignments, without its declaration
 	inside   bool     // assigned in a literal in its function
-	taken    bool     // its address is
+	taken    bool     // its address is taken
 	value    bool     // its declaration gives it a value, or it is a parameter
-	literal  bool     // one that is a function literal
+	literal  bool     // its value is a function literal
 }
 
 // use returns how a variable is used in the current declaration.

@@ -18,7 +18,7 @@ import (
 
 var updateNormal = flag.Bool("update-normal", false, "write the golden file of the normal form")
 
-// normalizePath takes calls of functions and methods whose names begin with
+// normalizePath selects calls of functions and methods whose names begin with
 // reach or Reach, and statements with the comment //pt on the line before.
 func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
 	in := rewrite.ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
@@ -89,7 +89,7 @@ func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
 	return in
 }
 
-// TestFunctions_Run runs programs as they are, and in normal form.
+// TestFunctions_Run runs programs unchanged and in normal form.
 func TestFunctions_Run(t *testing.T) {
 	files, err := filepath.Glob("testdata/normalize/*.go")
 	if err != nil || len(files) == 0 {
@@ -138,7 +138,8 @@ func TestFunctions_Run(t *testing.T) {
 	}
 }
 
-// runNormal runs a program, and with vet looks at it before.
+// runNormal runs a program. With vet set, it checks the program with go vet
+// before.
 func runNormal(t *testing.T, version, src string, vet bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -164,7 +165,7 @@ func runNormal(t *testing.T, version, src string, vet bool) string {
 	return string(out)
 }
 
-// numbered gives lines their numbers.
+// numbered adds line numbers to a text.
 func numbered(src string) string {
 	var b strings.Builder
 	for i, l := range strings.Split(src, "\n") {
@@ -173,13 +174,13 @@ func numbered(src string) string {
 	return b.String()
 }
 
-// checkNormal looks at the form: each call stands alone after its mark, its
-// arguments are without calls, numbers count up.
+// checkNormal checks the normal form: each call stands alone after its mark,
+// its arguments have no calls, and numbers count up.
 func checkNormal(t *testing.T, p *rewrite.Package) {
 	t.Helper()
 	in := normalizePath(p)
 	for _, f := range p.Files {
-		marks := map[int]*ast.Comment{} // by the line they are on
+		marks := map[int]*ast.Comment{} // marks by line
 		for _, g := range f.Comments {
 			for _, c := range g.List {
 				if strings.HasPrefix(c.Text, "//cairn:") {
@@ -252,7 +253,7 @@ func checkNormal(t *testing.T, p *rewrite.Package) {
 	}
 }
 
-// TestFunctions_Refused tries what cannot be brought into normal form.
+// TestFunctions_Refused tries programs that cannot be brought into normal form.
 func TestFunctions_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"fmt\"\n\nvar _ = fmt.Sprint\n\nfunc reach(a ...any) int { return 0 }\n\nfunc reachB() bool { return true }\n\nfunc main() {}\n\n"
 	for _, c := range normalRefusals {
@@ -276,7 +277,7 @@ func TestFunctions_Refused(t *testing.T) {
 	}
 }
 
-// TestFunctions_Golden holds how the result reads.
+// TestFunctions_Golden compares the result with golden files.
 func TestFunctions_Golden(t *testing.T) {
 	src, err := os.ReadFile("testdata/normalize/golden/walk.go.txt")
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// The order in which operands are read is the Go compiler's, not only the
-// language's: programs depend on it. The language orders calls, receives and
-// logical operators; cmd/compile (walk/order.go) copies some other operands
-// when it comes to them, and reads the rest after the last call of the
+// The order in which operands are read is that of the Go compiler, not only
+// that of the language: programs depend on it. The language orders calls,
+// receives and logical operators. cmd/compile (walk/order.go) also copies some
+// other operands in order, and reads the rest after the last call of the
 // statement:
 //
 //	operand                                     read
 //	variables, fields, elements, *p             last
-//	arithmetic, conversions, x + y of strings   last, as what they are made of
+//	arithmetic, conversions, x + y of strings   last, like their operands
 //	string(bytes)                               last
 //	&x, &T{…}, T{…}, []T{…}, func literals      last
 //	method values                               last
@@ -31,16 +31,17 @@ import (
 //	x.(T)                                       in order, unless T is a pointer, or depends on type parameters
 //	map[K]V{…}                                  in order, entry by entry, the constant ones first; last if all are constant
 //	m[k], the element                           last, but with string(bytes) in its key in order, where it is not assigned to
-//	m[k], the key                               as early says
-//	what becomes part of an interface           as boxed says
+//	m[k], the key                               see keyEarly
+//	operands that become part of an interface   see earlyCopies
 //	x == y of structs and arrays                in order when both are known, unless they are addressable
 //	m[k] = append(m[k], …)                      m and k in order, unless they are variables
 //
-// TestFunctions_Order compares all that with the compiler at hand.
+// TestFunctions_Order compares all of this with the installed compiler.
 
 // keyEarly reports whether the compiler copies the key of a map's element in
-// order. The run time takes the key's address, so a key without one is copied,
-// and so is one as wide as a number or a string that is neither.
+// order. The run time needs the key's address, so a key without an address is
+// copied. A key that is as wide as a number or a string, but is neither, is
+// copied, too.
 func (w *funcNormalizer) keyEarly(e *ast.IndexExpr) bool {
 	m, ok := rewrite.CoreType(w.p.Info.TypeOf(e.X)).(*types.Map)
 	if !ok {
@@ -72,7 +73,7 @@ func (w *funcNormalizer) keyEarly(e *ast.IndexExpr) bool {
 }
 
 // unclear refuses an operand of unknown type that a call may change, if the
-// compiler copies it for some types and not for others.
+// compiler copies it for some types only.
 func (w *funcNormalizer) unclear(e ast.Expr) {
 	if !w.settled(e) {
 		w.refuse(e.Pos(), "give it to a variable of its own first", "type parameters decide whether this is read before or after a call, in its statement, that leads to a point")
@@ -118,7 +119,7 @@ func (w *funcNormalizer) settled(e ast.Expr) bool {
 	return false
 }
 
-// wordLike reports whether a struct or array is hashed as a number of 4 or 8
+// wordLike reports whether a struct or array is hashed like a number of 4 or 8
 // bytes, a pointer or a string.
 func (w *funcNormalizer) wordLike(t types.Type) bool {
 	var sole func(t types.Type) types.Type
@@ -142,7 +143,8 @@ func (w *funcNormalizer) wordLike(t types.Type) bool {
 	return (size == 4 || size == 8) && w.plainMemory(t)
 }
 
-// plainMemory reports whether values of a type are equal if their bytes are.
+// plainMemory reports whether values of a type are equal if and only if their
+// bytes are.
 func (w *funcNormalizer) plainMemory(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Basic:
@@ -178,8 +180,8 @@ func (w *funcNormalizer) sizes() types.Sizes {
 	return types.SizesFor("gc", "amd64")
 }
 
-// addressable reports whether the compiler can use an expression where it lies
-// in memory, as a value of a type; constants lie there, too.
+// addressable reports whether the compiler can use an expression in place, in
+// memory, as a value of a type. Constants are in memory, too.
 func (w *funcNormalizer) addressable(e ast.Expr, t types.Type) bool {
 	tv := w.p.Info.Types[ast.Unparen(e)]
 	if tv.Value != nil || tv.IsNil() {
@@ -188,8 +190,9 @@ func (w *funcNormalizer) addressable(e ast.Expr, t types.Type) bool {
 	return tv.Addressable() && types.Identical(tv.Type, t)
 }
 
-// bytesKey reports whether a key is string(bytes), or made of such: the element
-// is looked up at once then, so that the bytes need not be copied.
+// bytesKey reports whether a key is string(bytes), or consists of such. Then
+// the compiler looks the element up at once, so that the bytes need not be
+// copied.
 func (w *funcNormalizer) bytesKey(e ast.Expr) bool {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.CallExpr:
@@ -221,8 +224,8 @@ func (w *funcNormalizer) bytesKey(e ast.Expr) bool {
 	return false
 }
 
-// variable reports whether an expression is a variable, also one that is now
-// reached by a closure's environment.
+// variable reports whether an expression is a variable, including one that is
+// now accessed through a closure's environment.
 func (w *funcNormalizer) variable(e ast.Expr) bool {
 	e = ast.Unparen(e)
 	if s, ok := e.(*ast.StarExpr); ok {
@@ -236,7 +239,7 @@ func (w *funcNormalizer) variable(e ast.Expr) bool {
 		_, ok := w.p.Info.Uses[e].(*types.Var)
 		return ok
 	case *ast.SelectorExpr:
-		if w.p.Info.Selections[e] == nil { // of a package
+		if w.p.Info.Selections[e] == nil { // a variable of another package
 			return true
 		}
 		id, ok := ast.Unparen(e.X).(*ast.Ident)
@@ -253,7 +256,7 @@ func (w *funcNormalizer) cheap(o *lines, e ast.Expr) {
 	w.copy(o, e)
 }
 
-// copy evaluates an operand now, unless that was done.
+// copy evaluates an operand now, unless it was evaluated already.
 func (w *funcNormalizer) copy(o *lines, e ast.Expr) {
 	e = ast.Unparen(e)
 	if tv := w.p.Info.Types[e]; tv.Value != nil || tv.IsNil() || tv.IsType() {
@@ -337,9 +340,9 @@ func (w *funcNormalizer) compare(o *lines, e *ast.BinaryExpr) {
 	}
 }
 
-// concrete returns the type that an interface is known to hold: the compiler
-// turns calls of its methods into calls of that type's, and asserts the type
-// when it comes to the receiver.
+// concrete returns the type that an interface is known to hold. The compiler
+// turns calls of its methods into calls of that type's methods, and asserts the
+// type when it evaluates the receiver.
 func (w *funcNormalizer) concrete(e ast.Expr) types.Type {
 	t := w.p.Info.TypeOf(e)
 	if t == nil || !types.IsInterface(t) || isTypeParam(t) {
@@ -356,7 +359,8 @@ func (w *funcNormalizer) concrete(e ast.Expr) types.Type {
 	return nil
 }
 
-// direct reports whether values of a type are kept in an interface as they are.
+// direct reports whether an interface holds values of a type directly in its
+// data word.
 func (w *funcNormalizer) direct(t types.Type) bool {
 	word := w.sizes().Sizeof(types.Typ[types.Uintptr])
 	return w.sizes().Sizeof(t) == word && holdsPointers(t)
@@ -406,8 +410,8 @@ func mentionsParam(t types.Type, seen map[types.Type]bool) bool {
 	return false
 }
 
-// constantPart reports whether the compiler knows an entry of a map literal, as
-// a value of a type: interfaces are made when the program runs.
+// constantPart reports whether the compiler knows the value of an entry of a
+// map literal, as a value of a type. Interfaces are made at run time.
 func (w *funcNormalizer) constantPart(e ast.Expr, t types.Type) bool {
 	tv := w.p.Info.Types[e]
 	if tv.IsNil() {
@@ -461,8 +465,8 @@ func (w *funcNormalizer) mapLitOf(o *lines, e *ast.CompositeLit, m *types.Map) {
 	}
 }
 
-// sameSafe reports whether two expressions are the same variable or element, as
-// the compiler finds out for m[k] = append(m[k], …).
+// sameSafe reports whether two expressions are the same variable or element, by
+// the compiler's rules for m[k] = append(m[k], …).
 func (w *funcNormalizer) sameSafe(a, b ast.Expr) bool {
 	a, b = w.unconverted(a), w.unconverted(b)
 	ta, tb := w.p.Info.Types[a], w.p.Info.Types[b]
@@ -499,7 +503,7 @@ func (w *funcNormalizer) sameSafe(a, b ast.Expr) bool {
 		if !ok || a.Op != b.Op {
 			return false
 		}
-		if u, ok := ta.Type.Underlying().(*types.Basic); !ok || u.Info()&types.IsNumeric == 0 { // strings are added by a call
+		if u, ok := ta.Type.Underlying().(*types.Basic); !ok || u.Info()&types.IsNumeric == 0 { // strings are concatenated by a call
 			return false
 		}
 		return w.sameSafe(a.X, b.X) && w.sameSafe(a.Y, b.Y)
@@ -511,7 +515,7 @@ func (w *funcNormalizer) sameSafe(a, b ast.Expr) bool {
 	return false
 }
 
-// unconverted is an expression without conversions that do nothing.
+// unconverted returns an expression without conversions that have no effect.
 func (w *funcNormalizer) unconverted(e ast.Expr) ast.Expr {
 	for {
 		e = ast.Unparen(e)
@@ -524,7 +528,8 @@ func (w *funcNormalizer) unconverted(e ast.Expr) ast.Expr {
 	}
 }
 
-// appended returns the parts of m[k] = append(m[k], …), nil if it is none.
+// appended returns the parts of m[k] = append(m[k], …), or nil if s has another
+// form.
 func (w *funcNormalizer) appended(s *ast.AssignStmt) (*ast.IndexExpr, *ast.CallExpr) {
 	if s.Tok != token.ASSIGN || len(s.Lhs) != 1 || len(s.Rhs) != 1 {
 		return nil, nil
@@ -540,8 +545,8 @@ func (w *funcNormalizer) appended(s *ast.AssignStmt) (*ast.IndexExpr, *ast.CallE
 	return to, c
 }
 
-// mapAppend computes the operands of m[k] = append(m[k], …), which the compiler
-// does with one look into the map.
+// mapAppend computes the operands of m[k] = append(m[k], …). The compiler
+// executes it with one lookup in the map.
 func (w *funcNormalizer) mapAppend(o *lines, s *ast.AssignStmt) bool {
 	to, c := w.appended(s)
 	if to == nil {

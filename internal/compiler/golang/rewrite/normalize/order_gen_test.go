@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// orderHead is what all generated programs begin with: a state, calls that
-// reach points that change all of it, and functions that show values. What
-// locals hold changes by hook.
+// orderHead is the beginning of all generated programs: a state, calls that
+// reach points and change all of it, and functions that print values. hook
+// changes local variables.
 const orderHead = `package main
 
 import (
@@ -253,7 +253,7 @@ func end() {
 }
 `
 
-// orderLocals begins a case: variables that hook changes.
+// orderLocals begins a case: it declares variables that hook changes.
 const orderLocals = `	var lx, ly, li, ln int
 	var ls string
 	var lb []byte
@@ -322,16 +322,16 @@ const orderLocals = `	var lx, ly, li, ln int
 	}
 `
 
-// orderGen writes statements that read the state around calls that reach
+// orderGen generates statements that read the state around calls that reach
 // points.
 type orderGen struct {
 	*rand.Rand
-	reachs int // that the statement at hand still has to get; see reach
-	calls  int // that it has
+	reachs int // calls that the current statement still must have; see reach
+	calls  int // calls that it has
 }
 
-// orderExprs are the ways to write an expression of a type: other types in
-// capital letters stand for expressions of these. Those after | are leaves.
+// orderExprs lists, for each type, patterns of expressions. Types in capital
+// letters stand for expressions of these types. Those after | are leaves.
 var orderExprs = map[string][]string{
 	"INT": {"g.m[STR]", "lm[STR]", "g.mp[PT]", "lmp[PT]", "g.mq[QT]", "g.mr[RT]", "g.mh[I16]", "g.ma[ANY]", "g.ma[INT]", "g.ma[PT]", "g.mf[FLT]", "g.mar[ARR]", "g.mo[PP]", "g.mit[PT]", "len(SL)", "len(STR)", "len(BYTES)",
 		"int(FLT)", "int(I16)", "min(INT, INT)", "max(INT, INT)", "(INT + INT)", "(INT * 2)", "-(INT)", "(INT ^ INT)", "plain(INT)", "poke(INT)", "(PT).get()", "(PT).add(INT)", "(IT).add(INT)", "ld.add(INT)", "FN()", "(IT).get()",
@@ -360,14 +360,14 @@ var orderExprs = map[string][]string{
 		"|", "g.x > lx", "g.i == li"},
 }
 
-// orderReach are calls that reach points by the type that they return.
+// orderReach lists calls that reach points, by the type that they return.
 var orderReach = map[string][]string{
 	"INT": {"reach()", "reach(INT)", "reach(ANY, STR)"}, "IDX": {"reachI()"}, "STR": {"reachS()", "reachS(PT)"}, "PT": {"reachP()"}, "QT": {"reachQ()"}, "ANY": {"reachA()"}, "BOOL": {"reachB()"},
 	"SL": {"reachSL()"}, "FLT": {"reachF()"}, "I16": {"reachH()"},
 }
 
-// orderStmts are statements; ~ before a type stands for an expression with a
-// call that reaches a point.
+// orderStmts lists patterns of statements. ~ before a type stands for an
+// expression with a call that reaches a point.
 var orderStmts = []string{
 	"show(INT, STR, ~INT)", "show(PT, ~INT, ANY)", "show(ANY, ~STR)", "show(ANY, ANY, ~INT, ANY)", "show(QT, RT, OT, ~INT)", "show(SL, ARR, ~INT)", "show(FN, ~INT, FN)", "show(IT, PP, ~PT)", "show(BOOL, ~BOOL)", "show(I16, FLT, BYTES, ~INT)",
 	"show(map[string]int{STR: INT}, ~INT)", "show(map[string]int{STR: INT, STR: ~INT, STR: INT})", "show(map[any]int{ANY: INT, ~ANY: INT})", `show(map[string]int{STR: 1, "k": 2, ~STR: 3})`, "show(map[P]string{PT: STR}, ~INT)", "show(len(map[Q]I{QT: PT, ~QT: IT}))",
@@ -455,7 +455,7 @@ func (o *orderGen) fill(pattern string, depth int) string {
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' }
 
-// cases writes n of them.
+// cases returns n cases.
 func (o *orderGen) cases(n int) []string {
 	var list []string
 	for i := range n {
@@ -470,11 +470,11 @@ func (o *orderGen) cases(n int) []string {
 	return list
 }
 
-// orderGroup is how many cases share a function, and its variables.
+// orderGroup is the number of cases that share a function and its variables.
 const orderGroup = 8
 
-// orderProgram is a program of cases. They are in functions, in literals that
-// are kept, and in literals that are only called.
+// orderProgram returns a program of cases. They are in functions, in literals
+// that are kept, and in literals that are only called.
 func orderProgram(cases []string) string {
 	var b strings.Builder
 	b.WriteString(orderHead)

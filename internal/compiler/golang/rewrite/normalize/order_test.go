@@ -18,9 +18,9 @@ import (
 )
 
 // TestFunctions_Order compares the order of reads and calls with the Go
-// compiler's, by generated statements: what these show is what the plain
-// program shows, where calls on the way to a point stand alone. CAIRN_LONG=1
-// tries many more; CAIRN_SEED chooses others.
+// compiler's, by generated statements. After normalization, where calls on the
+// path to a point stand alone, they must print the same as before. CAIRN_LONG=1
+// tries many more; CAIRN_SEED selects others.
 func TestFunctions_Order(t *testing.T) {
 	seeds, n := 1, len(orderStmts)
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -77,7 +77,7 @@ func TestFunctions_Order(t *testing.T) {
 	}
 }
 
-// orderPasses puts a package through the passes up to the normal form.
+// orderPasses runs the passes up to the normal form.
 func orderPasses(p *rewrite.Package) (*rewrite.Package, error) {
 	in := normalizePath(p)
 	marks := map[token.Pos]string{}
@@ -102,14 +102,14 @@ func orderPasses(p *rewrite.Package) (*rewrite.Package, error) {
 	return Functions(p, p.ResumablePath())
 }
 
-// caseText is a case of a program.
+// caseText returns a case of a program.
 func caseText(text string, i int) string {
 	_, s, _ := strings.Cut(text, fmt.Sprintf("start(%d)", i))
 	s, _, _ = strings.Cut(s, "stop()")
 	return s
 }
 
-// runOrder builds and runs a program, and returns what each case shows.
+// runOrder builds and runs a program, and returns the output of each case.
 func runOrder(t *testing.T, src string) []string {
 	t.Helper()
 	dir := t.TempDir()

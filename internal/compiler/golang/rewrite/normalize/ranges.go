@@ -13,9 +13,9 @@ import (
 )
 
 // LowerRanges returns the package with marked loops over functions written as
-// calls of the function, with the loop's body as a literal. A variable notes how
-// the body ends, and the code after the call acts on it. Loops over the results
-// of some functions of the standard library become ordinary loops.
+// calls of the function, with the loop's body as a literal. A variable records
+// how the body ends, and the code after the call acts on it. Loops over the
+// results of some functions of the standard library become ordinary loops.
 func LowerRanges(p *rewrite.Package) (out *rewrite.Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -43,12 +43,12 @@ type ranges struct {
 	*normalizer
 	marks map[token.Pos]string
 
-	// Of the function around:
+	// The following fields are for the function around the loop.
 	node ast.Node
 	body *ast.BlockStmt
 }
 
-// marked reports whether a loop over a function is to be rewritten.
+// marked reports whether a loop over a function must be rewritten.
 func (r *ranges) marked(s *ast.RangeStmt) bool {
 	return r.marks[s.Range+token.Pos(len("range"))] == rewrite.RangeMark
 }
@@ -63,7 +63,7 @@ func (r *ranges) busy(n ast.Node) bool {
 	return false
 }
 
-// files returns the new texts of files that change.
+// files returns the new texts of the files that change.
 func (r *ranges) files() (map[string][]byte, error) {
 	for _, f := range r.p.Files {
 		ast.Inspect(f, func(m ast.Node) bool {
@@ -157,27 +157,27 @@ func (r *ranges) jumpedTo(label string) bool {
 const (
 	loopDone = iota
 	loopReady
-	loopRuns // or its body has panicked
+	loopRuns // it is running, or its body has panicked
 	loopOver
 	loopHides // a panic of its body was lost
 )
 
-// loopBody is a loop's body on its way to be a literal.
+// loopBody is the body of a loop that becomes a literal.
 type loopBody struct {
 	*ranges
 	s        *ast.RangeStmt
 	label    string
 	state    string
-	to       string                   // variable with the way it ends
-	deferred string                   // list of deferred calls, if there are some
-	ways     []string                 // statements that end the loop, from 1
-	number   map[string]int           // of these
-	results  []string                 // what stands for the function's results
-	unnamed  bool                     // that is not just their names
+	to       string                   // variable that records how the body ends
+	deferred string                   // name of the list of deferred calls, or ""
+	ways     []string                 // statements that end the loop, numbered from 1
+	number   map[string]int           // number of each of these
+	results  []string                 // expressions for the function's results
+	unnamed  bool                     // some of results are not just names
 	decls    []string                 // declarations before the loop
-	inner    map[*ast.BranchStmt]bool // jumps that stay inside
-	deep     map[ast.Stmt]bool        // jumps out of it from loops over functions inside
-	goes     map[string]bool          // labels at its end that are used
+	inner    map[*ast.BranchStmt]bool // jumps that stay inside the body
+	deep     map[ast.Stmt]bool        // jumps out of the body from nested loops over functions
+	goes     map[string]bool          // labels at the end of the literal that are used
 }
 
 // call returns a loop as a call.
@@ -205,7 +205,7 @@ func (r *ranges) call(s *ast.RangeStmt, label string) string {
 	o.add(fmt.Sprintf("%s, %s := %d, 0", b.state, b.to, loopReady))
 	o.add(b.decls...)
 	var params []string
-	var first string // what the body begins with
+	var first string // beginning of the body
 	var lhs, rhs []string
 	for i, e := range []ast.Expr{s.Key, s.Value} {
 		if i >= yield.Params().Len() {
@@ -252,7 +252,7 @@ func (r *ranges) call(s *ast.RangeStmt, label string) string {
 	return o.String()
 }
 
-// goOwn refuses if predeclared names mean something else at a place, or in the
+// goOwn refuses if predeclared names have another meaning at a place, or in the
 // package.
 func (r *ranges) goOwn(at token.Pos, names ...string) {
 	for _, name := range names {
@@ -265,7 +265,8 @@ func (r *ranges) goOwn(at token.Pos, names ...string) {
 	}
 }
 
-// static reports whether a function is named, and need not be saved.
+// static reports whether an expression names a function, which need not be
+// saved.
 func (r *ranges) static(x ast.Expr) bool {
 	w := &funcNormalizer{normalizer: r.normalizer}
 	kind, _ := w.callee(&ast.CallExpr{Fun: x})
@@ -326,7 +327,7 @@ func (b *loopBody) scan() {
 	walk(b.s.Body, false, false, false)
 }
 
-// text is the body's text, where jumps out of it are returns.
+// text returns the body's text, in which jumps out of it are returns.
 func (b *loopBody) text() string {
 	lo := b.s.Body.Lbrace + 1
 	if b.marks[lo] == rewrite.PointMark {
@@ -351,13 +352,13 @@ func (b *loopBody) text() string {
 	})
 }
 
-// end is a label at the end of the literal. Jumps out of inner loops lead there,
-// since the function of such a loop must return first.
+// end returns a label at the end of the literal. Jumps out of inner loops go
+// there, because the function of such a loop must return first.
 func (b *loopBody) end(what string) string {
 	return fmt.Sprintf("%s%s%d", rewrite.Prefix, what, b.count["loop"])
 }
 
-// exit is what ends the loop, at a statement.
+// exit returns the code that ends the loop at a statement.
 func (b *loopBody) exit(at ast.Stmt, way string) string {
 	to := ""
 	if way != "" {
@@ -376,7 +377,7 @@ func (b *loopBody) exit(at ast.Stmt, way string) string {
 	return to + fmt.Sprintf("%s = %d\nreturn false", b.state, loopDone)
 }
 
-// jump is a break, continue or goto out of the body.
+// jump returns the code for a break, continue or goto out of the body.
 func (b *loopBody) jump(m *ast.BranchStmt) string {
 	switch {
 	case m.Label != nil && (m.Label.Name != b.label || m.Tok == token.GOTO):
@@ -390,7 +391,7 @@ func (b *loopBody) jump(m *ast.BranchStmt) string {
 	return fmt.Sprintf("{\n%s = %d\nreturn true\n}", b.state, loopReady)
 }
 
-// ret is a return of the function around the loop.
+// ret returns the code for a return of the function around the loop.
 func (b *loopBody) ret(m *ast.ReturnStmt) string {
 	if len(m.Results) == 0 {
 		return "{\n" + b.exit(m, "return") + "\n}"
@@ -411,8 +412,8 @@ func (b *loopBody) ret(m *ast.ReturnStmt) string {
 }
 
 // declareResults finds what a return in the body assigns to: the function's own
-// results, by their names or, where these may mean something else, by their
-// addresses; and variables for those without names.
+// results, by their names or, if a name may have another meaning, by their
+// addresses; and new variables for results without names.
 func (b *loopBody) declareResults() {
 	var sig *types.Signature
 	switch n := b.node.(type) {
@@ -443,7 +444,7 @@ func (b *loopBody) declareResults() {
 	}
 }
 
-// hides reports whether the name of a result is declared again in the function.
+// hides reports whether the name of a result is redeclared in the function.
 func (b *loopBody) hides(v *types.Var) bool {
 	found := false
 	ast.Inspect(b.body, func(m ast.Node) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// deferStmt puts a deferred call on a list. It belongs to the function around the
-// loop, and runs when that ends.
+// deferStmt appends a deferred call to a list. The call belongs to the function
+// around the loop, and runs when that function ends.
 func (b *loopBody) deferStmt(d *ast.DeferStmt) string {
 	c := d.Call
 	if why := b.recovers(c); why != "" {
@@ -65,8 +65,8 @@ func (b *loopBody) deferStmt(d *ast.DeferStmt) string {
 	return "{\n" + o.String() + "\n}"
 }
 
-// recovers returns why a deferred call may itself call recover, which works only
-// if the runtime calls it.
+// recovers returns why a deferred call may itself call recover, or "". recover
+// works only if the runtime calls the function.
 func (b *loopBody) recovers(c *ast.CallExpr) string {
 	calls := func(body ast.Node) bool {
 		found := false
@@ -126,9 +126,9 @@ func (b *loopBody) recovers(c *ast.CallExpr) string {
 // plainDefers are packages whose functions do not recover.
 var plainDefers = map[string]bool{"bufio": true, "bytes": true, "fmt": true, "io": true, "log": true, "os": true, "strings": true, "sync": true, "sync/atomic": true, "time": true}
 
-// declareHelper declares what loops over functions call. Go panics if a
-// function continues to call the body when it must not; the helper makes Go do
-// that.
+// declareHelper declares a function that loops over functions call. Go panics
+// if an iterator continues to call the body when it must not; the helper
+// produces these panics.
 func (r *ranges) declareHelper() {
 	if r.names[rewrite.Prefix+"badRange"] {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// stdLoops are functions of the standard library that return something to range
-// over, and how the loop is written without them.
+// stdLoops lists functions of the standard library that return iterators, and
+// how the loop is written without them.
 var stdLoops = map[string]loopForm{
 	"slices.All":            overBoth,
 	"slices.Values":         overValues,
@@ -33,7 +33,7 @@ const (
 	overKeys                   // for k := range x
 	overValues                 // for _, v := range x
 	backward                   // for i := len(x) - 1; i >= 0; i--
-	collected                  // all values first: what they are made of cannot change
+	collected                  // collects all values first: what they are computed from cannot change
 )
 
 // PlainRange reports whether a loop over a function can be written as an
@@ -67,8 +67,8 @@ func stdLoopOf(info *types.Info, s *ast.RangeStmt) (loopForm, *ast.CallExpr, boo
 	return l, c, ok
 }
 
-// ordinary returns a loop over what a function of the library returns as an
-// ordinary loop.
+// ordinary writes a loop over the result of such a function as an ordinary
+// loop.
 func (r *ranges) ordinary(s *ast.RangeStmt, label string) string {
 	form, c, _ := stdLoopOf(r.p.Info, s)
 	if label != "" {
@@ -129,7 +129,7 @@ func (r *ranges) ordinary(s *ast.RangeStmt, label string) string {
 	return fmt.Sprintf("{\n%s := %s\n%sfor %s := len(%s) - 1; %s >= 0; %s-- {%s\n%s\n{%s}\n}\n}", names[0], x, label, names[1], names[0], names[1], names[1], point, give, body)
 }
 
-// keepImport keeps an import in use whose function is no longer called.
+// keepImport keeps an import in use after its call was removed.
 func (r *ranges) keepImport(c *ast.CallExpr) {
 	fun := ast.Unparen(c.Fun)
 	switch x := fun.(type) {

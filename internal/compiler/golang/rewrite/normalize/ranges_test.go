@@ -43,8 +43,9 @@ func rangesMarked(t *testing.T, p *rewrite.Package) *rewrite.Package {
 	return q
 }
 
-// TestLowerRanges_Golden holds how loops over functions are written. That they
-// do the same is shown by programs that are killed, in internal/difftest.
+// TestLowerRanges_Golden compares lowered loops over functions with golden
+// files. The tests in internal/difftest, which kill programs, show that they do
+// the same.
 func TestLowerRanges_Golden(t *testing.T) {
 	src, err := os.ReadFile("testdata/ranges/in.go.txt")
 	if err != nil {
@@ -80,7 +81,7 @@ func TestLowerRanges_Golden(t *testing.T) {
 	}
 }
 
-// TestLowerRanges_Refused tries loops that cannot be written so.
+// TestLowerRanges_Refused tries loops that cannot be lowered.
 func TestLowerRanges_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"os\"\n\nvar _ = os.Exit\n\nvar f func()\n\nfunc count(yield func(int) bool) {}\n\nfunc save() { recover() }\n\nfunc main() {}\n\n"
 	for _, c := range []struct{ src, reason string }{

@@ -1,6 +1,6 @@
 package normalize
 
-// normalRefusals are programs that are refused, with the place.
+// normalRefusals are programs that must be refused, with the place marked.
 var normalRefusals = []struct{ src, reason string }{
 	{"func f() {\n\t/*here*/go reach(1)\n}", "goroutine"},
 	{"func f() {\n\t/*here*/defer reach(1)\n}", "deferred call"},

@@ -12,9 +12,9 @@ import (
 )
 
 // MoveResults returns the package with named results moved to variables, in
-// functions on the resumable path: those that a literal which may be saved
-// captures, and those whose address is taken. A result cannot be boxed; the
-// variable can, and the function returns its final value.
+// functions on the resumable path: results that are captured by a literal which
+// may be saved, and results whose address is taken. A result cannot be boxed.
+// The variable can, and the function returns its final value.
 func MoveResults(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -66,7 +66,7 @@ type results struct {
 	sig  *types.Signature
 	typ  *ast.FuncType
 	body *ast.BlockStmt
-	kept map[*types.Var]string // what they are called, if they move
+	kept map[*types.Var]string // new names of results that move
 	outs []string              // names of the results
 	vars []string              // names of the variables
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestFunctions_Lines looks at statements that share lines.
+// TestFunctions_Lines checks statements that share lines.
 func TestFunctions_Lines(t *testing.T) {
 	src := `package main
 
@@ -45,9 +45,9 @@ func main() {
 	checkNormal(t, q)
 }
 
-// TestFunctions_StandardLibrary brings packages of the standard library into normal form,
-// with points in all loops and almost all calls taken as calls of the reach,
-// and runs the tests of one of them.
+// TestFunctions_StandardLibrary brings packages of the standard library into
+// normal form, with points in all loops and with almost all calls as resumable
+// calls. It runs the tests of one of them.
 func TestFunctions_StandardLibrary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -109,7 +109,7 @@ func TestFunctions_StandardLibrary(t *testing.T) {
 	}
 }
 
-// standardPackage checks a package of the standard library.
+// standardPackage type-checks a package of the standard library.
 func standardPackage(t *testing.T, path string) (*rewrite.Package, string) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=Dir,GoFiles", path).Output()
@@ -143,8 +143,8 @@ func standardPackage(t *testing.T, path string) (*rewrite.Package, string) {
 	return p, l.Dir
 }
 
-// everything takes all calls and loops that may be taken, except in functions
-// to skip.
+// everything selects all calls and loops that may be selected, except in
+// functions to skip.
 func everything(p *rewrite.Package, skip map[ast.Node]bool) rewrite.ResumablePath {
 	in := rewrite.ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
 	for _, f := range p.Files {

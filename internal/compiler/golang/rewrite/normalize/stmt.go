@@ -30,7 +30,7 @@ func (w *funcNormalizer) inner(lo token.Pos, list []ast.Stmt, hi token.Pos) stri
 		b.WriteString(gap)
 		var o lines
 		w.stmt(&o, s)
-		if len(o.list) > 1 && w.jumps.crossed(s) { // nothing may be declared between
+		if len(o.list) > 1 && w.jumps.crossed(s) { // nothing may be declared between a goto and its label
 			o = lines{list: []string{"{", o.String(), "}"}}
 		}
 		text := o.String()
@@ -45,12 +45,12 @@ func (w *funcNormalizer) inner(lo token.Pos, list []ast.Stmt, hi token.Pos) stri
 	return b.String()
 }
 
-// stmt writes a statement, after the point that may be before it.
+// stmt writes a statement, and the point before it, if there is one.
 func (w *funcNormalizer) stmt(o *lines, all ast.Stmt) {
 	s := all
 	for {
 		switch s.(type) {
-		case *ast.ForStmt, *ast.RangeStmt: // at the top of their bodies
+		case *ast.ForStmt, *ast.RangeStmt: // these have their point at the top of their bodies
 		default:
 			w.point(o, s)
 		}
@@ -63,8 +63,8 @@ func (w *funcNormalizer) stmt(o *lines, all ast.Stmt) {
 	w.labelled(o, all, "")
 }
 
-// labelled writes a statement with labels. Code that is put before it comes
-// before the labels, too.
+// labelled writes a statement with labels. Code that is inserted before the
+// statement comes before the labels, too.
 func (w *funcNormalizer) labelled(o *lines, s ast.Stmt, label string) {
 	switch s := s.(type) {
 	case *ast.LabeledStmt:
@@ -105,7 +105,7 @@ func (w *funcNormalizer) labelled(o *lines, s ast.Stmt, label string) {
 	}
 }
 
-// simple writes a statement without statements in it.
+// simple writes a statement that contains no other statements.
 func (w *funcNormalizer) simple(o *lines, s ast.Stmt) {
 	if !w.has(s) {
 		o.add(w.text(s))
@@ -216,7 +216,7 @@ func (w *funcNormalizer) valueSpec(o *lines, v *ast.ValueSpec) {
 	o.add(w.p.LineComment(v.Pos()) + "var " + w.text(v))
 }
 
-// ifStmt writes an if; alone reports whether it stands in a block of its own.
+// ifStmt writes an if. alone says that it is in a block of its own.
 func (w *funcNormalizer) ifStmt(o *lines, s *ast.IfStmt, label string, alone bool) {
 	rest := func() string {
 		t := " " + w.block(s.Body)

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// typ writes a type for use at a place; from is the place of a value of that
+// typ writes a type for use at a place. from is the place of a value of that
 // type. It adds missing imports to the file.
 func (n *normalizer) typ(t types.Type, at, from token.Pos) string {
 	t = n.p.Spelled(t)
@@ -61,8 +61,8 @@ func (n *normalizer) imported(p *types.Package) string {
 	}
 }
 
-// plainAt reports whether the names in a type mean at a place what they mean
-// outside of all functions.
+// plainAt reports whether the names in a type have the same meaning at a place
+// as at package level.
 func (n *normalizer) plainAt(s string, at token.Pos) bool {
 	e, err := parser.ParseExpr(s)
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *normalizer) plainAt(s string, at token.Pos) bool {
 	return ok
 }
 
-// usesMoved reports whether a type is made of one that moves to package level.
+// usesMoved reports whether a type contains one that moves to package level.
 func (n *normalizer) usesMoved(t types.Type, seen map[types.Type]bool) bool {
 	if seen[t] {
 		return false
@@ -209,7 +209,7 @@ func (w *funcNormalizer) movable(s *ast.TypeSpec) {
 			return true
 		}
 		if v, ok := used.(*types.Var); ok && s.Pos() <= v.Pos() && v.Pos() < s.End() {
-			return true // a parameter's name in a function type
+			return true // the name of a parameter in a function type
 		}
 		w.refuse(s.Pos(), remedy, "type %s is declared in a function on the way to a point, and depends on %s, which is declared there too", name, strings.TrimSpace(id.Name))
 		return true

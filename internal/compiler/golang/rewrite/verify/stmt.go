@@ -16,7 +16,7 @@ func (v *Verifier) list(list []ast.Stmt, in flow) flow {
 	return in
 }
 
-// stmt interprets a statement, and returns what is after it.
+// stmt interprets a statement, and returns the flow after it.
 func (v *Verifier) stmt(s ast.Stmt, in flow, label string) flow {
 	if v.bad != "" {
 		return in
@@ -93,7 +93,7 @@ func (v *Verifier) assignment(s *ast.AssignStmt, in flow) flow {
 		}
 		return in
 	}
-	if len(s.Lhs) == 1 && len(s.Rhs) == 1 { // _ = x: it is only used
+	if len(s.Lhs) == 1 && len(s.Rhs) == 1 { // _ = x only uses x
 		to, ok := s.Lhs[0].(*ast.Ident)
 		if _, is := s.Rhs[0].(*ast.Ident); ok && is && to.Name == "_" {
 			return in
@@ -171,7 +171,7 @@ func (v *Verifier) forLoop(s *ast.ForStmt, in flow, label string) flow {
 			return in, flow{}
 		}
 		t, f = v.cond(s.Cond, in)
-		if first != 0 { // it is in an iteration when it begins, whatever the condition
+		if first != 0 { // the first iteration begins whatever the condition is
 			f = f.where(first, false)
 		}
 		return t, f
@@ -195,7 +195,7 @@ func (v *Verifier) forLoop(s *ast.ForStmt, in flow, label string) flow {
 	return out.join(t.breaks)
 }
 
-// firstOf returns the flag that a loop raises when it begins.
+// firstOf returns the flag that a loop sets when it begins.
 func (v *Verifier) firstOf(init ast.Stmt) uint64 {
 	if a, ok := init.(*ast.AssignStmt); ok {
 		for _, x := range a.Lhs {
@@ -219,7 +219,7 @@ func (v *Verifier) rangeLoop(s *ast.RangeStmt, in flow, label string) flow {
 			vars = append(vars, x)
 		}
 	}
-	// The loop over what is left of a string is entered, and its offset is 0 at
+	// The loop over the rest of a string is entered, and its offset is 0 at
 	// first.
 	out, body := in, in
 	offset, _ := s.Key.(*ast.Ident)
@@ -256,7 +256,7 @@ func (v *Verifier) switches(s *ast.SwitchStmt, in flow, label string) flow {
 func (v *Verifier) clauses(body *ast.BlockStmt, in flow, label string, tag *ast.BasicLit) flow {
 	t := v.enter(label, false)
 	defer v.exit()
-	// The expressions of cases are evaluated in order; a default clause is
+	// The expressions of cases are evaluated in order. A default clause is
 	// taken last.
 	at := in
 	begins := make([]flow, len(body.List))

@@ -1,10 +1,10 @@
 // Package verify checks the code that continues from a frame. That code
-// declares every variable that it names. Variables of the frame get their
-// values from it; the others have none, because they are assigned before they
-// are read, as liveness found. verify checks that on the finished code,
-// without liveness and without the source: on no way may a variable be read
-// that has no value yet. If one is, the point is refused, so that a mistake in
-// a pass does not become a wrong result.
+// declares every variable that it names. Some variables get their values from
+// the frame. The others have no value at first, because liveness found that
+// they are assigned before they are read. verify checks this on the finished
+// code, without the results of liveness and without the source: on no path may
+// a variable be read that has no value yet. If one is, the point is refused, so
+// that a mistake in a pass does not become a wrong result.
 package verify
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Marks in the text of a continuation. Emit removes them.
 const (
-	NoValue   = "/*cairn:novalue*/"   // before the name of a variable that the frame has not
+	NoValue   = "/*cairn:novalue*/"   // before the name of a variable that is not in the frame
 	EntersNow = "/*cairn:entersnow*/" // before a loop whose condition holds at first
 )
 
@@ -34,14 +34,14 @@ type Verifier struct {
 	noValue  map[token.Pos]bool
 	enters   map[token.Pos]bool
 	index    map[*ast.Object]int    // variables that begin without a value
-	captured map[*ast.Object]bool   // by func literals
+	captured map[*ast.Object]bool   // variables that func literals capture
 	flags    map[*ast.Object]uint64 // variables that are true in the first iteration
 	results  []*ast.Object
 	Recovers bool            // the function has deferred calls
-	gotos    map[string]flow // what arrives at labels
-	again    bool            // more arrives there than before
+	gotos    map[string]flow // flows that arrive at labels
+	again    bool            // a label received more than before: check again
 	targets  []*jumpTarget
-	falls    flow // what falls through to the next clause
+	falls    flow // flow that falls through to the next clause
 	bad      string
 }
 
@@ -57,7 +57,8 @@ type jumpTarget struct {
 }
 
 // flow is what is known at a place: for each set of true flags, the variables
-// that may have no value. An empty flow means that control never gets there.
+// that may have no value. An empty flow means that control never reaches the
+// place.
 type flow map[uint64]bits
 
 // bits is a set of small numbers.
@@ -77,8 +78,7 @@ func (b bits) with(i int, on bool) bits {
 	return b
 }
 
-// union returns a set with all of both; grew reports whether a did not have
-// all.
+// union returns the union of two sets. grew says that it has more than b.
 func (b bits) union(c bits) (out bits, grew bool) {
 	for i, x := range c {
 		switch {
@@ -102,13 +102,14 @@ func (b bits) union(c bits) (out bits, grew bool) {
 	return out, true
 }
 
-// join returns what arrives by either of two ways.
+// join returns the flow that arrives on either of two paths.
 func (f flow) join(g flow) flow {
 	out, _ := f.grown(g)
 	return out
 }
 
-// grown is join, and reports whether more arrives than by the first way alone.
+// grown does the same as join, and reports whether more arrives than in f
+// alone.
 func (f flow) grown(g flow) (out flow, grew bool) {
 	out = flow{}
 	for k, b := range f {
@@ -177,7 +178,7 @@ func (v *Verifier) Check(params, results []string, text string) error {
 		if i >= len(params) {
 			o := s.(*ast.DeclStmt).Decl.(*ast.GenDecl).Specs[0].(*ast.ValueSpec).Names[0].Obj
 			v.results = append(v.results, o)
-			v.captured[o] = v.Recovers // a panic returns them as they are
+			v.captured[o] = v.Recovers // after a panic, the function returns their current values
 		}
 	}
 	v.captures(body)
@@ -198,7 +199,7 @@ func (v *Verifier) captures(body *ast.BlockStmt) {
 		if !ok {
 			return true
 		}
-		fields := map[*ast.Ident]bool{} // the parser takes names of fields for variables
+		fields := map[*ast.Ident]bool{} // the parser resolves names of fields like variables
 		ast.Inspect(lit.Body, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CompositeLit:
@@ -218,7 +219,7 @@ func (v *Verifier) captures(body *ast.BlockStmt) {
 	})
 }
 
-// fieldOf returns the name of the field that an element of a literal is, if it
+// fieldOf returns the field name of an element of a composite literal, if it
 // may be one.
 func fieldOf(lit *ast.CompositeLit, e ast.Expr) *ast.Ident {
 	kv, ok := e.(*ast.KeyValueExpr)
@@ -229,7 +230,7 @@ func fieldOf(lit *ast.CompositeLit, e ast.Expr) *ast.Ident {
 	return id
 }
 
-// read notes that a variable is read.
+// read checks that a variable may be read.
 func (v *Verifier) read(id *ast.Ident, in flow) {
 	i, known := v.index[id.Obj]
 	if id.Obj == nil || !known || v.bad != "" {
@@ -243,7 +244,7 @@ func (v *Verifier) read(id *ast.Ident, in flow) {
 	}
 }
 
-// give notes that a variable is given a value, or declared without one.
+// give records that a variable is given a value, or declared without one.
 func (v *Verifier) give(id *ast.Ident, value ast.Expr, in flow) flow {
 	if id.Obj == nil {
 		return in
@@ -268,7 +269,7 @@ func (v *Verifier) give(id *ast.Ident, value ast.Expr, in flow) flow {
 	return in.each(func(k uint64, b bits) (uint64, bits) { return k, b.with(i, v.noValue[id.Pos()]) })
 }
 
-// raise sets a flag.
+// raise sets or clears a flag.
 func (v *Verifier) raise(o *ast.Object, on bool, in flow) flow {
 	flag := v.flags[o]
 	if flag == 0 {
@@ -287,7 +288,7 @@ func (v *Verifier) raise(o *ast.Object, on bool, in flow) flow {
 	})
 }
 
-// expr interprets an expression, in which all variables are read.
+// expr interprets an expression, which reads all its variables.
 func (v *Verifier) expr(x ast.Expr, in flow) {
 	if x == nil || len(in) == 0 {
 		return
@@ -316,7 +317,7 @@ func (v *Verifier) expr(x ast.Expr, in flow) {
 			if id, ok := n.X.(*ast.Ident); ok && id.Obj == nil && id.Name == rewrite.Prefix+"s" && !v.Saved[n.Sel.Name] && v.bad == "" {
 				v.bad = n.Sel.Name + " is not in the frame"
 			}
-		case *ast.FuncLit: // what it captures is read when it is called
+		case *ast.FuncLit: // its captured variables are read when it is called
 			return false
 		case *ast.CallExpr:
 			v.call(in)
@@ -327,7 +328,7 @@ func (v *Verifier) expr(x ast.Expr, in flow) {
 	})
 }
 
-// call notes that func literals may run.
+// call records that func literals may run.
 func (v *Verifier) call(in flow) {
 	for o, is := range v.captured {
 		if !is {
@@ -337,7 +338,7 @@ func (v *Verifier) call(in flow) {
 	}
 }
 
-// cond interprets a condition, and returns what is if it holds, and if not.
+// cond interprets a condition, and returns the flows for true and false.
 func (v *Verifier) cond(x ast.Expr, in flow) (t, f flow) {
 	switch n := ast.Unparen(x).(type) {
 	case *ast.Ident:
@@ -359,7 +360,7 @@ func (v *Verifier) cond(x ast.Expr, in flow) (t, f flow) {
 			t, f = v.cond(n.X, in)
 			u, f := v.cond(n.Y, f)
 			return t.join(u), f
-		case token.EQL: // in a loop over a string: the offset in what is left of it
+		case token.EQL: // in a loop over a string: the offset in the rest of it
 			if id, ok := n.X.(*ast.Ident); ok && id.Obj != nil && v.flags[id.Obj] != 0 {
 				flag := v.flags[id.Obj]
 				return in.where(flag, true), in.where(flag, false)
@@ -380,7 +381,8 @@ func boxOf(x ast.Expr) *ast.Ident {
 	return nil
 }
 
-// places interprets what finds the places on the left side of an assignment.
+// places interprets the expressions on the left side of an assignment that
+// determine its targets.
 func (v *Verifier) places(lhs []ast.Expr, in flow) {
 	for _, x := range lhs {
 		if _, ok := ast.Unparen(x).(*ast.Ident); !ok && boxOf(x) == nil {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Each text is what continues from a mark; N stands before what the frame has
-// not. want is the variable that may be read without a value, empty if none is.
+// TestVerifier_Check checks continuations. In each text, N stands before a
+// variable that is not in the frame. want is the variable that may be read
+// without a value, or empty.
 func TestVerifier_Check(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"saved", "x := cairn_s.x\nprint(x)\n", ""},
