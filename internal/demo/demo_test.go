@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCompare checks that the demo would see a difference.
+// TestCompare shows that the demo would notice a difference.
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -11,23 +11,24 @@ import (
 	"syscall"
 )
 
-// blow is when something is killed: after so many sets since the last blow.
+// blow says when something is killed: after so many checkpoints since the last
+// blow.
 type blow struct {
-	sets int
-	rank int  // which one
-	all  bool // cairn itself, and with it everything
+	checkpoints int
+	rank        int  // the rank that is killed
+	all         bool // kill cairn itself and all its processes
 }
 
-// disturbed is a run of cairn that is killed on the way.
+// disturbed is a run of cairn in which processes are killed.
 type disturbed struct {
 	cairn, runDir string
 	args          []string
 	blows         []blow
 
-	sets int // committed in all
+	checkpoints int // committed checkpoints in total
 }
 
-// run runs it to its end and shows what cairn says.
+// run runs it to its end and shows cairn's messages.
 func (d *disturbed) run(ctx context.Context) error {
 	left := d.blows
 	for {
@@ -46,7 +47,7 @@ func (d *disturbed) run(ctx context.Context) error {
 	return nil
 }
 
-// start is one start of cairn. It tells whether another one is needed.
+// start starts cairn once, and reports whether another start is needed.
 func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err error) {
 	cmd := exec.CommandContext(ctx, d.cairn, d.args...)
 	says, err := cmd.StderrPipe()
@@ -56,7 +57,7 @@ func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err er
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	sets := 0
+	count := 0
 	lines := bufio.NewScanner(says)
 	for lines.Scan() {
 		line := lines.Text()
@@ -66,12 +67,12 @@ func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err er
 		if !strings.Contains(line, " committed") {
 			continue
 		}
-		d.sets++
-		if sets++; len(*left) == 0 || sets < (*left)[0].sets || again {
+		d.checkpoints++
+		if count++; len(*left) == 0 || count < (*left)[0].checkpoints || again {
 			continue
 		}
 		b := (*left)[0]
-		*left, sets = (*left)[1:], 0
+		*left, count = (*left)[1:], 0
 		pid, err := d.pid(b.rank)
 		if err != nil {
 			return false, err
@@ -93,7 +94,7 @@ func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err er
 	return again, nil
 }
 
-// shorter is a line of cairn without what is not of interest here.
+// shorter returns a message of cairn without details that do not matter here.
 func shorter(line string) string {
 	if i := strings.Index(line, " written"); i >= 0 && strings.Contains(line, " committed") {
 		if j := strings.LastIndex(line[:i], ","); j >= 0 {

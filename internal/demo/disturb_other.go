@@ -8,16 +8,16 @@ import (
 )
 
 type blow struct {
-	sets, rank int
-	all        bool
+	checkpoints, rank int
+	all               bool
 }
 
 type disturbed struct {
 	cairn, runDir string
 	args          []string
 	blows         []blow
-	sets          int
+	checkpoints   int
 }
 
-// run is for Linux, as cairn run is.
+// run needs Linux, as cairn run does.
 func (*disturbed) run(context.Context) error { return errors.ErrUnsupported }

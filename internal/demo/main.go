@@ -1,7 +1,7 @@
-// Demo shows what Cairn does. A plain program, examples/galaxies, is run by
-// itself; then by "cairn run", from its source as it is, while it is killed
-// without warning, again and again; and both results are compared byte for byte.
-// After that the same with a program of four ranks. "make demo" runs it; it needs
+// Demo shows what Cairn does. It runs a plain program, examples/galaxies, by
+// itself. Then it runs the unchanged source with "cairn run", kills it without
+// warning several times, and compares both results byte for byte. After that it
+// does the same with a program of four ranks. "make demo" runs it. It needs
 // nothing but Go, and leaves everything in build/demo.
 package main
 
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// errDiffers says that a run that was killed has given something else.
+// errDiffers says that a run that was killed has another result.
 var errDiffers = errors.New("the results differ")
 
 func demo(ctx context.Context) error {
@@ -59,7 +59,7 @@ func demo(ctx context.Context) error {
 	return ranks(ctx, cairn)
 }
 
-// galaxies lets a plain program survive.
+// galaxies kills a plain program, which must still give the same result.
 func galaxies(ctx context.Context, cairn string) error {
 	const source = "./examples/galaxies"
 	program := filepath.Join(work, "galaxies")
@@ -82,7 +82,7 @@ func galaxies(ctx context.Context, cairn string) error {
 	}
 
 	d := &disturbed{cairn: cairn, runDir: filepath.Join(work, "galaxies.cairn"), blows: []blow{
-		{sets: 3}, {sets: 2}, {sets: 3, all: true}, {sets: 3},
+		{checkpoints: 3}, {checkpoints: 2}, {checkpoints: 3, all: true}, {checkpoints: 3},
 	}}
 	d.args = append([]string{"run", "--every-points", "1250", "--run", d.runDir, "-o", filepath.Join(work, "killed.txt"), source}, args("killed-path.txt")...)
 	fmt.Printf("\n2  the same source by cairn, and killed with SIGKILL %d times:\n\n   $ cairn %s\n", len(d.blows), strings.Join(d.args, " "))
@@ -116,11 +116,11 @@ func galaxies(ctx context.Context, cairn string) error {
 		fmt.Print("   ", line)
 	}
 	fmt.Println()
-	fmt.Printf("   %.1f s alone; %.1f s with building, %d checkpoints and %d kills (machines are noisy).\n", alone.Seconds(), took.Seconds(), d.sets, len(d.blows))
+	fmt.Printf("   %.1f s alone; %.1f s with building, %d checkpoints and %d kills (machines are noisy).\n", alone.Seconds(), took.Seconds(), d.checkpoints, len(d.blows))
 	return nil
 }
 
-// compare returns how many bytes two files have, -1 if they differ.
+// compare returns the length of two files, or -1 if they differ.
 func compare(a, b string) (int, error) {
 	x, err := os.ReadFile(a)
 	if err != nil {
@@ -136,7 +136,7 @@ func compare(a, b string) (int, error) {
 	return len(x), nil
 }
 
-// build builds a program and shows that it does.
+// build builds a program and prints a line about it.
 func build(ctx context.Context, to, source string) error {
 	fmt.Printf("building %s ", source)
 	began, done := time.Now(), make(chan error, 1)
@@ -154,7 +154,7 @@ func build(ctx context.Context, to, source string) error {
 	}
 }
 
-// run runs a program to its end; what it says matters only if it fails.
+// run runs a program to its end. Its output is shown only if it fails.
 func run(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {

@@ -28,7 +28,7 @@ func ranks(ctx context.Context, cairn string) error {
 	fmt.Printf("4  left alone: %.1f s\n", time.Since(began).Seconds())
 
 	d := &disturbed{cairn: cairn, runDir: strings.TrimSuffix(outputs[1], ".txt") + ".cairn", args: command(outputs[1], "--every-points", "300"),
-		blows: []blow{{sets: 3, rank: 1}, {sets: 3, rank: 2}}}
+		blows: []blow{{checkpoints: 3, rank: 1}, {checkpoints: 3, rank: 2}}}
 	fmt.Print("5  with checkpoints, and a rank killed twice:\n\n")
 	if err := d.run(ctx); err != nil {
 		return err

@@ -1,12 +1,12 @@
-// Package difftest tests Cairn's compiler from the outside, on programs that
-// know nothing of Cairn.
+// Package difftest tests Cairn's compiler from the outside, on programs that do
+// not use Cairn.
 //
 // testdata/progs has small programs, each for some part of the language or of
-// the standard library. Each is built plainly and by "cairn build"; the second
-// is killed at its points, and must leave the same output, exit status and
-// files as the first. testdata/refused has programs whose state cannot be saved
-// by nature: there the tool must say so, or choose another place. Lines that
-// the tests read:
+// the standard library. Each is built by the go command and by "cairn build".
+// The second program is killed at its points, and must leave the same output,
+// exit status and files as the first. testdata/refused has programs whose state
+// cannot be saved in principle: the tool must say so, or choose another place.
+// Lines that the tests read:
 //
 //	//difftest:args -n 5 x    arguments of the program
 //	//difftest:exit 3         its exit status
@@ -26,17 +26,17 @@
 // The tests also generate random programs (Generate), which are compared
 // in the same way, and shrinks those that fail (Shrink).
 //
-// The daily suite tries few programs: those that together run nearly every
-// statement of the rewriter that any of them runs. CAIRN_LONG=1 tries all,
-// CAIRN_DIFFTEST_PROGRAMS=REGEXP those whose names match.
+// The daily suite tries few programs: together they execute nearly every
+// statement of the rewriter that any program executes. CAIRN_LONG=1 tries all
+// of them; CAIRN_DIFFTEST_PROGRAMS=REGEXP tries those whose names match.
 //
-// Tests kill at all points of programs that have few, at some of others, and at
-// a random moment; with -short at some only. CAIRN_LONG=1: at many more, and at
-// random moments that are spread over the whole run (TestMoments; CAIRN_SEED=N
-// draws the same again, CAIRN_MOMENTS=N draws that many).
-// CAIRN_DIFFTEST_AUTO=1: the source as it is, so that Cairn chooses the loops.
-// CAIRN_DIFFTEST_SEEDS=FROM-TO: random programs of these seeds.
-// CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one built
-// here; CAIRN_DIFFTEST_KEEP=1: what was built stays;
-// CAIRN_DIFFTEST_REPORT=FILE: results go there as they come.
+// If a program has few points, tests kill it at all of them, otherwise at some;
+// and at a random moment. With -short, they kill at some points only.
+// CAIRN_LONG=1: at many more, and at random moments that are spread over the
+// whole run (TestMoments; CAIRN_SEED=N draws the same again, CAIRN_MOMENTS=N
+// draws that many). CAIRN_DIFFTEST_AUTO=1: the unchanged source, so that Cairn
+// chooses the loops. CAIRN_DIFFTEST_SEEDS=FROM-TO: random programs of these
+// seeds. CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one
+// built here. CAIRN_DIFFTEST_KEEP=1: keep what was built.
+// CAIRN_DIFFTEST_REPORT=FILE: write results there as they come.
 package difftest

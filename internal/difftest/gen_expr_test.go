@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// depth is the argument for the parameter d of a call.
+// depth returns the argument for the parameter d of a call.
 func (g *gen) depth() string {
 	if g.fn[len(g.fn)-1].d {
 		return "d-1"
@@ -44,7 +44,7 @@ func (g *gen) integer(size int, calls bool) string {
 	}
 }
 
-// element reads something out of a composite variable, "" if there is none.
+// element reads a part of a composite variable. It returns "" if there is none.
 func (g *gen) element(size int) string {
 	switch g.r.IntN(7) {
 	case 0:
@@ -79,7 +79,7 @@ func (g *gen) element(size int) string {
 	return ""
 }
 
-// call makes a call that returns an int. What stands beside it is pure.
+// call makes a call that returns an int. Operands beside it are pure.
 func (g *gen) call(size int) string {
 	arg := func() string { return g.integer(size-1, true) }
 	if g.quiet {
@@ -147,7 +147,7 @@ func (g *gen) condition(size int, calls bool) string {
 	return fmt.Sprintf("%s %s %s", g.integer(1, calls), g.one("<", ">", "<=", "!=", "=="), g.integer(1, calls))
 }
 
-// expr makes an expression of a type. With calls, it may contain calls, and
+// expr makes an expression of a type. With calls set, it may contain calls, and
 // then reads pure variables only.
 func (g *gen) expr(typ string, calls bool) string {
 	if typ == tInt {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Loops that a compiler which saves only live variables may get wrong: they
-// overwrite what their head reads, so that it is dead where an iteration
-// begins.
+// This file generates loops that a compiler which saves only live variables may
+// get wrong: they overwrite the variables that their head reads, so that these
+// are dead at the beginning of an iteration.
 
-// ending is how a variable of some type keeps a loop running.
+// ending says how a variable of some type keeps a loop running.
 type ending struct {
 	typ         string
-	on, off     string // values with which the loop continues, and ends
-	cond        string // with the variable's name for %s
-	onWithCalls string // another value with which it continues
+	on, off     string // values for which the loop continues, and ends
+	cond        string // condition, with %s for the variable's name
+	onWithCalls string // another value for which it continues
 }
 
 var endings = []ending{
@@ -34,7 +34,7 @@ var endings = []ending{
 }
 
 // whileStmt makes a loop that decides in each iteration whether there is
-// another. Its variable is given a value before it is read, on all ways or on
+// another one. Its variable is assigned before it is read, on all paths or on
 // most.
 func (g *gen) whileStmt() string {
 	e := endings[g.r.IntN(len(endings))]
@@ -44,7 +44,7 @@ func (g *gen) whileStmt() string {
 			v := g.declare(e.typ, g.chance(0.8))
 			v.fixed = true // nothing else may keep it running
 			outside := g.chance(0.5)
-			if outside { // there its name is its own
+			if outside { // outside, no other variable has its name
 				v.name = g.fresh("v")
 			}
 			init := fmt.Sprintf("%s := %s", v.name, e.on)
@@ -77,22 +77,22 @@ func (g *gen) decide(v *variable, e ending) string {
 	on := func() string { return set(g.one(e.on, e.on, strings.ReplaceAll(e.onWithCalls, "%%", "%"))) }
 	inner := func() string { return "{\n" + g.block(1+g.r.IntN(3)) + "}\n" }
 	switch g.r.IntN(5) {
-	case 0: // as a sort that looks whether it has swapped
+	case 0: // like a sort that records whether it has swapped
 		k := g.fresh("k")
 		return set(e.off) + fmt.Sprintf("for %s := 0; %s < 3; %s++ {%s\nif step() { break }\n%sif mod(fuel+%s, 3) != 0 {\n%s}\n}\n", k, k, k, g.loopMark(), inner(), k, on())
-	case 1: // on all ways, at the end
+	case 1: // on all paths, at the end
 		return fmt.Sprintf("if step() { break }\n%sif mod(fuel, 4) == 0 {\n%s} else {\n%s}\n", inner(), set(e.off), on())
 	case 2: // in a switch
 		return set(e.off) + inner() + fmt.Sprintf("switch mod(fuel, 5) {\ncase 0:\n%sfallthrough\ncase 1:\nif !step() {\n%s}\ncase 2:\ndefault:\n%sif step() {\n%s}\n}\n", inner(), on(), on(), set(e.off))
-	case 3: // by way of another variable that is new in each iteration
+	case 3: // through another variable that is new in each iteration
 		n := g.fresh("more")
 		return set(e.off) + fmt.Sprintf("%s := !step() && mod(fuel, 4) != 1\n%sif %s {\n%s}\n", n, inner(), n, on())
 	}
 	return set(e.off) + inner() + "if !step() && mod(fuel, 4) != 0 {\n" + on() + "}\n"
 }
 
-// overwrite assigns a variable that can be seen, where a loop's body begins:
-// there it is dead, and may be read after the loop or before the next
+// overwrite assigns a visible variable at the beginning of a loop's body. There
+// the variable is dead; it may be read after the loop or before the next
 // iteration.
 func (g *gen) overwrite() string {
 	v := g.pick(func(v *variable) bool { return !v.fixed && v.pure })
@@ -105,8 +105,8 @@ func (g *gen) overwrite() string {
 	return fmt.Sprintf("%s = %s\n", v.name, g.expr(v.typ, false))
 }
 
-// machineStmt makes a loop that assigns what finds its call: a variable with a
-// method of its own, a func that returns the next.
+// machineStmt makes a loop that assigns the variable which determines its call:
+// a variable with a method, or a func that returns the next one.
 func (g *gen) machineStmt() string {
 	if g.quiet {
 		return ""
@@ -134,7 +134,8 @@ func (g *gen) machineStmt() string {
 	return fmt.Sprintf("var %[1]s walker = %[2]s\nfor %[1]s != nil {%[3]s\n%[1]s = walker.next(%[1]s)\n%[4]s}", w, begin, mark, inner)
 }
 
-// receive is a select whose clauses assign variables, one of which is taken.
+// receive makes a select whose clauses assign variables. One of the clauses is
+// taken.
 func (g *gen) receive() string {
 	n := g.integer(1, false)
 	if g.chance(0.6) { // in a loop; each clause reads what the other one assigns

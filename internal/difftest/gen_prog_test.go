@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// prelude is what all programs have in common.
+// prelude is the common part of all programs.
 const prelude = `
 import (
 	"errors"

@@ -66,7 +66,7 @@ func (g *gen) assign() string {
 	return fmt.Sprintf("%s = %s", v.name, g.expr(v.typ, g.chance(0.5)))
 }
 
-// store writes into a composite variable.
+// store makes an assignment to a part of a composite variable.
 func (g *gen) store() string {
 	v := g.pick(func(v *variable) bool {
 		switch v.typ {
@@ -315,7 +315,7 @@ func (g *gen) deferStmt() string {
 	return "defer " + g.funcLit("func()", nil, nil, 1+g.r.IntN(3)) + "()"
 }
 
-// callStmt calls something for its effects, with arguments of any kind.
+// callStmt makes a call for its effects, with arguments of any kind.
 func (g *gen) callStmt() string {
 	if g.quiet {
 		return ""
@@ -339,7 +339,7 @@ func (g *gen) callStmt() string {
 	return ""
 }
 
-// tuple takes several results of a call.
+// tuple makes an assignment of several results of a call.
 func (g *gen) tuple() string {
 	var list []*function
 	for _, f := range g.fns {
@@ -367,7 +367,7 @@ func (g *gen) tuple() string {
 
 func (g *gen) nested() string { return "{\n" + g.block(1+g.r.IntN(4)) + "}" }
 
-// jump leaves or continues a loop, on a condition.
+// jump makes a conditional jump out of a loop or to its next iteration.
 func (g *gen) jump() string {
 	list := g.targets[len(g.targets)-1]
 	if len(list) == 0 {
@@ -443,7 +443,7 @@ func (g *gen) gotoStmt() string {
 	return fmt.Sprintf("%s := 0\n%s:\n%s++\n%sif %s < 3 && !step() { goto %s }", n, label, n, "{\n"+g.block(2)+"}\n", n, label)
 }
 
-// keepFunc puts a function somewhere where it stays.
+// keepFunc stores a function in a variable that outlives the statement.
 func (g *gen) keepFunc() string {
 	e := g.expr(tFunc, false)
 	switch g.r.IntN(4) {
@@ -457,7 +457,7 @@ func (g *gen) keepFunc() string {
 	return "gRec.f = " + e
 }
 
-// mapRange walks over a map, whose order must not show.
+// mapRange makes a loop over a map. Its order must not be visible.
 func (g *gen) mapRange() string {
 	m := g.variable(tMap, false)
 	if m == "" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// batch is how many random programs are built at once.
+// batch is the number of random programs that are built at once.
 const batch = 10
 
 // seeds returns the seeds to try.
@@ -35,7 +35,7 @@ func seeds(t *testing.T) (from, to uint64) {
 	return from, to
 }
 
-// writeModule makes one program out of packages with a Main: its argument says
+// writeModule makes one program out of packages with a Main. Its argument says
 // which one runs.
 func writeModule(t *testing.T, dir string, packages map[string]string) {
 	t.Helper()
@@ -58,8 +58,8 @@ func writeModule(t *testing.T, dir string, packages map[string]string) {
 	write("main.go", "// Command random is random programs.\npackage main\n\nimport (\n\t\"os\"\n\n"+imports.String()+")\n\nfunc main() {\n\tswitch os.Args[1] {\n"+cases.String()+"\t}\n}\n")
 }
 
-// TestRandom compares random programs, killed at their points, with themselves
-// built plainly.
+// TestRandom compares random programs that are killed at their points with the
+// same programs built by the go command.
 func TestRandom(t *testing.T) {
 	from, to := seeds(t)
 	tb := &table{}
@@ -116,7 +116,7 @@ func tryBatch(t *testing.T, tb *table, name string, packages map[string]string) 
 				t.Logf("%d of %d marked loops have points", len(whole.marks)-len(whole.missed), len(whole.marks))
 			}
 			use := binary
-			if use == "" { // which one is it?
+			if use == "" { // find out which one it is
 				alone := filepath.Join(dir, "alone-"+pkg)
 				writeModule(t, alone, map[string]string{pkg: src})
 				if use, said = (&program{name: name + pkg, dir: alone, pkg: "."}).buildProtected(t); use == "" {
@@ -132,8 +132,8 @@ func tryBatch(t *testing.T, tb *table, name string, packages map[string]string) 
 	}
 }
 
-// smaller tells how to get a smaller program that fails as p does, and does it
-// when CAIRN_DIFFTEST_SHRINK says how often to try.
+// smaller says how to get a smaller program that fails as p does. If
+// CAIRN_DIFFTEST_SHRINK is set, it does so, with that number of attempts.
 func (p *program) smaller(t *testing.T, src string, want *outcome) string {
 	tries, _ := strconv.Atoi(os.Getenv("CAIRN_DIFFTEST_SHRINK"))
 	if tries == 0 {
@@ -175,8 +175,8 @@ func (p *program) smaller(t *testing.T, src string, want *outcome) string {
 	return "shrunk to\n" + small
 }
 
-// TestGenerator looks at many programs without building them: they compile,
-// and between them have everything that they are meant to have.
+// TestGenerator checks many programs without building them: they compile, and
+// together they have all intended constructs.
 func TestGenerator(t *testing.T) {
 	var all strings.Builder
 	for seed := uint64(1000); seed < 1040; seed++ {

@@ -26,7 +26,7 @@ func Generate(seed uint64, pkg string) (string, error) {
 	return string(out), nil
 }
 
-// Types that variables have.
+// Types of variables.
 const (
 	tInt   = "int"
 	tBool  = "bool"
@@ -47,11 +47,11 @@ const (
 
 var localTypes = []string{tInt, tInt, tInt, tStr, tBool, tFloat, tInts, tInts, tArr, tMap, tRec, tPtr, tPtr, tFunc, tFunc, tAct, tIPtr, tFuncs, tAny}
 
-// variable is one that the program has declared.
+// variable is a variable that the program has declared.
 type variable struct {
 	name, typ string
 	pure      bool
-	level     int // of function literals around it
+	level     int // number of function literals around it
 	fixed     bool
 }
 
@@ -67,38 +67,38 @@ type target struct {
 // function is a top-level function that can be called.
 type function struct {
 	name    string
-	params  []string // types after d
+	params  []string // types of the parameters after d
 	results []string
 	named   bool
 }
 
-// gen is a program being made.
+// gen is the state of the generator.
 type gen struct {
 	r       *rand.Rand
 	pkg     string
-	n       int // names given
+	n       int // number of names so far
 	points  int // loops marked so far
 	scopes  []*scope
 	level   int
 	targets [][]*target // one list per function literal
 	fn      []*frame
 	fns     []*function
-	nest    int // calls inside calls
+	nest    int // depth of calls inside calls
 	rare    rare
-	quiet   bool // no calls: inside what runs concurrently or in any order
-	plain   bool // no func literals and deferred calls: the function can be left at a point
+	quiet   bool // no calls: in code that runs concurrently or in any order
+	plain   bool // no func literals and deferred calls: the function can be unwound at a point
 }
 
-// rare are constructs that Cairn refuses on the way to a point. They would
-// keep most programs from having points if all had them.
+// rare are constructs that Cairn refuses on the path to a point. If all
+// programs had them, most would have no points.
 type rare struct{ jumps, deferLoops bool }
 
-// frame is a function or function literal being made.
+// frame is a function or function literal that is being generated.
 type frame struct {
 	results []string
 	named   []*variable // the results, if they have names
-	d       bool        // has the parameter d
-	main    bool        // it runs to its end
+	d       bool        // it has the parameter d
+	main    bool        // it always runs to its end
 	stmts   int         // statements left
 }
 
@@ -110,7 +110,7 @@ func (g *gen) fresh(prefix string) string {
 	return fmt.Sprint(prefix, g.n)
 }
 
-// declare adds a variable to the innermost block. Sometimes it takes the name
+// declare adds a variable to the innermost block. Sometimes it reuses the name
 // of an outer one.
 func (g *gen) declare(typ string, pure bool) *variable {
 	v := &variable{typ: typ, pure: pure, level: g.level}
@@ -127,7 +127,7 @@ func (g *gen) declare(typ string, pure bool) *variable {
 	return v
 }
 
-// visible calls f for all variables in sight.
+// visible calls f for all visible variables.
 func (g *gen) visible(f func(*variable)) {
 	seen := make(map[string]bool)
 	for _, s := range slices.Backward(g.scopes) {
@@ -140,7 +140,7 @@ func (g *gen) visible(f func(*variable)) {
 	}
 }
 
-// pick returns a visible variable that fits, nil if there is none.
+// pick returns a visible variable for which fits reports true, or nil.
 func (g *gen) pick(fits func(*variable) bool) *variable {
 	var list []*variable
 	g.visible(func(v *variable) {
@@ -151,11 +151,11 @@ func (g *gen) pick(fits func(*variable) bool) *variable {
 	if len(list) == 0 {
 		return nil
 	}
-	// Those that are near are more likely.
+	// Variables of inner blocks are more likely.
 	return list[min(g.r.IntN(len(list)), g.r.IntN(len(list)))]
 }
 
-// variable returns the name of a variable of a type, "" if there is none.
+// variable returns the name of a variable of a type, or "".
 func (g *gen) variable(typ string, onlyPure bool) string {
 	v := g.pick(func(v *variable) bool { return v.typ == typ && (v.pure || !onlyPure) })
 	if v == nil {
@@ -171,7 +171,7 @@ func (g *gen) block(n int) string {
 	return g.list(n)
 }
 
-// within makes something in a block of its own.
+// within calls f in a new block.
 func (g *gen) within(f func() string) string {
 	g.scopes = append(g.scopes, &scope{})
 	defer func() { g.scopes = g.scopes[:len(g.scopes)-1] }()
@@ -193,7 +193,7 @@ func (g *gen) list(n int) string {
 	return b.String()
 }
 
-// show is a statement that prints some variables.
+// show returns a statement that prints some variables.
 func (g *gen) show() string {
 	var names []string
 	g.visible(func(v *variable) {
@@ -211,7 +211,7 @@ func (g *gen) show() string {
 	return fmt.Sprintf("tr(%s)", strings.Join(append([]string{fmt.Sprint(g.r.IntN(1000))}, names...), ", "))
 }
 
-// loopMark makes a loop a place for points, or not.
+// loopMark marks a loop for a point, or not.
 func (g *gen) loopMark() string {
 	if g.points < 3 || g.chance(0.35) {
 		g.points++
@@ -225,8 +225,7 @@ func (g *gen) funcLit(sig string, params, results []string, stmts int) string {
 	return g.literal(sig, params, results, stmts, "", nil)
 }
 
-// literal makes a function literal with something before and after its
-// statements.
+// literal makes a function literal with code before and after its statements.
 func (g *gen) literal(sig string, params, results []string, stmts int, before string, after func() string) string {
 	g.level++
 	g.targets = append(g.targets, nil)
@@ -261,7 +260,7 @@ func (g *gen) literal(sig string, params, results []string, stmts int, before st
 	return b.String()
 }
 
-// zeros are values to return when there is no fuel.
+// zeros returns values to return when there is no fuel.
 func (g *gen) zeros(types []string) string {
 	var list []string
 	for _, t := range types {
@@ -279,7 +278,7 @@ func (g *gen) zeros(types []string) string {
 	return strings.Join(list, ", ")
 }
 
-// values are expressions of the given types.
+// values returns expressions of the given types.
 func (g *gen) values(types []string, calls bool) string {
 	var list []string
 	for _, t := range types {

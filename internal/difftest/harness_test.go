@@ -21,9 +21,8 @@ import (
 	"time"
 )
 
-// patience bounds one start of a program or tool; all take far less, but for
-// the first build, which compiles the standard library, perhaps on a busy
-// machine.
+// patience bounds one start of a program or tool. All take far less, except the
+// first build, which compiles the standard library, perhaps on a busy machine.
 const patience = 10 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
@@ -50,24 +49,25 @@ func TestMain(m *testing.M) {
 // program is one of the programs in testdata, or a generated one.
 type program struct {
 	name   string
-	pkg    string   // what to build, relative to dir
-	dir    string   // where to build it
-	in     string   // directory of files that it finds; "" for none
-	stdin  string   // name of a file among them
+	pkg    string   // package to build, relative to dir
+	dir    string   // directory to build in
+	in     string   // directory of files in its working directory; "": none
+	stdin  string   // name of a file in it
 	args   []string // of the program
 	exit   int      // its exit status
-	refuse string   // what the tool is expected to say
+	refuse string   // what the tool must say
 	daily  bool     // it is tried every day
-	marks  []string // FILE:LINE of loops that are to get a point
-	missed []string // those that got none
-	dies   bool     // it has moments to be killed at, between its points
+	marks  []string // FILE:LINE of loops that must get a point
+	missed []string // marks that got none
+	dies   bool     // it has moments between its points at which it can be killed
 }
 
-// otherLoops are lines with loops that have no mark.
+// otherLoops matches lines with loops that have no mark.
 var otherLoops = regexp.MustCompile(`(?m)^\s*for .*\{$`)
 
-// readPrograms copies a directory of programs to scratch, with points asked for
-// in marked loops and in no others, and returns the programs in it.
+// readPrograms copies a directory of programs to scratch, with comments that
+// ask for points in marked loops and exclude all others. It returns the
+// programs.
 func readPrograms(t *testing.T, from string) []*program {
 	t.Helper()
 	to := filepath.Join(scratch, filepath.Base(from))
@@ -141,7 +141,7 @@ func readProgram(t *testing.T, root, name string) *program {
 			p.refuse = value
 		case "daily":
 			p.daily = true
-		case "supervised": // for package oracle
+		case "supervised": // used by package oracle
 		case "exit":
 			if p.exit, err = strconv.Atoi(value); err != nil {
 				t.Fatalf("%s: %s: %v", name, line, err)
@@ -155,7 +155,7 @@ func readProgram(t *testing.T, root, name string) *program {
 	return p
 }
 
-// findMarks returns the loops with points asked for, as the tool names them.
+// findMarks returns the loops with requested points, as the tool names them.
 func findMarks(t *testing.T, dir, base string) (marks []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -191,10 +191,10 @@ type outcome struct {
 	files  map[string]string
 
 	stderr string // not compared
-	kills  int    // under cairn run
+	kills  int    // kills under cairn run
 }
 
-// differs says how another outcome differs from o, "" if it does not.
+// differs describes how another outcome differs from o, or returns "".
 func (o *outcome) differs(from *outcome) string {
 	if o.exit != from.exit {
 		return fmt.Sprintf("exit status %d, plain %d", o.exit, from.exit)
@@ -219,7 +219,7 @@ func (o *outcome) differs(from *outcome) string {
 	return ""
 }
 
-// firstDifference names the first line in which two texts differ.
+// firstDifference describes the first line in which two texts differ.
 func firstDifference(got, want string) string {
 	g, w := strings.SplitAfter(got, "\n"), strings.SplitAfter(want, "\n")
 	for i := range max(len(g), len(w)) {
@@ -237,7 +237,7 @@ func firstDifference(got, want string) string {
 	return "the same"
 }
 
-// workDir makes a fresh working directory with the program's files.
+// workDir returns a fresh working directory with the program's files.
 func (p *program) workDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "work")
@@ -251,7 +251,7 @@ func (p *program) workDir(t *testing.T) string {
 	return dir
 }
 
-// readFiles returns the contents of all files in a directory; the names of
+// readFiles returns the contents of all files in a directory. The names of
 // directories end in /.
 func readFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -278,7 +278,7 @@ func readFiles(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// command makes a command in a directory that is ended when it takes too long.
+// command returns a command that is ended if it takes too long.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -322,22 +322,22 @@ func (p *program) plain(t *testing.T, binary string) *outcome {
 type protection struct {
 	every  int                                               // points between checkpoints; 0: none is due
 	killAt string                                            // the point at which it kills itself, or "each"
-	dieAt  int                                               // the moment at which it does, after that
-	during func(supervisor *exec.Cmd, ended <-chan struct{}) // while it runs
+	dieAt  int                                               // the moment after that point at which it kills itself
+	during func(supervisor *exec.Cmd, ended <-chan struct{}) // called while it runs
 }
 
 // protected runs a program under cairn run.
 func (p *program) protected(t *testing.T, binary string, how protection) *outcome {
 	t.Helper()
 	dir := p.workDir(t)
-	side := t.TempDir() // the run directory is no file of the program's
+	side := t.TempDir() // the run directory is not one of the program's files
 	out := filepath.Join(side, "stdout")
 	every := how.every
 	if every == 0 {
 		every = 1 << 40
 	}
 	retries := "10"
-	if p.exit == 2 { // it will panic again and again
+	if p.exit == 2 { // it panics in every attempt
 		retries = "1"
 	}
 	args := slices.Concat([]string{"run", "--json", "--retries", retries, "--run", filepath.Join(side, "run"), "-o", out,
@@ -411,7 +411,7 @@ var buildCairn = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// needBuild skips the test where the command cannot build programs yet.
+// needBuild skips the test if the command cannot build programs.
 func needBuild(t *testing.T) {
 	t.Helper()
 	if text, err := exec.Command(cairn(t), "help", "build").CombinedOutput(); err != nil {
@@ -430,8 +430,8 @@ func (p *program) buildPlain(t *testing.T) string {
 	return binary
 }
 
-// buildProtected builds a program with cairn build. It returns what the tool
-// said, and the program or "".
+// buildProtected builds a program with cairn build. It returns the program, or
+// "", and the tool's messages.
 func (p *program) buildProtected(t *testing.T) (binary, said string) {
 	t.Helper()
 	binary = filepath.Join(scratch, "protected", p.name)
@@ -439,8 +439,8 @@ func (p *program) buildProtected(t *testing.T) (binary, said string) {
 	var doc, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &doc, &errs
 	ended := status(t, cmd, cmd.Run())
-	// What a pass or verify has found in the compiler's own work is no refusal
-	// of the program's.
+	// A mistake that a pass or verify finds in the compiler's own work is not a
+	// refusal of the program.
 	if why := regexp.MustCompile(`.*\binternal: .*`).FindString(errs.String()); why != "" {
 		t.Errorf("a mistake of the compiler: %s", why)
 	}

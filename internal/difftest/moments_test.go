@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Random moments. CAIRN_LONG=1 tries them: all programs of testdata/progs, some
-// random ones and the example galaxies, each killed until that has happened at
-// so many moments, spread over all the time that a run takes. CAIRN_SEED=N
-// repeats what was drawn (the moments of real time are never quite the same),
-// CAIRN_MOMENTS=N asks for another number.
+// CAIRN_LONG=1 kills programs at random moments: all programs of
+// testdata/progs, some random ones and the example galaxies. Each is killed at
+// a number of moments that are spread over the duration of a run. CAIRN_SEED=N
+// repeats what was drawn (moments in real time are never exactly the same);
+// CAIRN_MOMENTS=N sets another number.
 
 const (
-	manyMoments = 50 // for programs that run for long
+	manyMoments = 50 // for programs that run long
 	someMoments = 12
 	long        = 250 * time.Millisecond // with a checkpoint at many of their points
 )
@@ -45,7 +45,7 @@ func TestMoments(t *testing.T) {
 	defer func() { t.Logf("\n%s", tb) }()
 	try := func(t *testing.T, p *program, plain, binary string) {
 		if binary == "" {
-			t.Skip("it is not built") // TestPrograms tells why
+			t.Skip("it is not built") // TestPrograms reports why
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.name))
@@ -90,7 +90,7 @@ func TestMoments(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		ps := readPrograms(t, "testdata/progs")
 		for _, p := range ps {
-			if p.exit == 2 { // of a panic, kills would count as retries
+			if p.exit == 2 { // kills would count as retries of the panic
 				continue
 			}
 			t.Run(p.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestMoments(t *testing.T) {
 	})
 }
 
-// longPrograms are some that run for seconds.
+// longPrograms returns some programs that run for seconds.
 func longPrograms(t *testing.T) []*program {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", "examples", "galaxies"))
@@ -114,16 +114,15 @@ func longPrograms(t *testing.T) []*program {
 	}
 }
 
-// moments kills a program at random moments until there were enough of them, a
-// few in each run, and compares the outcome of each run.
+// moments kills a program at random moments, a few in each run, until there
+// were enough, and compares the outcome of each run.
 func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *rand.Rand) {
 	t.Helper()
 	want := p.plain(t, plain)
 	if want.exit != p.exit && p.dir != "" {
 		t.Fatalf("the plain program ends with status %d, not %d\n%s", want.exit, p.exit, want.stderr)
 	}
-	// How long a run is, with checkpoints so often that many moments are in
-	// one.
+	// Measure a run, with checkpoints so often that many moments are in one.
 	every := 1
 	lasts := func() time.Duration {
 		begun := time.Now()
@@ -170,7 +169,7 @@ func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *r
 	tb.add(p, 0, kills, result)
 }
 
-// hit kills the process that runs a binary, so many times at most: each start
+// hit kills the process that runs a binary, up to a number of times: each start
 // of it after a time that was drawn, if it lives that long.
 func hit(binary string, times int, draw func() time.Duration) func(*exec.Cmd, <-chan struct{}) {
 	return func(_ *exec.Cmd, ended <-chan struct{}) {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// table collects what became of each program.
+// table collects the result of each program.
 type table struct {
 	mu   sync.Mutex
 	rows []string
@@ -33,7 +33,7 @@ func (tb *table) add(p *program, points, kills int, result string) {
 	}
 	row := fmt.Sprintf("%s\t%d\t%d\t%s\n", p.name, points, kills, result)
 	tb.rows = append(tb.rows, row)
-	if name := os.Getenv("CAIRN_DIFFTEST_REPORT"); name != "" { // it can be read before the end
+	if name := os.Getenv("CAIRN_DIFFTEST_REPORT"); name != "" { // so that it can be read before the end
 		if f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666); err == nil {
 			f.WriteString(row)
 			f.Close()
@@ -54,7 +54,7 @@ func (tb *table) String() string {
 }
 
 // TestPrograms compares each program of testdata/progs, killed at its points,
-// with itself built plainly.
+// with the same program built by the go command.
 func TestPrograms(t *testing.T) {
 	tryAll(t, "testdata/progs", func(t *testing.T, tb *table, p *program, want *outcome) {
 		binary, said := p.buildProtected(t)
@@ -62,22 +62,22 @@ func TestPrograms(t *testing.T) {
 			tb.add(p, 0, 0, "REFUSED: "+reason(said))
 			t.Fatalf("cairn build refuses:\n%s", said)
 		}
-		if len(p.missed) > 0 { // else it shows nothing of them
+		if len(p.missed) > 0 { // otherwise the program does not test these loops
 			t.Errorf("no point at %s:\n%s", strings.Join(p.missed, ", "), said)
 		}
 		p.compare(t, tb, binary, want)
 	})
 }
 
-// TestRefused shows each program of testdata/refused to the tool. It must say
-// where and why it cannot, or build a program that is right nevertheless.
+// TestRefused gives each program of testdata/refused to the tool. It must say
+// where and why it refuses, or build a program that is right nevertheless.
 func TestRefused(t *testing.T) {
 	tryAll(t, "testdata/refused", func(t *testing.T, tb *table, p *program, want *outcome) {
 		if p.refuse == "" {
 			t.Fatal("the program does not say what is expected: //difftest:refuse REGEXP")
 		}
 		binary, said := p.buildProtected(t)
-		if binary != "" { // it may say so while it runs, or take another loop
+		if binary != "" { // it may refuse at run time, or take another loop
 			got := p.protected(t, binary, protection{every: 1})
 			if d := got.differs(want); d != "" {
 				t.Errorf("under cairn run: %s\n%s", d, got.stderr)
@@ -104,7 +104,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// tryAll tries all programs of a directory plainly, and calls then for each.
+// tryAll runs all programs of a directory without Cairn, and calls then for
+// each.
 func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *outcome)) {
 	ps := chosen(t, readPrograms(t, from))
 	tb := &table{}
@@ -133,8 +134,8 @@ func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *
 	}
 }
 
-// chosen returns those of the programs that are tried today: the daily ones, or
-// those that the environment asks for.
+// chosen returns the programs that are tried today: the daily ones, or those
+// that the environment selects.
 func chosen(t *testing.T, all []*program) (list []*program) {
 	t.Helper()
 	wanted, err := regexp.Compile(os.Getenv("CAIRN_DIFFTEST_PROGRAMS"))
@@ -149,7 +150,7 @@ func chosen(t *testing.T, all []*program) (list []*program) {
 	return list
 }
 
-// reason is the last line of what the tool said, for the table.
+// reason returns the last line of the tool's messages, for the table.
 func reason(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	return lines[len(lines)-1]
@@ -184,9 +185,9 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	if !check("by itself", p.plain(t, binary)) {
 		return points
 	}
-	// Each run is killed once, later and later, until it ends before that. But
-	// for the first it takes checkpoints all the time, and continues after
-	// each.
+	// Each run is killed once, later and later, until it ends before that.
+	// Except in the first run, it takes checkpoints all the time, and continues
+	// after each.
 	for n, over := 1, false; !over; n = later(n) {
 		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n), every: n / 4})
 		over = got.kills == 0
@@ -214,11 +215,11 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	}
 	times := 1
 	switch {
-	case p.exit == 2 || testing.Short(): // of a panic, kills would count as retries
+	case p.exit == 2 || testing.Short(): // kills would count as retries of the panic
 		times = 0
 	case stress:
 		times = 5
-	case len(p.name)%3 != 0: // a third of them is enough for every day
+	case len(p.name)%3 != 0: // a third of them is enough every day
 		times = 0
 	}
 	for i := range times {
@@ -231,8 +232,8 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 }
 
 // between kills a program at one of its points, where it saves, and at a moment
-// after that, until there is none left: what it did in between is done again.
-// It returns whether to continue.
+// after that, until there is none left. What it did in between is done again.
+// between returns whether to continue.
 func (p *program) between(t *testing.T, binary string, points int, check func(string, *outcome) bool) bool {
 	t.Helper()
 	for _, at := range []int{1, 2, (points + 1) / 2} {
@@ -255,7 +256,7 @@ func (p *program) between(t *testing.T, binary string, points int, check func(st
 	return true
 }
 
-// later returns the point to kill at after n.
+// later returns the next point to kill at after n.
 func later(n int) int {
 	switch {
 	case stress && n < 32:
@@ -291,7 +292,7 @@ func killRandomly(binary string, times int) func(*exec.Cmd, <-chan struct{}) {
 	}
 }
 
-// running returns the id of a process that runs a binary, but not of one that
+// running returns the id of a process that runs a binary, except the one that
 // was killed already.
 func running(binary string, not int) int {
 	list, _ := os.ReadDir("/proc")
@@ -307,7 +308,7 @@ func running(binary string, not int) int {
 	return 0
 }
 
-// tail is the end of a text.
+// tail returns the end of a text.
 func tail(s string, n int) string {
 	if len(s) > n {
 		s = "…" + s[len(s)-n:]

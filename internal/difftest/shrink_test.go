@@ -14,9 +14,9 @@ import (
 )
 
 // Shrink returns a smaller program for which fails still holds. It deletes
-// statements, puts the bodies of compound ones in their place, and deletes
+// statements, replaces compound statements by their bodies, and deletes
 // functions and package variables, as long as the program still compiles and
-// fails. It asks at most tries times.
+// fails. It calls fails at most tries times.
 func Shrink(src string, tries int, fails func(string) bool) string {
 	attempt := func(candidate string) bool {
 		candidate = useAll(candidate)
@@ -77,7 +77,7 @@ func Shrink(src string, tries int, fails func(string) bool) string {
 	return src
 }
 
-// edit changes a program's syntax tree. It says false when there was nothing
+// edit changes a program's syntax tree. It returns false if there was nothing
 // to change.
 func edit(src string, change func(*ast.File) bool) (string, bool) {
 	set := token.NewFileSet()
@@ -88,7 +88,7 @@ func edit(src string, change func(*ast.File) bool) (string, bool) {
 	if !change(f) {
 		return "", false
 	}
-	// Comments that belonged to what was deleted would land elsewhere.
+	// Comments of deleted code would move to other places.
 	comments := f.Comments[:0]
 	for _, c := range f.Comments {
 		if c.Pos() < f.Package || onLoop(set, f, c) {
@@ -103,7 +103,8 @@ func edit(src string, change func(*ast.File) bool) (string, bool) {
 	return b.String(), true
 }
 
-// onLoop reports whether a comment stands on the line of a loop that is left.
+// onLoop reports whether a comment stands on the line of a loop that still
+// exists.
 func onLoop(set *token.FileSet, f *ast.File, c *ast.CommentGroup) (found bool) {
 	line := set.Position(c.Pos()).Line
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -201,7 +202,7 @@ func compiles(src string) bool {
 	return src != "" && len(errs) == 0
 }
 
-// check returns what is wrong with a program.
+// check returns a program's type errors.
 func check(src string) (*token.FileSet, *ast.File, []error) {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, "p.go", src, parser.ParseComments|parser.SkipObjectResolution)

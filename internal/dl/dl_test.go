@@ -63,7 +63,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Memory that C reads is on the heap, and stays there while the stack grows.
+// TestCall_Threads shows that memory which C reads is on the heap, and stays
+// valid while the stack grows.
 func TestCall_Threads(t *testing.T) {
 	c := openC(t, "libc.so.6")
 	memcmp, err := c.Lookup("memcmp")

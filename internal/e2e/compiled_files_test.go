@@ -18,7 +18,7 @@ import (
 )
 
 // left returns what a program has left in a directory: names, modes and
-// contents. The lines of a file that ranks append to as they come are sorted.
+// contents. If ranks append to a file in any order, its lines are sorted.
 func left(t *testing.T, dir string, unordered ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -62,7 +62,7 @@ func TestCompiled_FilesRestored(t *testing.T) {
 	t.Run("full", func(t *testing.T) { fullJournal(t, made) })
 }
 
-// sharedByRanks: ranks change the same files.
+// sharedByRanks has ranks that change the same files.
 func sharedByRanks(t *testing.T, made string) {
 	files := func(die string) string {
 		work, run := t.TempDir(), filepath.Join(t.TempDir(), "run")
@@ -87,8 +87,8 @@ func sharedByRanks(t *testing.T, made string) {
 	}
 }
 
-// streamsByName: a binary of 'cairn build' reads a pipe by the name of stdin,
-// and writes to stdout by several names.
+// streamsByName has a program of 'cairn build' that reads a pipe by the name of
+// stdin, and writes to stdout by several names.
 func streamsByName(t *testing.T, made string) {
 	var in, want strings.Builder
 	for n, sum := 1, 0; n <= 40; n++ {
@@ -116,7 +116,7 @@ func streamsByName(t *testing.T, made string) {
 	}
 }
 
-// soloRun is a program that nobody supervises.
+// soloRun is a program without a supervisor.
 type soloRun struct {
 	t                     *testing.T
 	made, base, die, text string
@@ -133,8 +133,8 @@ func newSolo(t *testing.T, made, die string) *soloRun {
 	return s
 }
 
-// start runs the program once, as somebody who is not root where that can be.
-// It returns whether it was killed.
+// start runs the program once, as a user other than root if possible. It
+// returns whether the program was killed.
 func (s *soloRun) start(env ...string) (code int, killed bool) {
 	s.t.Helper()
 	cmd := exec.Command(s.made, "-mode", "solo", "-rounds", "20", "-die", s.die, "-marks", "../marks")
@@ -155,7 +155,7 @@ func (s *soloRun) start(env ...string) (code int, killed bool) {
 	return cmd.ProcessState.ExitCode(), ws.Signaled()
 }
 
-// reach lets another user get at a directory.
+// reach gives another user access to a directory.
 func reach(t *testing.T, dir string) {
 	t.Helper()
 	for up := dir; up != os.TempDir() && up != "/"; up = filepath.Dir(up) {
@@ -165,7 +165,7 @@ func reach(t *testing.T, dir string) {
 	}
 }
 
-// open lets another user work in a directory.
+// open lets another user write to a directory.
 func open(t *testing.T, dir string) {
 	t.Helper()
 	reach(t, dir)
@@ -177,7 +177,7 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-// checkpointed runs the program until it has two checkpoints, of points 4 and
+// checkpointed runs the program until it has two checkpoints, at points 4 and
 // 8, and kills it after the second.
 func (s *soloRun) checkpointed() {
 	s.t.Helper()
@@ -190,7 +190,7 @@ func (s *soloRun) checkpointed() {
 
 func (s *soloRun) work() string { return left(s.t, filepath.Join(s.base, "work")) }
 
-// wantedAlone is what the program leaves without kills.
+// wantedAlone returns what the program leaves without kills.
 func wantedAlone(t *testing.T, made string) string {
 	t.Helper()
 	want := newSolo(t, made, "")
@@ -200,7 +200,7 @@ func wantedAlone(t *testing.T, made string) string {
 	return want.work()
 }
 
-// same fails the test unless the files are those that are wanted.
+// same fails the test unless the files are as expected.
 func (s *soloRun) same(want string) {
 	s.t.Helper()
 	if got := s.work(); got != want {
@@ -208,7 +208,7 @@ func (s *soloRun) same(want string) {
 	}
 }
 
-// killedAlone: links, permissions and working directories.
+// killedAlone tests links, permissions and working directories.
 func killedAlone(t *testing.T, made string) {
 	s := newSolo(t, made, "1.linked,2.guarded,4.elsewhere,5.end,7.linked,8.guarded,9.elsewhere,15.end,16.guarded,17.guarded")
 	kills := 0
@@ -225,23 +225,23 @@ func killedAlone(t *testing.T, made string) {
 	s.same(wantedAlone(t, made))
 }
 
-// olderCheckpoint: the newest checkpoint is damaged, and a file was made
-// shorter after the older one.
+// olderCheckpoint damages the newest checkpoint, after a file was made shorter
+// than in the older one.
 func olderCheckpoint(t *testing.T, made string) {
 	s := newSolo(t, made, "10.guarded")
 	s.checkpointed()
-	sets, _ := filepath.Glob(filepath.Join(s.base, "ck", "ckpt-0*", "rank-0000.h5"))
-	if len(sets) < 2 {
-		t.Fatalf("checkpoints %v", sets)
+	indices, _ := filepath.Glob(filepath.Join(s.base, "ck", "ckpt-0*", "rank-0000.h5"))
+	if len(indices) < 2 {
+		t.Fatalf("checkpoints %v", indices)
 	}
-	text, err := os.ReadFile(sets[len(sets)-1])
+	text, err := os.ReadFile(indices[len(indices)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 4096; i < len(text)/2; i++ {
 		text[i] ^= 0x55
 	}
-	if err := os.WriteFile(sets[len(sets)-1], text, 0o600); err != nil {
+	if err := os.WriteFile(indices[len(indices)-1], text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _ := s.start(); code != 0 || !strings.Contains(s.text, "skipping a damaged checkpoint") {
@@ -250,8 +250,8 @@ func olderCheckpoint(t *testing.T, made string) {
 	s.same(wantedAlone(t, made))
 }
 
-// damagedJournal: whatever happens to the journal and to what it keeps, the
-// program ends as it would have, or refuses and changes nothing.
+// damagedJournal damages the journal and the files that it keeps. The program
+// must end with the right result, or refuse and change nothing.
 func damagedJournal(t *testing.T, made string) {
 	want := wantedAlone(t, made)
 	first := newSolo(t, made, "10.guarded")
@@ -319,8 +319,9 @@ func damagedJournal(t *testing.T, made string) {
 	}
 }
 
-// fullJournal: the disk of the checkpoints is full. The program continues; when
-// it is killed, it is not resumed from a checkpoint that files do not fit.
+// fullJournal fills the disk of the checkpoints. The program continues. When it
+// is killed, it must not be resumed from a checkpoint that does not match the
+// files.
 func fullJournal(t *testing.T, made string) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting takes root")

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// cairnBuilds runs 'cairn build' on a package of this module, in an environment
-// with these besides, and returns the program and what was said.
+// cairnBuilds runs 'cairn build' on a package of this module, with env added to
+// the environment. It returns the program and the messages.
 func cairnBuilds(t *testing.T, pkg string, env ...string) (program, said string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -29,8 +29,9 @@ func cairnBuilds(t *testing.T, pkg string, env ...string) (program, said string)
 	return program, string(out)
 }
 
-// TestCompiled_MessagesInflight kills ranks of a program that has messages under way at its
-// points, communicators of some ranks, contexts and its run in a struct.
+// TestCompiled_MessagesInflight kills ranks of a program that has messages in
+// flight at its points, communicators of some ranks, contexts, and its run in a
+// struct.
 func TestCompiled_MessagesInflight(t *testing.T) {
 	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
@@ -49,7 +50,7 @@ func TestCompiled_MessagesInflight(t *testing.T) {
 			sameOutput(t, r.output(), want)
 		})
 	}
-	t.Run("stopped", func(t *testing.T) { // and resumed over another transport
+	t.Run("stopped", func(t *testing.T) { // then resumed over another transport
 		r := newRun(t, made, "-steps", "2000")
 		s := r.start("-n", "4", "--transport", "shm")
 		s.awaits("committed")
@@ -59,7 +60,8 @@ func TestCompiled_MessagesInflight(t *testing.T) {
 	})
 }
 
-// TestCompiled_OwnPoints: a program that takes its own checkpoints is built as it is.
+// TestCompiled_OwnPoints shows that a program which takes its own checkpoints
+// is built unchanged.
 func TestCompiled_OwnPoints(t *testing.T) {
 	made, said := cairnBuilds(t, "./examples/heat")
 	must(t, said, "the program takes its own checkpoints", "it is built unchanged")
@@ -68,8 +70,9 @@ func TestCompiled_OwnPoints(t *testing.T) {
 	must(t, r.output(), "heat ok")
 }
 
-// TestCompiled_OtherArchitecture takes a program that 'cairn build' made from machine to
-// machine, as TestRestart_OtherArchitecture does, and on in another build of it.
+// TestCompiled_OtherArchitecture moves a program of 'cairn build' between
+// machines, as TestRestart_OtherArchitecture does, and continues it in another
+// build.
 func TestCompiled_OtherArchitecture(t *testing.T) {
 	t.Parallel()
 	const source = "./internal/e2e/testdata/words"
@@ -103,12 +106,12 @@ func TestCompiled_OtherArchitecture(t *testing.T) {
 		if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
 			t.Fatalf("leg %d, %s: %v instead of SIGKILL\n%s", i, argv[0], err, got)
 		}
-		verifySets(t, dir)
+		verifyCheckpoints(t, dir)
 	}
 }
 
-// TestMigrate_CompiledOtherArchitecture moves a running program that 'cairn build' made to a
-// big-endian host, with files that it has open, and back.
+// TestMigrate_CompiledOtherArchitecture moves a running program of 'cairn
+// build' with open files to a big-endian host, and back.
 func TestMigrate_CompiledOtherArchitecture(t *testing.T) {
 	t.Parallel()
 	e := bigEndian

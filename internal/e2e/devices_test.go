@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// testbed is all programs of examples/testbed.
+// testbed lists all programs of examples/testbed.
 var testbed = []string{"ft", "floyd", "spmv", "ftmd", "summa", "mg", "shwa"}
 
-// place is devices that a program of the testbed runs on.
+// place is a list of devices for a program of the testbed.
 type place struct {
 	name    string
 	devices string // as in CAIRN_DEVICES
-	pocl    string // how many devices that OpenCL library has
-	n       int    // how many the program sees, at least
+	pocl    string // number of devices of the OpenCL library
+	n       int    // minimum number of devices that the program sees
 }
 
-// places are those that there may be.
+// places are the possible places.
 var places = []place{
 	{"host", "host", "pthread", 1},
 	{"host+host", "host,host", "pthread", 2},
@@ -40,14 +40,14 @@ var places = []place{
 	{"cuda+host", "cuda,host", "pthread", 2},
 }
 
-// here is what was found: the places that there are, and why others are not.
+// here holds the places that exist, and why others do not.
 var here struct {
 	once    sync.Once
 	places  []place
 	missing map[string]string
 }
 
-// found returns the places that there are. The first is the host.
+// found returns the places that exist. The first one is the host.
 func found(t *testing.T) []place {
 	t.Helper()
 	build(t, "./examples/testbed", runtime.GOARCH)
@@ -73,10 +73,10 @@ func found(t *testing.T) []place {
 	return here.places
 }
 
-// kernelCache is where compiled kernels are kept.
+// kernelCache returns the directory of compiled kernels.
 func kernelCache() string { return filepath.Join(binaries.dir, "kernels") }
 
-// bedReport is what we look at of what the testbed tells.
+// bedReport is the part of the testbed's report that the tests need.
 type bedReport struct {
 	Devices  []string
 	Steps    int
@@ -88,13 +88,14 @@ type bedReport struct {
 	Digest   string
 }
 
-// bed runs the testbed and returns its report, and what it said.
+// bed runs the testbed and returns its report and its messages.
 func bed(t *testing.T, pl place, args ...string) (bedReport, string, error) {
 	t.Helper()
 	return bedIn(t, []string{build(t, "./examples/testbed", runtime.GOARCH)}, pl, args...)
 }
 
-// bedIn is bed for another build of the testbed, with what runs it.
+// bedIn does the same for another build of the testbed, with the command that
+// runs it.
 func bedIn(t *testing.T, argv []string, pl place, args ...string) (r bedReport, out string, err error) {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -110,7 +111,7 @@ func bedIn(t *testing.T, argv []string, pl place, args ...string) (r bedReport, 
 	return readBed(t, report), string(text), nil
 }
 
-// env is what makes the place.
+// env returns the environment variables of the place.
 func (pl place) env() []string {
 	return []string{"CAIRN_DEVICES=" + pl.devices, "POCL_DEVICES=" + pl.pocl, "POCL_CACHE_DIR=" + kernelCache()}
 }
@@ -127,10 +128,10 @@ func readBed(t *testing.T, file string) (r bedReport) {
 	return r
 }
 
-// TestDevices stops every program of the testbed at its middle on every kind
-// and number of devices, and continues from there on every other one: the result
-// is that of an undisturbed run on the host, bit for bit. The short test takes
-// each way from one to another with one of the programs.
+// TestDevices stops every program of the testbed in the middle on every kind
+// and number of devices, and continues on every other one. The result must
+// equal that of an undisturbed run on the host, bit for bit. The short test
+// tries each transition with one of the programs.
 func TestDevices(t *testing.T) {
 	places := found(t)
 	for name, why := range here.missing {
@@ -149,7 +150,7 @@ func TestDevices(t *testing.T) {
 				if err != nil || !stopped.Stopped || stopped.To != want.Steps/2 || stopped.Digest != "" {
 					t.Fatalf("stopped on %s: %v %+v\n%s", from.name, err, stopped, out)
 				}
-				verifySets(t, dir)
+				verifyCheckpoints(t, dir)
 				for i, to := range places {
 					if !stressed() && i != (j+k)%len(places) {
 						continue
@@ -159,7 +160,7 @@ func TestDevices(t *testing.T) {
 						t.Fatal(err)
 					}
 					args := []string{"-dir", again, name}
-					if i == 0 { // once: that is the same wherever the result comes from
+					if i == 0 { // once, because it does not depend on where the result comes from
 						args = append([]string{"-verify"}, args...)
 					}
 					got, out, err := bed(t, to, args...)
@@ -178,8 +179,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDevices_HDF5: other tools find an array that was on a device under its
-// name, in its dimensions, with its values.
+// TestDevices_HDF5 shows that other tools find an array that was on a device
+// under its name, with its dimensions and values.
 func TestDevices_HDF5(t *testing.T) {
 	needH5py(t)
 	need(t, "h5dump")
@@ -189,7 +190,7 @@ func TestDevices_HDF5(t *testing.T) {
 	}
 	for _, pl := range found(t) {
 		dir := filepath.Join(t.TempDir(), "ckpt")
-		r, out, err := bed(t, pl, "-dir", dir, "-stop-at", "1", "floyd") // when all is computed
+		r, out, err := bed(t, pl, "-dir", dir, "-stop-at", "1", "floyd") // when everything is computed
 		if err != nil || !r.Stopped || r.To != r.Steps {
 			t.Fatalf("%s: %v %+v\n%s", pl.name, err, r, out)
 		}
@@ -200,8 +201,8 @@ func TestDevices_HDF5(t *testing.T) {
 	}
 }
 
-// sumRows adds up the distances from each node and compares the sums with the
-// result, which has them and a digest in turn.
+// sumRows sums the distances from each node and compares the sums with the
+// result, which has sums and digests alternately.
 const sumRows = `
 import sys, h5py, numpy
 dist = h5py.File(sys.argv[1], "r")["MemBlocks/dist"]
@@ -216,9 +217,9 @@ else:
     print("ok")
 `
 
-// TestDevices_OtherArchitecture takes runs from an OpenCL device to other architectures,
-// one of them big-endian, and back. (The programs that are left out compute
-// sines, which are not the same everywhere.)
+// TestDevices_OtherArchitecture moves runs from an OpenCL device to other
+// architectures, one of them big-endian, and back. (The omitted programs
+// compute sines, which differ between machines.)
 func TestDevices_OtherArchitecture(t *testing.T) {
 	route := []struct {
 		place
@@ -263,15 +264,15 @@ func TestDevices_OtherArchitecture(t *testing.T) {
 	}
 }
 
-// supervised is a run of floyd, which takes some seconds, under cairn run.
-// disturb is called when there is a checkpoint, and returns false if it came too late.
+// supervised runs floyd, which takes some seconds, under cairn run. disturb is
+// called when there is a checkpoint, and returns false if it was too late.
 func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) bool) (*runOf, string) {
 	t.Helper()
 	bin := build(t, "./examples/testbed", runtime.GOARCH)
 	for range 5 {
 		root := t.TempDir()
 		report := filepath.Join(root, "report.json")
-		r := newRun(t, bin, "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
+		r := newRun(t, bin, "-dir", filepath.Join(root, "checkpoints"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(pl.env(), "--every-points", "50")
 		if _, ok := s.sees(0, "checkpoint 1 committed"); !ok {
 			t.Fatalf("there was no checkpoint:\n%s", s.text())
@@ -288,7 +289,7 @@ func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) boo
 }
 
 // TestDevices_Killed kills a program with devices under the supervisor, which
-// brings it back.
+// restarts it.
 func TestDevices_Killed(t *testing.T) {
 	places := found(t)
 	want, out, err := bed(t, places[0], "-size", "small", "floyd")
@@ -334,7 +335,7 @@ func TestDevices_Stopped(t *testing.T) {
 		t.Run(from.name+" to "+to.name, func(t *testing.T) {
 			t.Parallel()
 			run, report := supervised(t, from, func(s *supervisor, pid int) bool {
-				// It stands still until the supervisor knows.
+				// Keep it stopped until the supervisor knows.
 				if stop(pid) != nil {
 					return false
 				}
@@ -366,9 +367,9 @@ func TestDevices_Stopped(t *testing.T) {
 	}
 }
 
-// TestDevices_Lost runs a program whose device is lost on the way, under the
-// supervisor. If it was the only one, the program ends and is started again;
-// else it continues by itself.
+// TestDevices_Lost runs a program that loses its device, under the supervisor.
+// If it was the only one, the program ends and is restarted; otherwise it
+// continues by itself.
 func TestDevices_Lost(t *testing.T) {
 	t.Parallel()
 	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)

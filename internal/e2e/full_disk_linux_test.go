@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestDisk_Full: when the disk is full the program is told and continues, older
-// sets stay as they are, and when there is room again sets are saved again.
+// TestDisk_Full shows that the program gets an error and continues when the
+// disk is full, that older checkpoints stay intact, and that checkpoints are
+// saved again when there is room.
 func TestDisk_Full(t *testing.T) {
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=6m"); err != nil {
@@ -26,8 +27,8 @@ func TestDisk_Full(t *testing.T) {
 	for range 3 {
 		must(t, d.do("run 10", "save"), "not saved: cairn: checkpoint not saved", "no space left on device")
 	}
-	if n := len(verifySets(t, dir)); n != 2 {
-		t.Fatalf("%d sets are left of 2", n)
+	if n := len(verifyCheckpoints(t, dir)); n != 2 {
+		t.Fatalf("%d checkpoints are left of 2", n)
 	}
 	d.kill()
 
@@ -40,8 +41,8 @@ func TestDisk_Full(t *testing.T) {
 	must(t, d.do("run 10", "save"), "saved checkpoint=")
 	d.do("run 5")
 	d.kill()
-	if n := len(verifySets(t, dir)); n < 2 {
-		t.Fatalf("%d sets are left, 2 should be kept", n)
+	if n := len(verifyCheckpoints(t, dir)); n < 2 {
+		t.Fatalf("%d checkpoints are left, 2 should be kept", n)
 	}
 
 	d = drive(t, []string{survivor(t)}, args...)

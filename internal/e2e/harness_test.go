@@ -84,7 +84,8 @@ func survivor(t *testing.T) string {
 	return build(t, "./internal/e2e/testdata/survivor", runtime.GOARCH)
 }
 
-// tool runs a program and returns its output; its success is part of the test.
+// tool runs a program and returns its output. The test fails if the program
+// fails.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -108,7 +109,7 @@ func cairnTool(t *testing.T, args ...string) (string, int) {
 	return string(out), 0
 }
 
-// need skips the test where a program is not installed.
+// need skips the test if a program is not installed.
 func need(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -159,25 +160,25 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d lines instead of %d", len(la), len(lb))
 }
 
-// verifySets checks every byte of every published set and returns their
+// verifyCheckpoints checks every byte of every committed checkpoint and returns their
 // headers, newest first.
-func verifySets(t *testing.T, dir string) []ckpt.Header {
+func verifyCheckpoints(t *testing.T, dir string) []ckpt.Header {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)
-	sets, err := d.Committed()
+	indices, err := d.Committed()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []ckpt.Header
-	for _, n := range sets {
+	for _, n := range indices {
 		s, err := ckpt.Open(vfs.OS(), d.File(n))
 		if err != nil {
-			t.Fatalf("set %d was published, but: %v", n, err)
+			t.Fatalf("checkpoint %d was published, but: %v", n, err)
 		}
 		damage, err := s.Verify(context.Background(), nil)
 		s.Close()
 		if err != nil || len(damage) > 0 {
-			t.Fatalf("set %d was published, but is damaged: %v %v", n, damage, err)
+			t.Fatalf("checkpoint %d was published, but is damaged: %v %v", n, damage, err)
 		}
 		out = append(out, s.Header)
 	}
@@ -188,32 +189,32 @@ func verifySets(t *testing.T, dir string) []ckpt.Header {
 func newest(t *testing.T, dir string) string {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)
-	sets, err := d.Committed()
-	if err != nil || len(sets) == 0 {
+	indices, err := d.Committed()
+	if err != nil || len(indices) == 0 {
 		t.Fatalf("no checkpoints in %s: %v", dir, err)
 	}
-	return d.File(sets[0])
+	return d.File(indices[0])
 }
 
-// driven is a survivor that does what the test says.
+// driven is a survivor that executes the test's commands.
 type driven struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Scanner
 	stderr bytes.Buffer
-	ready  string // what it said after Restore
+	ready  string // its message after Restore
 }
 
-// drive starts a survivor under the test's control. A prefix, as an
-// emulator's, may be part of argv.
+// drive starts a survivor under the test's control. argv may begin with an
+// emulator.
 func drive(t *testing.T, argv []string, args ...string) *driven {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	argv = append(append(slices.Clone(argv), "-drive"), args...)
 	d := &driven{t: t, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
 	d.cmd.Stderr = &d.stderr
-	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGQUIT) } // the goroutine dump shows where it hangs
 	var err error
 	if d.in, err = d.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -239,10 +240,10 @@ func drive(t *testing.T, argv []string, args ...string) *driven {
 	return d
 }
 
-// try gives a command and returns what the program said, and whether it
-// lived to say ok.
+// try sends a command and returns the program's output, and whether it answered
+// ok.
 func (d *driven) try(cmd string) (said string, ok bool) {
-	fmt.Fprintln(d.in, cmd) // an error shows as the end of its output
+	fmt.Fprintln(d.in, cmd) // after an error, its output ends
 	for d.out.Scan() {
 		if strings.HasPrefix(d.out.Text(), "ok ") {
 			return said, true
@@ -252,7 +253,7 @@ func (d *driven) try(cmd string) (said string, ok bool) {
 	return said, false
 }
 
-// do gives commands and returns what the program said besides ok.
+// do sends commands and returns the program's output without ok.
 func (d *driven) do(cmds ...string) string {
 	d.t.Helper()
 	all := ""
@@ -273,7 +274,7 @@ func (d *driven) kill() {
 	d.cmd.Wait()
 }
 
-// finish lets the program write its results and end.
+// finish makes the program write its results and end.
 func (d *driven) finish() {
 	d.t.Helper()
 	d.do("finish")
@@ -291,7 +292,7 @@ func must(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// stressed reports whether the long tests are to be run.
+// stressed reports whether to run the long tests.
 func stressed() bool { return os.Getenv("CAIRN_LONG") == "1" }
 
 // onlyLong skips a test whose subject others touch every day.

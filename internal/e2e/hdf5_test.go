@@ -40,8 +40,8 @@ var kinds = []struct {
 	{"differential-gzip", []string{"-compress", "gzip"}, func(h ckpt.Header) bool { return len(h.Bases) > 0 && h.Compression == ckpt.Gzip }},
 }
 
-// runSurvivor runs the survivor with three sets on the way and returns its directories.
-// It saves last at step 80 and ends there.
+// runSurvivor runs the survivor with three checkpoints and returns its
+// directories. It saves last at step 80 and ends there.
 func runSurvivor(t *testing.T, args []string) (dir, out string) {
 	t.Helper()
 	dir, out = filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
@@ -51,7 +51,7 @@ func runSurvivor(t *testing.T, args []string) (dir, out string) {
 	return dir, out
 }
 
-// compareValues compares what h5py reads with what the program said.
+// compareValues compares what h5py reads with the program's values.
 const compareValues = `
 import sys, h5py
 f = h5py.File(sys.argv[1], "r")
@@ -73,16 +73,16 @@ assert len(phases) == 16 and str(phases.dtype) == "complex128", phases.dtype
 print("equal")
 `
 
-// TestHDF5_Tools: h5dump, h5ls, h5stat and h5py read every kind of set, and find
-// the program's values in it.
+// TestHDF5_Tools shows that h5dump, h5ls, h5stat and h5py read every kind of
+// checkpoint, and find the program's values in it.
 func TestHDF5_Tools(t *testing.T) {
 	t.Parallel()
 	need(t, "h5dump", "h5ls", "h5stat")
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			dir, out := runSurvivor(t, k.args)
-			if h := verifySets(t, dir)[0]; !k.is(h) {
-				t.Fatalf("not that kind of set: %+v", h.Note)
+			if h := verifyCheckpoints(t, dir)[0]; !k.is(h) {
+				t.Fatalf("not that kind of checkpoint: %+v", h.Note)
 			}
 			file := newest(t, dir)
 			must(t, tool(t, "h5ls", "-r", file), "/Header", "/Blocks", "/FileMap/0", "/Context/Variables", "/MemBlocks/sparse        Dataset {50000}")
@@ -95,8 +95,8 @@ func TestHDF5_Tools(t *testing.T) {
 	}
 }
 
-// TestHDF5_Repacked: a file that h5repack wrote anew, in another layout and with
-// other filters, restores like the one it came from.
+// TestHDF5_Repacked shows that a file which h5repack wrote again, in another
+// layout and with other filters, restores like the original.
 func TestHDF5_Repacked(t *testing.T) {
 	t.Parallel()
 	need(t, "h5repack")
@@ -116,12 +116,12 @@ func TestHDF5_Repacked(t *testing.T) {
 				if err := os.Rename(file+".new", file); err != nil {
 					t.Fatal(err)
 				}
-				verifySets(t, dir)
+				verifyCheckpoints(t, dir)
 				d := drive(t, []string{survivor(t)}, append(append(small, "-dir", dir, "-out", out), k.args...)...)
 				must(t, d.ready, "ready step=80 resumed=true")
 				d.do("run 20", "save", "run 20")
 				d.finish()
-				verifySets(t, dir)
+				verifyCheckpoints(t, dir)
 				compare(t, out, want)
 			})
 		}
@@ -134,8 +134,8 @@ with h5py.File(sys.argv[1], "r+") as f:
     f["MemBlocks/sparse"][3] = 123.5
 `
 
-// TestHDF5_Edited: a value that someone changed in a file is damage, until it is
-// accepted.
+// TestHDF5_Edited shows that a value which was changed in a file counts as
+// damage until it is accepted.
 func TestHDF5_Edited(t *testing.T) {
 	needH5py(t)
 	for _, compress := range []string{"", "gzip"} {
@@ -149,7 +149,7 @@ func TestHDF5_Edited(t *testing.T) {
 			said, code := cairnTool(t, "verify", dir)
 			must(t, said, "damaged", "/MemBlocks/sparse", "does not match its digest")
 			if code != 1 {
-				t.Fatalf("cairn verify: exit status %d for a damaged set", code)
+				t.Fatalf("cairn verify: exit status %d for a damaged checkpoint", code)
 			}
 			d := drive(t, []string{survivor(t)}, args...)
 			must(t, d.ready, "ready step=75 resumed=true")
@@ -169,7 +169,7 @@ func TestHDF5_Edited(t *testing.T) {
 			if said, code := cairnTool(t, "verify", "--accept", fmt.Sprintf("%s@%d", dir, 3)); code != 0 {
 				t.Fatalf("cairn verify --accept: exit status %d\n%s", code, said)
 			}
-			verifySets(t, dir)
+			verifyCheckpoints(t, dir)
 			d = drive(t, []string{survivor(t)}, args...)
 			must(t, d.ready, "ready step=80 resumed=true")
 			d.finish()

@@ -19,17 +19,17 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// variants are ways to save, with problems that bring them out.
+// variants are ways to save, with problems that exercise them.
 var variants = []struct {
 	name string
 	args string
-	show func(h ckpt.Header) bool // true for some set that is left
+	show func(h ckpt.Header) bool // true for some checkpoint that remains
 }{
 	{"plain", "-dense 40000 -sparse 2000 -steps 3000 -every-points 2", nil},
 	{"full", "-full -dense 20000 -sparse 100000 -steps 3000 -every-points 5", func(h ckpt.Header) bool { return len(h.Bases) == 0 }},
 	{"zstd", "-compress zstd -dense 10000 -sparse 100000 -steps 3000 -every-points 3", func(h ckpt.Header) bool { return h.Compression == ckpt.Zstd }},
 	{"gzip", "-compress gzip -dense 10000 -sparse 50000 -steps 5000 -every-points 3", func(h ckpt.Header) bool { return h.Compression == ckpt.Gzip }},
-	{"bound", "-memory 1 -dense 400000 -sparse 1000000 -steps 250 -every-points 2", nil}, // the least there is, far below the state
+	{"bound", "-memory 1 -dense 400000 -sparse 1000000 -steps 250 -every-points 2", nil}, // the minimum, far below the size of the state
 	{"tracked", "-dense 20000 -sparse 1000000 -steps 4000 -every-points 3", func(h ckpt.Header) bool {
 		return len(h.Bases) > 0 && (h.Note.Finding == "kernel" || h.Note.Tracking != "available")
 	}},
@@ -40,7 +40,7 @@ var variants = []struct {
 	{"timed", "-dense 30000 -sparse 300000 -steps 1500 -every 10ms", func(h ckpt.Header) bool { return h.Note.Reason == "time" }},
 }
 
-// kills is how often each variant is killed.
+// kills returns how often each variant is killed.
 func kills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 250
@@ -48,9 +48,9 @@ func kills() int {
 	return 12
 }
 
-// TestKill_AnyMoment kills a program at random moments until it has died often enough;
-// what it leaves is whole every time, and the result in the end is that of an
-// uninterrupted run.
+// TestKill_AnyMoment kills a program at random moments until it has died often
+// enough. What it leaves must be intact every time, and the final result must
+// be that of an uninterrupted run.
 func TestKill_AnyMoment(t *testing.T) {
 	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestKill_AnyMoment(t *testing.T) {
 			for k.fresh(); k.killed < kills(); {
 				switch had := k.resumable; {
 				case !k.run(time.Duration(dice.Int64N(int64(k.span)))):
-					k.fresh() // it was done before the blow fell
+					k.fresh() // it ended before the kill
 					k.span = span
 				case k.resumable == had:
 					k.span += k.span / 4 // nothing was saved yet: the machine may be slower now
@@ -94,10 +94,10 @@ type killer struct {
 	args    []string
 	want    string
 	dice    *rand.Rand
-	span    time.Duration // the blow falls within it; at first what an uninterrupted run takes
+	span    time.Duration // the kill comes within it; at first the duration of an uninterrupted run
 
 	dir, out                     string
-	left                         []ckpt.Header // what it left behind
+	left                         []ckpt.Header // checkpoints that it left
 	killed, resumable, completed int
 }
 
@@ -106,14 +106,14 @@ func (k *killer) fresh() {
 	k.dir, k.out = filepath.Join(k.t.TempDir(), "ckpt"), k.t.TempDir()
 }
 
-// run starts the program and kills it after so long, or lets it run to the
-// end if that is 0. It returns whether the program was killed.
+// run starts the program and kills it after a time, or lets it run to the end
+// if the time is 0. It returns whether the program was killed.
 func (k *killer) run(after time.Duration) bool {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, k.program, append([]string{"-dir", k.dir, "-out", k.out}, k.args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // the goroutine dump shows where it hangs
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -128,15 +128,15 @@ func (k *killer) run(after time.Duration) bool {
 	case err == nil:
 		k.completed++
 		compare(k.t, k.out, k.want)
-		k.left = append(k.left, verifySets(k.t, k.dir)...)
+		k.left = append(k.left, verifyCheckpoints(k.t, k.dir)...)
 		return false
 	case cmd.ProcessState.ExitCode() != -1 || after == 0:
 		k.t.Fatalf("it failed by itself: %v\n%s", err, stderr.String())
 	}
 	k.killed++
-	if sets := verifySets(k.t, k.dir); len(sets) > 0 {
+	if indices := verifyCheckpoints(k.t, k.dir); len(indices) > 0 {
 		k.resumable++
-		k.left = append(k.left, sets[0])
+		k.left = append(k.left, indices[0])
 		if k.resumable%10 > 0 {
 			return true
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestMigrate_SpreadOverHosts: the ranks of a host go to two others, together. What was
-// done is known when the run has ended.
+// TestMigrate_SpreadOverHosts moves the ranks of a host to two others, in one
+// migration. The result can be queried after the run has ended.
 func TestMigrate_SpreadOverHosts(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)

@@ -15,10 +15,10 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// Programs that know nothing of checkpoints, and were made by 'cairn build',
-// are moved.
+// These tests move programs that do not use checkpoints and were made by 'cairn
+// build'.
 
-// TestMigrate_Galaxies moves the plain example from source.
+// TestMigrate_Galaxies moves the plain example, started from its source.
 func TestMigrate_Galaxies(t *testing.T) {
 	t.Parallel()
 	net := network(t, 2)
@@ -48,8 +48,8 @@ func TestMigrate_Galaxies(t *testing.T) {
 	compareFiles(t, path, filepath.Join(plain, "path"))
 }
 
-// TestMigrate_ChangedFiles moves a program that changes files in all ways, and kills it
-// between moves.
+// TestMigrate_ChangedFiles moves a program that changes files in all ways, and
+// kills it between moves.
 func TestMigrate_ChangedFiles(t *testing.T) {
 	t.Parallel()
 	net := network(t, 2)
@@ -145,7 +145,7 @@ func TestMigrate_CompiledRanks(t *testing.T) {
 				r := newRun(t, append([]string{v.made}, args...)...)
 				p := r.travels(compiledRanks, r.start(append(flags, every)...))
 				moved := p.movesAround(4, net.Hosts)
-				if every != "--every=1h" && strings.Contains(p.s.text(), "committed") { // sets that moved ranks took are good
+				if every != "--every=1h" && strings.Contains(p.s.text(), "committed") { // checkpoints that moved ranks took are good
 					if st := p.s.state(); st != nil && len(st.Ranks) > 0 && syscall.Kill(st.Ranks[0].Pid, syscall.SIGKILL) == nil {
 						p.s.sees(0, "started again")
 					}

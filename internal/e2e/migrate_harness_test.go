@@ -24,7 +24,7 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// network makes hosts that are network namespaces.
+// network returns hosts that are network namespaces.
 func network(t *testing.T, hosts int) *interconnects.Network {
 	t.Helper()
 	net, err := interconnects.NewNetwork(hosts)
@@ -35,7 +35,7 @@ func network(t *testing.T, hosts int) *interconnects.Network {
 	return net
 }
 
-// slots gives hosts for --hosts.
+// slots returns hosts for --hosts.
 func slots(net *interconnects.Network, count ...int) string {
 	var list []string
 	for i, k := range count {
@@ -49,10 +49,10 @@ type trip struct {
 	*runOf
 	s      *supervisor
 	n      int
-	stills []int // stopped
-	first  int   // the destination of the first rank that moves, where one was waited for
+	stills []int // stopped processes
+	first  int   // the destination of the first rank that moves, if the test waited for it
 
-	restart func() // starts it with the same command
+	restart func() // starts the run with the same command
 }
 
 func (r *runOf) travels(n int, s *supervisor) *trip {
@@ -61,7 +61,7 @@ func (r *runOf) travels(n int, s *supervisor) *trip {
 	return p
 }
 
-// asked is a 'cairn migrate' under way.
+// asked is a running 'cairn migrate'.
 type asked struct {
 	t    *testing.T
 	p    *trip
@@ -93,7 +93,7 @@ func (p *trip) asks(args ...string) *asked {
 	return a
 }
 
-// ends waits for the answer, which must come with that exit status.
+// ends waits for the answer, which must come with this exit status.
 func (a *asked) ends(code int) *control.MoveState {
 	a.t.Helper()
 	<-a.done
@@ -107,14 +107,14 @@ func (a *asked) ends(code int) *control.MoveState {
 	return &st
 }
 
-// moves moves ranks; it must succeed.
+// moves moves ranks. It must succeed.
 func (p *trip) moves(args ...string) *control.MoveState {
 	p.t.Helper()
 	return p.asks(args...).ends(0)
 }
 
-// enters waits until the newest move is as it should be, and returns whether it
-// came to that within some time.
+// enters waits until f holds for the newest move, and returns whether that
+// happened in time.
 func (p *trip) enters(limit time.Duration, f func(m *control.MoveState) bool) bool {
 	p.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -148,8 +148,9 @@ func (p *trip) still(pid int) {
 	p.stills = append(p.stills, pid)
 }
 
-// stop sends SIGSTOP and waits until no thread continues: on a machine that is
-// busy, others do for a while before one of them takes the signal.
+// stop sends SIGSTOP and waits until all threads have stopped. On a busy
+// machine, other threads continue for a while before one of them handles the
+// signal.
 func stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -173,7 +174,7 @@ func stop(pid int) error {
 	}
 }
 
-// thaw lets processes continue that were stopped: all, or those.
+// thaw continues the stopped processes.
 func (p *trip) thaw() {
 	for _, pid := range p.stills {
 		syscall.Kill(pid, syscall.SIGCONT)
@@ -186,7 +187,7 @@ func (p *trip) thawOne(pid int) {
 	p.stills = slices.DeleteFunc(p.stills, func(x int) bool { return x == pid })
 }
 
-// now asks for the run's state; there must be one.
+// now returns the run's state. There must be one.
 func (p *trip) now() *control.RunState {
 	p.t.Helper()
 	st := p.s.state()
@@ -196,13 +197,13 @@ func (p *trip) now() *control.RunState {
 	return st
 }
 
-// pidOf is the process of a rank.
+// pidOf returns the process of a rank.
 func (p *trip) pidOf(rank int) int {
 	p.t.Helper()
 	return p.now().Ranks[rank].Pid
 }
 
-// where are the hosts of the ranks.
+// where returns the hosts of the ranks.
 func (p *trip) where() (out []string) {
 	p.t.Helper()
 	for _, r := range p.now().Ranks {
@@ -211,8 +212,8 @@ func (p *trip) where() (out []string) {
 	return out
 }
 
-// processes are those that run the program with the run directory among its
-// arguments.
+// processes returns the processes that run the program with the run directory
+// among their arguments.
 func (p *trip) processes() (found []int) {
 	list, _ := filepath.Glob("/proc/[0-9]*")
 	for _, x := range list {
@@ -225,7 +226,7 @@ func (p *trip) processes() (found []int) {
 	return found
 }
 
-// onlyRanks waits until no process but the ranks' is there.
+// onlyRanks waits until no processes but the ranks' exist.
 func (p *trip) onlyRanks() {
 	p.t.Helper()
 	var found []int
@@ -237,8 +238,8 @@ func (p *trip) onlyRanks() {
 	p.t.Fatalf("%d ranks, but processes %v:\n%s", p.n, found, p.s.text())
 }
 
-// byRank sorts lines by rank, the second word, and leaves those of each in
-// their order.
+// byRank sorts lines by rank, the second word, and keeps the order of each
+// rank's lines.
 func byRank(text string) string {
 	lines := slices.Collect(strings.Lines(text))
 	slices.SortStableFunc(lines, func(a, b string) int {
@@ -266,13 +267,14 @@ func newTraveller(t *testing.T, args ...string) *runOf {
 	return r
 }
 
-// traveller starts a run of testdata/traveller that waits at its gate.
+// traveller starts a run of testdata/traveller and waits until it is at its
+// gate.
 func traveller(t *testing.T, n int, flags ...string) *trip {
 	t.Helper()
 	return newTraveller(t).waiting(n, flags...)
 }
 
-// waiting starts a traveller, which waits at its gate.
+// waiting starts a traveller and waits until it is at its gate.
 func (r *runOf) waiting(n int, flags ...string) *trip {
 	r.t.Helper()
 	p := r.travels(n, nil)
@@ -282,7 +284,7 @@ func (r *runOf) waiting(n int, flags ...string) *trip {
 	return p
 }
 
-const travellerGate = 30 // its step
+const travellerGate = 30 // the step of the gate
 
 // waits returns when all ranks wait at the gate.
 func (p *trip) waits() {
@@ -292,8 +294,8 @@ func (p *trip) waits() {
 	}
 }
 
-// arrives opens the gate and checks the end: every rank has written each line
-// once, to its output and to its file.
+// arrives opens the gate and checks the end: every rank must have written each
+// line once, to its output and to its file.
 func (p *trip) arrives() {
 	p.t.Helper()
 	write(p.t, filepath.Join(p.root, "gate"), "")
@@ -301,7 +303,7 @@ func (p *trip) arrives() {
 	p.wrote()
 }
 
-// wanted are the outputs of undisturbed travellers, by their number.
+// wanted are the outputs of undisturbed travellers, by their number of ranks.
 var (
 	wanted  = make(map[int]string)
 	wanting sync.Mutex
@@ -336,7 +338,7 @@ func (p *trip) wrote() {
 	}
 }
 
-// pidsOf are the processes that a rank is, or was.
+// pidsOf returns the processes of a rank, now and before.
 func (p *trip) pidsOf(rank int) (out []int) {
 	list, _ := filepath.Glob(filepath.Join(p.root, fmt.Sprintf("pid-%d-*", rank)))
 	for _, f := range list {
@@ -346,8 +348,7 @@ func (p *trip) pidsOf(rank int) (out []int) {
 	return out
 }
 
-// destination waits for a process that is to take a rank's place, and is not the
-// rank's.
+// destination waits for a process that will replace a rank, and returns it.
 func (p *trip) destination(rank int) int {
 	p.t.Helper()
 	source := p.pidOf(rank)
@@ -362,10 +363,10 @@ func (p *trip) destination(rank int) int {
 	return 0
 }
 
-// movesAround moves ranks while a short program computes, at most so often, and
-// returns how often it did: one, two, and all that are on a host. So that the
-// program does not end before the new processes are there, one of its ranks is
-// let continue for moments only, and not at all while they start.
+// movesAround moves ranks while a short program computes: one, two, and all
+// that are on a host. It makes at most most moves, and returns how many it
+// made. So that the program does not end before the new processes exist, one of
+// its ranks runs only for moments, and not at all while they start.
 func (p *trip) movesAround(most int, hosts []string) (moved int) {
 	p.t.Helper()
 	if _, ok := p.s.sees(0, "started"); !ok {
@@ -389,7 +390,7 @@ func (p *trip) movesAround(most int, hosts []string) (moved int) {
 		}
 		p.stills = append(p.stills, still)
 		first := st.Ranks[moved%p.n]
-		from := slices.Index(hosts, first.Host) // -1: by a launcher
+		from := slices.Index(hosts, first.Host) // -1: started by a launcher
 		args := []string{"--rank", strconv.Itoa(first.Rank), "--to", hosts[(from+1)%len(hosts)], "--rounds", "0"}
 		switch moved % 3 {
 		case 1:
@@ -412,7 +413,7 @@ func (p *trip) movesAround(most int, hosts []string) (moved int) {
 			if m.State == control.MovePrecopy || m.State == control.MoveFinalCopy || m.Over() {
 				break
 			}
-			if m.State == control.MoveWaiting { // it has not come to Restore yet, perhaps
+			if m.State == control.MoveWaiting { // perhaps it has not reached Restore yet
 				syscall.Kill(still, syscall.SIGCONT)
 				time.Sleep(2 * time.Millisecond)
 				stop(still)

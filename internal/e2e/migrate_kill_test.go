@@ -19,11 +19,11 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// A move of ranks 1 and 3, of four on two hosts, to a third host is stopped in
-// each of its phases: processes that it needs to continue with stand still.
-// Then one is killed.
+// These tests stop a move of ranks 1 and 3, of four on two hosts, to a third
+// host in each of its phases, by stopping processes that it needs to continue.
+// Then they kill a process.
 //
-// Which one stands still, so that the move cannot get beyond:
+// The process that is stopped, so that the move cannot pass the phase:
 //
 //	preparing  the remote shell of the target
 //	arriving   the destinations, when they have just begun
@@ -38,8 +38,8 @@ const (
 	source, source2, other = 1, 3, 2
 )
 
-// shellWithGate is a remote shell for hosts that are network namespaces. One
-// waits while the file hold-HOST is in the directory.
+// shellWithGate returns a remote shell for hosts that are network namespaces.
+// It waits while the file hold-HOST is in the directory.
 func shellWithGate(t *testing.T) (dir, flag string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -105,7 +105,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 			last, state = source2, control.MoveSwitching
 		}
 		for tries := 0; phase != "sending"; tries++ {
-			time.Sleep(50 * time.Millisecond << tries) // when it has sent all, nobody tells
+			time.Sleep(50 * time.Millisecond << tries) // no event shows that it has sent everything
 			pid := p.pidOf(last)
 			p.still(pid)
 			p.thawOne(first)
@@ -122,7 +122,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 	return p, a, release
 }
 
-// helperOn is the helper of a host.
+// helperOn returns the helper of a host.
 func (p *trip) helperOn(host string) int {
 	p.t.Helper()
 	var lock struct{ Helper int }
@@ -137,17 +137,17 @@ func (p *trip) helperOn(host string) int {
 }
 
 // TestMigrate_Killed kills each kind of process in each phase of a move. Every
-// time the run ends with each line of each rank exactly once, and the command
-// tells what has become of the move.
+// time the run must end with each line of each rank exactly once, and the
+// command must report the result of the move.
 func TestMigrate_Killed(t *testing.T) {
 	net := network(t, 3)
-	some := make(chan struct{}, 3) // at a time
+	some := make(chan struct{}, 3) // maximum number at the same time
 	for i, phase := range movePhases {
 		decided := phase == "leaving" || phase == "linking"
 		for j, victim := range []string{"nobody", "source", "destination", "other", "source's helper", "target's helper", "supervisor"} {
 			early := phase == "arriving" || phase == "ahead"
 			if phase == "preparing" && victim == "destination" || phase == "linking" && victim == "source" {
-				continue // there is none
+				continue // there is no such process
 			}
 			if !stressed() && ((i+j)%2 != 0 || victim == "nobody") {
 				continue
@@ -232,8 +232,8 @@ func TestMigrate_Killed(t *testing.T) {
 	}
 }
 
-// TestMigrate_ConnectionCut cuts the target off the others in a phase of a
-// move, without anybody being told. It takes as long as silence is borne.
+// TestMigrate_ConnectionCut disconnects the target in a phase of a move,
+// without a message. The test takes as long as silence is tolerated.
 func TestMigrate_ConnectionCut(t *testing.T) {
 	if !stressed() {
 		t.Skip("it takes minutes; CAIRN_LONG=1")
@@ -269,7 +269,7 @@ func TestMigrate_ConnectionCut(t *testing.T) {
 	}
 }
 
-// childrenOf are the processes that a process started.
+// childrenOf returns the processes that a process started.
 func childrenOf(pid int) (out []int) {
 	list, _ := filepath.Glob("/proc/[0-9]*")
 	for _, x := range list {
@@ -282,9 +282,9 @@ func childrenOf(pid int) (out []int) {
 	return out
 }
 
-// TestMigrate_KilledAtRandom moves ranks around and kills what belongs to the
-// run at random moments of the moves. Every move ends, and tells how; every run
-// ends as an undisturbed one.
+// TestMigrate_KilledAtRandom moves ranks and kills processes of the run at
+// random moments of the moves. Every move must end and report its result; every
+// run must end like an undisturbed one.
 func TestMigrate_KilledAtRandom(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)
@@ -333,7 +333,7 @@ func TestMigrate_KilledAtRandom(t *testing.T) {
 			if what == "supervisor" {
 				p.s.ends()
 				going = start()
-			} else if hit { // else the checkpoint would be quarantined, as it should
+			} else if hit { // otherwise the checkpoint would rightly be quarantined
 				line, _, _ := p.s.said()
 				_, going = p.s.sees(line, "committed")
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// onOpenMPI starts a traveller on Open MPI, which waits at its gate. Files are
-// put beside mpirun.
+// onOpenMPI starts a traveller on Open MPI and waits until it is at its gate.
+// files are put beside mpirun.
 func onOpenMPI(t *testing.T, n int, files map[string]string, flags ...string) *trip {
 	t.Helper()
 	need(t, "mpirun.openmpi", "ompi-server")
@@ -40,8 +40,7 @@ func onOpenMPI(t *testing.T, n int, files map[string]string, flags ...string) *t
 	return p
 }
 
-// wentBy checks by which transport each pair of ranks exchanged messages in the
-// end.
+// wentBy checks which transport each pair of ranks used in the end.
 func (p *trip) wentBy(want func(a, b int) string) {
 	p.t.Helper()
 	for r := range p.n {
@@ -57,7 +56,7 @@ func (p *trip) wentBy(want func(a, b int) string) {
 	}
 }
 
-// server is the run's ompi-server, 0 if there is none.
+// server returns the run's ompi-server, or 0.
 func (p *trip) server() int {
 	for _, pid := range childrenOf(p.s.cmd.Process.Pid) {
 		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), "ompi-server\x00--no-daemonize") {
@@ -67,16 +66,16 @@ func (p *trip) server() int {
 	return 0
 }
 
-// TestMigrate_OpenMPI moves ranks of a run on Open MPI: one, after a new
-// process was killed in vain, two at once, one that has moved before, all. The
-// new processes join the library's world.
+// TestMigrate_OpenMPI moves ranks of a run on Open MPI: one, after a first
+// attempt whose new process was killed; two at once; one that has moved before;
+// all. The new processes join the library's world.
 func TestMigrate_OpenMPI(t *testing.T) {
 	p := onOpenMPI(t, 4, nil)
 	server := p.server()
 	if server == 0 {
 		t.Fatalf("there is no ompi-server:\n%s", p.s.text())
 	}
-	p.still(p.pidOf(0)) // and so the move is not decided
+	p.still(p.pidOf(0)) // so that the move is not decided
 	a := p.asks("--rank", "1", "--to", "localhost", "--rounds", "0")
 	p.reachesState(control.MoveFinalCopy)
 	syscall.Kill(p.destination(1), syscall.SIGKILL)
@@ -96,8 +95,8 @@ func TestMigrate_OpenMPI(t *testing.T) {
 	}
 }
 
-// TestMigrate_OpenMPIApart moves ranks where the library cannot take them in:
-// their pairs use something else, and the others continue with the library.
+// TestMigrate_OpenMPIApart moves ranks that the library cannot admit. Their
+// pairs use another transport, and the others continue with the library.
 func TestMigrate_OpenMPIApart(t *testing.T) {
 	onlyLong(t)
 	t.Run("no server", func(t *testing.T) {
@@ -116,7 +115,7 @@ func TestMigrate_OpenMPIApart(t *testing.T) {
 		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
 		server := p.server()
 		syscall.Kill(server, syscall.SIGKILL)
-		for end := time.Now().Add(patience); syscall.Kill(server, 0) == nil; time.Sleep(time.Millisecond) { // until cairn run has seen it
+		for end := time.Now().Add(patience); syscall.Kill(server, 0) == nil; time.Sleep(time.Millisecond) { // until cairn run has noticed
 			if time.Now().After(end) {
 				t.Fatal("ompi-server was killed, and is still there")
 			}
@@ -133,15 +132,15 @@ func TestMigrate_OpenMPIApart(t *testing.T) {
 }
 
 // TestMigrate_OpenMPIKilled kills a destination while it and the others wait
-// for each other inside of the library. The run comes back, and destinations do
-// not join any more.
+// for each other inside the library. The run restarts, and destinations do not
+// join any more.
 func TestMigrate_OpenMPIKilled(t *testing.T) {
 	p := onOpenMPI(t, 3, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
 	destination, a := p.comesToJoin(1, 2, "localhost")
-	time.Sleep(100 * time.Millisecond) // it has come to MPI_Comm_accept, most likely
+	time.Sleep(100 * time.Millisecond) // most likely it is in MPI_Comm_accept by now
 	syscall.Kill(destination, syscall.SIGKILL)
 	a.ends(4)
 	p.thaw()
@@ -157,8 +156,8 @@ func TestMigrate_OpenMPIKilled(t *testing.T) {
 }
 
 // comesToJoin begins to move a rank, and stops another one that stays when the
-// move is decided: then the destination waits for it inside of the library. It
-// returns the destination.
+// move is decided. Then the destination waits for it inside the library.
+// comesToJoin returns the destination.
 func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *asked) {
 	p.t.Helper()
 	p.still(p.pidOf(other))
@@ -186,9 +185,9 @@ func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *ask
 	}
 }
 
-// acrossOpenMPI starts a traveller on Open MPI that waits at its gate: ranks 0
-// and 1 on the first host, where mpirun is, 2 and 3 on the second. It returns
-// the hosts' names.
+// acrossOpenMPI starts a traveller on Open MPI and waits until it is at its
+// gate: ranks 0 and 1 on the first host, where mpirun is, 2 and 3 on the
+// second. It returns the hosts' names.
 func acrossOpenMPI(t *testing.T, env []string, flags ...string) (p *trip, own, there string) {
 	t.Helper()
 	p, own, there = startsAcross(t, newTraveller(t), 4, env, flags...)
@@ -196,7 +195,7 @@ func acrossOpenMPI(t *testing.T, env []string, flags ...string) (p *trip, own, t
 	return p, own, there
 }
 
-// startsAcross starts a run of n ranks so, half of them on each host.
+// startsAcross starts a run of n ranks in this way, half of them on each host.
 func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) (p *trip, own, there string) {
 	t.Helper()
 	need(t, "mpirun.openmpi", "unshare")
@@ -218,8 +217,8 @@ func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) 
 }
 
 // TestMigrate_OpenMPIHosts moves ranks between hosts of a run on Open MPI,
-// there and back, after a new process was killed in vain. The library starts
-// the new processes, and takes them in.
+// there and back, after a first attempt whose new process was killed. The
+// library starts the new processes, and admits them.
 func TestMigrate_OpenMPIHosts(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
 	p.still(p.pidOf(0)) // and so the move is not decided
@@ -243,7 +242,7 @@ func TestMigrate_OpenMPIHosts(t *testing.T) {
 }
 
 // TestMigrate_OpenMPIHostsKilled kills a destination that the library has
-// started while it joins. The run comes back, and its ranks move without the
+// started, while it joins. The run restarts, and its ranks move without the
 // library.
 func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 	onlyLong(t)
@@ -271,8 +270,8 @@ func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 }
 
 // TestMigrate_OpenMPIHostsApart moves ranks between hosts without the library,
-// whose launches cannot be joined across hosts. It ends in spite of processes
-// that MPI_Finalize would wait for.
+// which cannot join launches across hosts. The run must end although
+// MPI_Finalize would wait for some processes.
 func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	onlyLong(t)
 	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
@@ -290,9 +289,10 @@ func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	})
 }
 
-// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which helpers
-// have no rank any more, one of them lost itself. They must not end, and all
-// others with them, before the last rank has saved.
+// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which some
+// helpers have no ranks any more; one of them is lost itself. These helpers
+// must not end before the last rank has saved, because all others would end
+// with them.
 func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	t.Setenv(control.EnvJoin, control.JoinSpawned)
 	p := onOpenMPI(t, 3, nil)
@@ -307,12 +307,12 @@ func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	all := descendants(p.s.cmd.Process.Pid)
 	p.still(p.pidOf(2)) // it saves later than the others
 	syscall.Kill(p.s.cmd.Process.Pid, syscall.SIGKILL)
-	time.Sleep(2 * time.Second) // mpirun kills a second after it has asked
+	time.Sleep(2 * time.Second) // mpirun kills a second after its request
 	p.thaw()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		left := slices.DeleteFunc(slices.Clone(all), func(pid int) bool {
 			st, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return err != nil || strings.Contains(string(st), ") Z ") // nobody may ever ask for its status
+			return err != nil || strings.Contains(string(st), ") Z ") // perhaps no process will wait for it
 		})
 		if len(left) == 0 {
 			break
@@ -331,7 +331,7 @@ func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	p.arrives()
 }
 
-// shells are those that the MPI library has started helpers with.
+// shells returns the shells by which the MPI library has started helpers.
 func (p *trip) shells() (out []int) {
 	for _, pid := range descendants(p.s.cmd.Process.Pid) {
 		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(args), "/bin/sh\x00-c\x00used=") {
@@ -341,7 +341,7 @@ func (p *trip) shells() (out []int) {
 	return out
 }
 
-// descendants are the processes that a process and those have started.
+// descendants returns all direct and indirect children of a process.
 func descendants(pid int) (out []int) {
 	for _, c := range childrenOf(pid) {
 		out = append(append(out, c), descendants(c)...)
@@ -349,7 +349,7 @@ func descendants(pid int) (out []int) {
 	return out
 }
 
-// TestMigrate_OpenMPIHostsNPB moves ranks of the NPB kernels so.
+// TestMigrate_OpenMPIHostsNPB moves ranks of the NPB kernels in this way.
 func TestMigrate_OpenMPIHostsNPB(t *testing.T) {
 	onlyLong(t)
 	for kernel, class := range map[string]string{"cg": "A", "ft": "W", "mg": "A"} {

@@ -13,8 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// Ranks that exchange messages all the time go from host to host: one, some, all
-// of a host, forth and back, between hosts and within one.
+// TestMigrate_AroundHosts moves ranks that exchange messages all the time from
+// host to host: one, some, all of a host, back and forth, between hosts and
+// within one.
 func TestMigrate_AroundHosts(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)
@@ -45,7 +46,7 @@ func TestMigrate_AroundHosts(t *testing.T) {
 			p.moves("--rank", "0", "--to", c)
 			p.moves("--rank", "0", "--to", c) // from one process to another
 			p.arrives()
-			// Ranks on one host share memory, if they may.
+			// Ranks on one host share memory, if that is allowed.
 			for r := range p.n {
 				b, err := os.ReadFile(filepath.Join(p.root, fmt.Sprintf("routes-%d", r)))
 				if err != nil {
@@ -67,8 +68,8 @@ func TestMigrate_AroundHosts(t *testing.T) {
 	}
 }
 
-// TestMigrate_MessagesInflight moves ranks whose points lie between sends and receives of
-// all kinds.
+// TestMigrate_MessagesInflight moves ranks whose points are between sends and
+// receives of all kinds.
 func TestMigrate_MessagesInflight(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)
@@ -79,7 +80,7 @@ func TestMigrate_MessagesInflight(t *testing.T) {
 		}
 		t.Run(flags, func(t *testing.T) {
 			moved, said := 0, ""
-			for try := 0; try < 4 && moved < 3; try++ { // it may be over before it is moved often enough
+			for try := 0; try < 4 && moved < 3; try++ { // it may end before it is moved often enough
 				r := newRun(t, program(t, "flight"), "-steps", "250")
 				p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)...))
 				moved = p.movesAround(6, net.Hosts)
@@ -128,7 +129,7 @@ func TestMigrate_NPBKernels(t *testing.T) {
 					flags = append(flags, "--rsh", interconnects.Shell)
 				}
 				moved := 0
-				for range 3 { // it may be over before it is moved often enough
+				for range 3 { // it may end before it is moved often enough
 					r := newRun(t, args...)
 					p := r.travels(n, r.startIn(v.env, flags...))
 					moved = max(moved, p.movesAround(5, v.hosts))

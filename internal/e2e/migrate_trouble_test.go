@@ -23,7 +23,8 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// TestMigrate_TwiceAtOnce: moves that are asked for at once are done in order.
+// TestMigrate_TwiceAtOnce shows that moves which are requested at the same time
+// are executed in order.
 func TestMigrate_TwiceAtOnce(t *testing.T) {
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)
@@ -39,7 +40,8 @@ func TestMigrate_TwiceAtOnce(t *testing.T) {
 	p.thaw()
 	first.ends(0)
 	second.ends(0)
-	// Ranks 0, 1 and 2 have to go where two slots are taken by rank 3 and none.
+	// The second host has two slots, of which rank 3 takes one: there is no room
+	// for ranks 0, 1 and 2.
 	if m := third.ends(3); !strings.Contains(m.Why, "no other host of the run has room for ranks 0, 1 and 2") {
 		t.Errorf("%+v", m)
 	}
@@ -60,7 +62,7 @@ func inside(t *testing.T, host string, f func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		space, err := os.Open(filepath.Join("/run/netns", host))
 		if err == nil {
 			err = unix.Setns(int(space.Fd()), unix.CLONE_NEWNET)
@@ -76,8 +78,8 @@ func inside(t *testing.T, host string, f func()) {
 	}
 }
 
-// TestMigrate_StrangerConnects: who does not know the run's secret gets nothing
-// from a process that waits for its state, and disturbs nothing.
+// TestMigrate_StrangerConnects shows that a client without the run's secret
+// gets nothing from a process that waits for its state, and disturbs nothing.
 func TestMigrate_StrangerConnects(t *testing.T) {
 	hosts := network(t, 2)
 	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
@@ -88,7 +90,7 @@ func TestMigrate_StrangerConnects(t *testing.T) {
 	out := tool(t, "ip", "netns", "exec", hosts.Hosts[1], "cat", "/proc/net/tcp", "/proc/net/tcp6")
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) < 4 || f[3] != "0A" { // it listens
+		if len(f) < 4 || f[3] != "0A" { // it is a listening socket
 			continue
 		}
 		port, err := strconv.ParseUint(f[1][strings.LastIndex(f[1], ":")+1:], 16, 16)
@@ -111,11 +113,11 @@ func TestMigrate_StrangerConnects(t *testing.T) {
 				t.Cleanup(func() { conn.Close() })
 				return conn
 			}
-			dial() // one says nothing
+			dial() // one client sends nothing
 			if c := dial(); c != nil {
 				c.Write(bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 1000))
 			}
-			if c := dial(); c != nil { // one that knows how, but not the secret
+			if c := dial(); c != nil { // one knows the protocol, but not the secret
 				c.SetDeadline(time.Now().Add(patience / 4))
 				if _, err := control.Client(c, []byte("the wrong one")); err == nil {
 					t.Errorf("port %s takes any secret", port)
@@ -132,8 +134,8 @@ func TestMigrate_StrangerConnects(t *testing.T) {
 	p.arrives()
 }
 
-// TestMigrate_Evacuate: a host is left because a file says so, and because it
-// says so itself.
+// TestMigrate_Evacuate shows that a host is evacuated when a file requests it,
+// and when the host itself does.
 func TestMigrate_Evacuate(t *testing.T) {
 	need(t, "ip")
 	net := network(t, 3)
@@ -154,8 +156,8 @@ func TestMigrate_Evacuate(t *testing.T) {
 	p.arrives()
 }
 
-// shellOn is a remote shell that does something more on a host, in a mount
-// namespace of its own.
+// shellOn returns a remote shell that also executes a script on a host, in a
+// mount namespace of its own.
 func shellOn(t *testing.T, host, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shell")
@@ -167,8 +169,8 @@ func shellOn(t *testing.T, host, script string) string {
 	return file + " {host}"
 }
 
-// TestMigrate_DestinationLacks moves a rank to a host that lacks something. It
-// stays where it is, and is told why.
+// TestMigrate_DestinationLacks moves a rank to a host that lacks something. The
+// rank stays where it is, and the command reports the reason.
 func TestMigrate_DestinationLacks(t *testing.T) {
 	t.Parallel()
 	need(t, "unshare", "prlimit")

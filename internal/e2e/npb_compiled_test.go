@@ -19,10 +19,10 @@ import (
 	"github.com/cairnrun/cairn/internal/plain"
 )
 
-// 'cairn build' has to find all that is gone from the copies of examples/npb that
-// package plain makes.
+// 'cairn build' must find everything that was removed from the copies of
+// examples/npb that package plain makes.
 
-// kernelPoints are at which points of each kernel a rank is killed.
+// kernelPoints lists the points of each kernel at which a rank is killed.
 var kernelPoints = []struct {
 	name  string
 	kills string
@@ -32,16 +32,16 @@ var kernelPoints = []struct {
 
 const compiledRanks = 4
 
-// plainNPB is where the copy is, and its loops that had a point.
+// plainNPB is the copy, with the loops that had a point.
 type plainNPB struct {
 	dir    string
 	loops  map[string]bool // FILE:LINE
-	built  string          // by go build
-	made   string          // by cairn build
-	points []string        // that cairn build has chosen
+	built  string          // built by go build
+	made   string          // built by cairn build
+	points []string        // points that cairn build has chosen
 }
 
-// plainSource is the copy in a directory of the test's own.
+// plainSource makes the copy in a directory of the test.
 func plainSource(t *testing.T, top map[string]string) *plainNPB {
 	t.Helper()
 	p := &plainNPB{dir: t.TempDir(), loops: make(map[string]bool)}
@@ -62,7 +62,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// goBuild builds the copy as it is.
+// goBuild builds the copy with the go command.
 func (p *plainNPB) goBuild(t *testing.T) {
 	t.Helper()
 	p.built = filepath.Join(p.dir, "plain")
@@ -88,7 +88,7 @@ func (p *plainNPB) cairnBuild(t *testing.T) {
 	}
 }
 
-// runs runs a tool in the copy's directory, and returns what it prints.
+// runs runs a tool in the copy's directory, and returns its output.
 func (p *plainNPB) runs(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -129,7 +129,7 @@ func newCompiledNPB(t *testing.T) *plainNPB {
 	return compiledNPB.p
 }
 
-// TestNPBCompiled_Points: the loops that 'cairn build' chooses are those that have
+// TestNPBCompiled_Points shows that 'cairn build' chooses the loops that have
 // points by hand.
 func TestNPBCompiled_Points(t *testing.T) {
 	p := newCompiledNPB(t)
@@ -189,7 +189,7 @@ func TestNPBCompiled_KilledAtRandom(t *testing.T) {
 	for i, v := range []struct{ kernel, class, flags string }{
 		{"cg", "W", "--transport tcp --every-points 1"},
 		{"ep", "S", "--transport shm --every-points 2"},
-		{"ft", "S", "--transport tcp --every 10ms"}, // by agreement, wherever the ranks are
+		{"ft", "S", "--transport tcp --every 10ms"}, // coordinated, wherever the ranks are
 		{"is", "W", "--transport shm --every 10ms"},
 		{"mg", "W", "--transport shm --every-points 1"},
 	} {
@@ -202,7 +202,7 @@ func TestNPBCompiled_KilledAtRandom(t *testing.T) {
 			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(compiledRanks), "--grace", "5s")
 			k.want = steady(undisturbed(t, compiledRanks, append([]string{p.built}, args...)...))
 			must(t, k.want, verified)
-			for tries := 0; k.blows.all < k.most && tries < 3*most; tries++ { // one may end before it is hit
+			for tries := 0; k.blows.all < k.most && tries < 3*most; tries++ { // a run may end before it is hit
 				k.hunt()
 			}
 			if k.blows.all == 0 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// liveArrays are the arrays of each kernel that its variables lead to in the
-// main loop, as somebody has found who read the program.
+// liveArrays lists the arrays of each kernel that its variables lead to in the
+// main loop. They were found by reading the program.
 var liveArrays = map[string]string{
 	"ep.go": "sums[:], counts[:]",
 	"is.go": "keys, s.counts, s.totals, s.next, s.outgoing, s.incoming, s.sendCount, s.sendAt, s.recvCount, s.recvAt, s.before",
@@ -21,7 +21,7 @@ var liveArrays = map[string]string{
 	"mg.go": "append([]any{u, v, r}, solver.arrays()...)...",
 }
 
-// liveReport is a file that is added to the program: it tells how many bytes
+// liveReport is a file that is added to the program. It reports how many bytes
 // some slices have.
 const liveReport = `package main
 
@@ -54,19 +54,21 @@ func (m *multigrid) arrays() (out []any) {
 }
 `
 
-// setOverhead is what a checkpoint may hold besides arrays: package variables, flags and
-// frames. Of EP, whose arrays have 96 bytes, it is nearly all. A slice is saved to
-// its capacity, but what append has not used yet is zeros, and these are not in the
-// file, except for those in the block in which the slice ends.
-const setOverhead = 8 << 10
+// checkpointOverhead is what a checkpoint may hold in addition to arrays: package
+// variables, flags and frames. For EP, whose arrays have 96 bytes, it is nearly
+// everything. A slice is saved up to its capacity, but what append has not used
+// yet is zeros, which are not in the file, except in the block in which the
+// slice ends.
+const checkpointOverhead = 8 << 10
 
-// sizesAt is the point at which a checkpoint is looked at, and sizesOf the rank.
+// sizesAt is the point whose checkpoint is examined, and sizesOf the rank.
 const (
 	sizesAt = 3
 	sizesOf = 1
 )
 
-// TestNPBCompiled_Sizes compares what is saved of each kernel with its arrays.
+// TestNPBCompiled_Sizes compares the saved bytes of each kernel with its
+// arrays.
 func TestNPBCompiled_Sizes(t *testing.T) {
 	t.Parallel()
 	p := newCompiledNPB(t)
@@ -90,19 +92,20 @@ func TestNPBCompiled_Sizes(t *testing.T) {
 		if code := s.ends(); code != 137 {
 			t.Fatalf("exit status %d:\n%s", code, s.text())
 		}
-		state, zero := setBytes(t, r.checkpoints())
+		state, zero := checkpointBytes(t, r.checkpoints())
 		byHand := savedBytes(t, hand, args)
 		t.Logf("%-6s %12d %12d %12d %7.3f %12d", k.name, live, state, state-zero, float64(state-zero)/float64(live), byHand)
 		if live == 0 || state < live {
 			t.Errorf("%s: %d bytes saved, but there are arrays of %d", k.name, state, live)
 		}
-		if float64(state-zero) > 1.05*float64(live)+setOverhead {
+		if float64(state-zero) > 1.05*float64(live)+checkpointOverhead {
 			t.Errorf("%s: %d bytes saved for arrays of %d", k.name, state-zero, live)
 		}
 	}
 }
 
-// liveBytes is how much the program says that its arrays have at the point.
+// liveBytes returns the size of the arrays at the point, as the program reports
+// it.
 func liveBytes(t *testing.T, program string, args []string) int {
 	t.Helper()
 	r := newRun(t, append([]string{program}, args...)...)
@@ -111,7 +114,7 @@ func liveBytes(t *testing.T, program string, args []string) int {
 	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] live=(\d+)$`, sizesOf)), sizesAt)
 }
 
-// savedBytes is how much a program with points by hand saves.
+// savedBytes returns how much a program with points by hand saves.
 func savedBytes(t *testing.T, program string, args []string) int {
 	t.Helper()
 	r := newRun(t, append([]string{program, "-v"}, args...)...)
@@ -120,7 +123,7 @@ func savedBytes(t *testing.T, program string, args []string) int {
 	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] saved checkpoint=\d+ .*state=(\d+)`, sizesOf)), 1)
 }
 
-// numberIn is what the nth line that fits has in parentheses.
+// numberIn returns the number in parentheses of the nth match.
 func numberIn(t *testing.T, text string, fits *regexp.Regexp, nth int) int {
 	t.Helper()
 	all := fits.FindAllStringSubmatch(text, -1)
@@ -134,9 +137,9 @@ func numberIn(t *testing.T, text string, fits *regexp.Regexp, nth int) int {
 	return n
 }
 
-// setBytes is the size of the newest checkpoint, and how much of it is in blocks of
-// zeros, which files do not hold.
-func setBytes(t *testing.T, dir string) (state, zero int) {
+// checkpointBytes returns the size of the newest checkpoint, and how much of it is in
+// blocks of zeros, which files do not hold.
+func checkpointBytes(t *testing.T, dir string) (state, zero int) {
 	t.Helper()
 	out, code := cairnTool(t, "inspect", "--json", "--rank", fmt.Sprint(sizesOf), dir)
 	if code != 0 {

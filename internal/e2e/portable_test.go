@@ -12,11 +12,11 @@ import (
 // emulator runs programs of another architecture.
 type emulator struct{ goarch, name string }
 
-// bigEndian is for a big-endian one.
+// bigEndian is an emulator of a big-endian machine.
 var bigEndian = emulator{"s390x", "qemu-s390x-static"}
 
-// emulators are those to try: each takes a standard library to be built, so the
-// one that differs less is left to the long tests.
+// emulators returns the emulators to try. Each needs a standard library to be
+// built, so the one that differs less is left to the long tests.
 func emulators() []emulator {
 	if !stressed() {
 		return []emulator{bigEndian}
@@ -24,8 +24,8 @@ func emulators() []emulator {
 	return []emulator{{"arm64", "qemu-aarch64-static"}, bigEndian}
 }
 
-// TestRestart_OtherArchitecture takes one run from machine to machine: it begins here, continues
-// on other architectures, and comes back.
+// TestRestart_OtherArchitecture moves one run between machines: it begins here,
+// continues on other architectures, and comes back.
 func TestRestart_OtherArchitecture(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("user-mode emulation is for Linux programs")
@@ -52,12 +52,12 @@ func TestRestart_OtherArchitecture(t *testing.T) {
 				run := fmt.Sprintf("run %d", leg)
 				d.do(run, "save", run, "save") // the second is differential
 				if i < len(route)-1 {
-					d.do(run) // what no checkpoint knows, and the next leg does again
+					d.do(run) // not in any checkpoint; the next process does it again
 					d.kill()
 				} else {
 					d.finish()
 				}
-				verifySets(t, dir)
+				verifyCheckpoints(t, dir)
 			}
 			compare(t, out, want)
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// saved is a run that was stopped with two sets, to be damaged.
+// saved is a run that was stopped with two checkpoints, which are damaged then.
 type saved struct {
 	*runOf
 	kept   []uint64 // its checkpoints, the newest first
@@ -35,12 +35,12 @@ func savedRun(t *testing.T) *saved {
 	sup.stops()
 	var err error
 	if s.kept, err = store.Open(vfs.OS(), s.checkpoints(), 0).Committed(); err != nil || len(s.kept) < 2 {
-		t.Fatalf("sets %v, %v:\n%s", s.kept, err, sup.text())
+		t.Fatalf("checkpoints %v, %v:\n%s", s.kept, err, sup.text())
 	}
 	return s
 }
 
-// again puts the run back as it was when it was stopped.
+// again restores the run's directory as it was when it was stopped.
 func (s *saved) again(t *testing.T) {
 	t.Helper()
 	if s.backup == "" {
@@ -54,8 +54,8 @@ func (s *saved) again(t *testing.T) {
 	tool(t, "cp", "-a", filepath.Join(s.backup, "run"), filepath.Join(s.backup, "out.txt"), s.root)
 }
 
-func (s *saved) file(set uint64, rank int) string {
-	return filepath.Join(s.checkpoints(), fmt.Sprintf("ckpt-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+func (s *saved) file(index uint64, rank int) string {
+	return filepath.Join(s.checkpoints(), fmt.Sprintf("ckpt-%08d", index), fmt.Sprintf("rank-%04d.h5", rank))
 }
 
 // flip changes a bit in the middle of a file, in the data.
@@ -71,7 +71,7 @@ func flip(t *testing.T, path string) {
 	}
 }
 
-// spoil changes the beginning of a file, so that it is none of ours.
+// spoil changes the beginning of a file, so that it is not recognized.
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -91,9 +91,10 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// TestRanks_Damage damages one rank's part of a checkpoint. The checkpoint is stepped over by
-// all ranks, with one line that says so; when there is no other, the run is
-// refused. It never continues from a mixture, and never starts afresh.
+// TestRanks_Damage damages one rank's part of a checkpoint. All ranks must skip
+// this checkpoint, with one line that says so. If there is no other one, the
+// run is refused. It must never continue from a mixture, and never start from
+// the beginning.
 func TestRanks_Damage(t *testing.T) {
 	t.Parallel()
 	s := savedRun(t)
@@ -119,8 +120,8 @@ func TestRanks_Damage(t *testing.T) {
 			sameOutput(t, s.output(), s.want)
 
 			s.again(t)
-			for _, set := range s.kept {
-				c.damage(t, s.file(set, 2))
+			for _, index := range s.kept {
+				c.damage(t, s.file(index, 2))
 			}
 			before := files(t, s.checkpoints())
 			sup = s.start("-n", "4", "--retries", "0")
@@ -138,7 +139,7 @@ func TestRanks_Damage(t *testing.T) {
 	}
 }
 
-// files are the names of the checkpoints' files.
+// files returns the names of the checkpoints' files.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "ckpt-*", "*"))
@@ -160,7 +161,7 @@ func TestRanks_OtherNumber(t *testing.T) {
 	}
 	oneLine(t, sup.text(), "it has 4 ranks, not 3", "give the same command to resume", "--fresh", "--run")
 	for _, n := range []int{1, 3, 5} {
-		// Another run with the same directory for sets.
+		// Another run with the same checkpoint directory.
 		cmd := append([]string{build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", t.TempDir(), "--dir", s.checkpoints(), "--retries", "0",
 			"-n", strconv.Itoa(n), s.command[0], "--"}, s.command[1:]...)
 		sup := begin(t, s.run(), nil, cmd...)

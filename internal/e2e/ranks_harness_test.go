@@ -35,7 +35,7 @@ func program(t *testing.T, name string) string {
 // runOf is a run of several ranks: its directory, and how it is started.
 type runOf struct {
 	t       *testing.T
-	root    string   // for everything
+	root    string   // directory for everything
 	command []string // the program and its arguments
 }
 
@@ -49,7 +49,7 @@ func (r *runOf) run() string         { return filepath.Join(r.root, "run") }
 func (r *runOf) checkpoints() string { return filepath.Join(r.run(), "ckpt") }
 func (r *runOf) out() string         { return filepath.Join(r.root, "out.txt") }
 
-// output is what -o FILE holds.
+// output returns the content of -o FILE.
 func (r *runOf) output() string {
 	r.t.Helper()
 	b, err := os.ReadFile(r.out())
@@ -59,7 +59,7 @@ func (r *runOf) output() string {
 	return string(b)
 }
 
-// supervisor is a 'cairn run' under way.
+// supervisor is a running 'cairn run'.
 type supervisor struct {
 	t      *testing.T
 	run    string
@@ -68,22 +68,22 @@ type supervisor struct {
 
 	mu    sync.Mutex
 	more  chan struct{} // closed and replaced when there are more lines
-	lines []string      // what it said on stderr
+	lines []string      // lines on stderr
 	over  bool
-	err   error // of Wait
+	err   error // result of Wait
 }
 
-// start starts 'cairn run' with flags besides those that say where.
+// start starts 'cairn run' with flags in addition to those for directories.
 func (r *runOf) start(flags ...string) *supervisor { return r.startIn(nil, flags...) }
 
-// startIn is start with variables added to the environment.
+// startIn does the same with variables added to the environment.
 func (r *runOf) startIn(env []string, flags ...string) *supervisor {
 	r.t.Helper()
 	args := append([]string{"run", "--run", r.run(), "-o", r.out()}, flags...)
 	return begin(r.t, r.run(), env, append(append(append([]string{build(r.t, "./cmd/cairn", runtime.GOARCH)}, args...), r.command[0], "--"), r.command[1:]...)...)
 }
 
-// begin starts a command and follows what it says on stderr.
+// begin starts a command and follows its messages on stderr.
 func begin(t *testing.T, run string, env []string, argv ...string) *supervisor {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
@@ -91,8 +91,8 @@ func begin(t *testing.T, run string, env []string, argv ...string) *supervisor {
 	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	s.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_LOG_LEVEL=error")
 	s.cmd.Env = append(s.cmd.Env, env...)
-	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
-	s.cmd.WaitDelay = patience                                                   // for what it started and is still there
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGQUIT) } // the goroutine dump shows where it hangs
+	s.cmd.WaitDelay = patience                                                   // for its children that still exist
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -143,15 +143,15 @@ func (s *supervisor) said() (n int, more <-chan struct{}, over bool) {
 	return len(s.lines), s.more, s.over
 }
 
-// text is all that was said.
+// text returns all messages.
 func (s *supervisor) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
-// sees waits for a line from number from on that has the text, and returns
-// the number after it; false if the command ends first.
+// sees waits for a line from number from on that contains the text, and returns
+// the number after it. It returns false if the command ends first.
 func (s *supervisor) sees(from int, text string) (int, bool) {
 	s.t.Helper()
 	late := time.After(patience)
@@ -177,7 +177,7 @@ func (s *supervisor) sees(from int, text string) (int, bool) {
 	}
 }
 
-// awaits is sees from the beginning on; the text must come.
+// awaits waits for a line with the text. It must come.
 func (s *supervisor) awaits(text string) {
 	s.t.Helper()
 	if _, ok := s.sees(0, text); !ok {
@@ -185,7 +185,8 @@ func (s *supervisor) awaits(text string) {
 	}
 }
 
-// ends waits for the end and returns the exit status, -1 if it was killed.
+// ends waits for the end and returns the exit status, or -1 if the command was
+// killed.
 func (s *supervisor) ends() int {
 	s.t.Helper()
 	s.sees(0, "\x00")
@@ -199,7 +200,7 @@ func (s *supervisor) ends() int {
 	return 0
 }
 
-// finishes waits for a good end.
+// finishes waits for the end, which must be successful.
 func (s *supervisor) finishes() {
 	s.t.Helper()
 	if code := s.ends(); code != 0 {
@@ -207,7 +208,7 @@ func (s *supervisor) finishes() {
 	}
 }
 
-// state asks the run's supervisor; nil if there is none to answer.
+// state returns the supervisor's state, or nil if no supervisor answers.
 func (s *supervisor) state() *control.RunState {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -239,7 +240,7 @@ func (s *supervisor) reaches(points uint64) bool {
 	return false
 }
 
-// stops lets the run save and stop by 'cairn stop'.
+// stops makes the run save and stop, by 'cairn stop'.
 func (s *supervisor) stops() {
 	s.t.Helper()
 	out, code := cairnTool(s.t, "stop", s.run)
@@ -251,7 +252,7 @@ func (s *supervisor) stops() {
 	}
 }
 
-// parentOf returns the process that started another one, 0 if it is gone.
+// parentOf returns the parent of a process, or 0 if the process is gone.
 func parentOf(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -273,7 +274,7 @@ func runs(pid int, program string) bool {
 }
 
 // undisturbed runs a command of n ranks to its end under cairn run, without
-// checkpoints, and returns what -o FILE holds.
+// checkpoints, and returns the content of -o FILE.
 func undisturbed(t *testing.T, n int, command ...string) string {
 	t.Helper()
 	r := newRun(t, command...)
@@ -281,19 +282,20 @@ func undisturbed(t *testing.T, n int, command ...string) string {
 	return r.output()
 }
 
-// launcherNamed is an environment in which mpirun is a certain one.
+// launcherNamed returns an environment in which mpirun is a given one.
 func launcherNamed(t *testing.T, name string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	// Not a link: MPICH's looks for its parts where it was called.
+	// Not a link: MPICH's mpirun looks for its parts relative to the path by
+	// which it was called.
 	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte("#!/bin/sh\nexec "+name+" \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 }
 
-// oneLine fails the test unless exactly one line has the first part, and that
-// one has all of them.
+// oneLine fails the test unless exactly one line contains the first part, and
+// that line contains all parts.
 func oneLine(t *testing.T, text string, parts ...string) string {
 	t.Helper()
 	found := ""

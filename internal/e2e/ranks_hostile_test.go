@@ -60,8 +60,8 @@ func listening(pid int) []string {
 	return out
 }
 
-// loopback is where a listener at an address of /proc/net/tcp is reached: at
-// that address if it is one of loopback, else at 127.0.0.1.
+// loopback returns how a listener at an address of /proc/net/tcp is reached: at
+// that address if it is a loopback address, otherwise at 127.0.0.1.
 func loopback(text string) netip.Addr {
 	home := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	raw, err := hex.DecodeString(text)
@@ -76,7 +76,7 @@ func loopback(text string) netip.Addr {
 	return home
 }
 
-// pest connects to ports and sends what does not belong there.
+// pest connects to ports and sends data that does not belong there.
 type pest struct {
 	sent  atomic.Int64
 	mu    sync.Mutex
@@ -90,7 +90,7 @@ func newPest(seed uint64) *pest {
 	return &pest{dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 24)}
 }
 
-// bother does not wait for what it starts.
+// bother starts attacks and does not wait for them.
 func (p *pest) bother(address string) {
 	p.slots <- struct{}{}
 	p.mu.Lock()
@@ -113,7 +113,7 @@ func (p *pest) send(address string, what, cut int, b []byte) {
 	p.sent.Add(1)
 	c.SetDeadline(time.Now().Add(time.Second))
 	switch what {
-	case 0: // a greeting of a rank that does not know the secret
+	case 0: // a hello of a rank that does not know the secret
 		copy(b, "cairnTCP\x01\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00")
 		c.Write(b)
 		c.Read(b)
@@ -129,7 +129,7 @@ func (p *pest) send(address string, what, cut int, b []byte) {
 		p.open = append(p.open, c)
 		p.mu.Unlock()
 		return
-	case 3: // an end in the middle of a greeting
+	case 3: // an end in the middle of a hello
 		c.Write([]byte("cairnTCP\x01")[:cut])
 	default:
 		c.Write(b)
@@ -144,8 +144,8 @@ func (p *pest) close() {
 	}
 }
 
-// TestRanks_Hostile bothers the ports of ranks and of the supervisor, also
-// while the ranks connect to each other: it disturbs nothing.
+// TestRanks_Hostile attacks the ports of ranks and of the supervisor, also
+// while the ranks connect to each other. Nothing may be disturbed.
 func TestRanks_Hostile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -188,7 +188,7 @@ func TestRanks_Hostile(t *testing.T) {
 					}
 				}
 			})
-			// Twice more they connect to each other.
+			// They connect to each other twice more.
 			line := 0
 			for range 2 {
 				var ok bool
@@ -223,8 +223,8 @@ func TestRanks_Hostile(t *testing.T) {
 	}
 }
 
-// TestRanks_OtherUser: another user cannot stop a run, or ask for anything,
-// even if the socket's mode would let it.
+// TestRanks_OtherUser shows that another user cannot stop a run, or request
+// anything, even if the socket's mode would allow it.
 func TestRanks_OtherUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

@@ -14,16 +14,16 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// route is a way in which a run is started, and the transport that it uses.
+// route is a way to start a run, and the transport that it uses.
 type route struct {
 	by    string
 	flags []string
 	env   []string
 }
 
-// TestRanks_MessagesInflight saves while messages are unexpected, announced, half
-// received and awaited from any rank, and continues with another transport each
-// time: all of them arrive, once, unaltered and in order.
+// TestRanks_MessagesInflight saves while messages are unexpected, announced,
+// half received and awaited from any rank, and continues with another transport
+// each time. All of them must arrive once, unaltered and in order.
 func TestRanks_MessagesInflight(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -41,12 +41,12 @@ func TestRanks_MessagesInflight(t *testing.T) {
 	for _, to := range []route{shm, openMPI, tcp, mpich} {
 		s := r.startIn(to.env, append([]string{"-n", "4"}, to.flags...)...)
 		s.awaits("by " + to.by)
-		set, code := cairnTool(t, "checkpoint", r.run())
+		index, code := cairnTool(t, "checkpoint", r.run())
 		if code != 0 {
-			t.Fatalf("cairn checkpoint: exit status %d: %s\n%s", code, set, s.text())
+			t.Fatalf("cairn checkpoint: exit status %d: %s\n%s", code, index, s.text())
 		}
 		inflight(t, r.checkpoints(), 4)
-		// The same transport restores it ...
+		// The same transport restores it …
 		line, _, _ := s.said()
 		st := s.state()
 		if st == nil || len(st.Ranks) != 4 {
@@ -58,7 +58,7 @@ func TestRanks_MessagesInflight(t *testing.T) {
 				t.Fatalf("it ended:\n%s", s.text())
 			}
 		}
-		s.stops() // ... and the next one
+		s.stops() // … and then the next one
 		inflight(t, r.checkpoints(), 4)
 	}
 	s := r.start("-n", "4", "--transport", "shm")
@@ -66,28 +66,28 @@ func TestRanks_MessagesInflight(t *testing.T) {
 	sameOutput(t, r.output(), want)
 }
 
-// openMPI is the environment in which mpirun is Open MPI's.
+// openMPI returns an environment in which mpirun is Open MPI's.
 func openMPI(t *testing.T) []string { return launcherNamed(t, "mpirun.openmpi") }
 
-// mpich is the environment in which mpirun is MPICH's.
+// mpich returns an environment in which mpirun is MPICH's.
 func mpich(t *testing.T) []string { return launcherNamed(t, "mpirun.mpich") }
 
-// inflight checks that the newest checkpoint of flight has, on each rank, the small
-// messages of all others and a large one, which were sent before the point and
-// are received after it.
+// inflight checks that the newest checkpoint of flight has, on each rank, the
+// small messages of all others and a large one. They were sent before the point
+// and are received after it.
 func inflight(t *testing.T, dir string, ranks int) {
 	t.Helper()
-	sets, err := store.Open(vfs.OS(), dir, 0).Committed()
-	if err != nil || len(sets) == 0 {
+	indices, err := store.Open(vfs.OS(), dir, 0).Committed()
+	if err != nil || len(indices) == 0 {
 		t.Fatalf("no checkpoints in %s: %v", dir, err)
 	}
 	for r := range ranks {
-		file := filepath.Join(dir, fmt.Sprintf("ckpt-%08d", sets[0]), fmt.Sprintf("rank-%04d.h5", r))
+		file := filepath.Join(dir, fmt.Sprintf("ckpt-%08d", indices[0]), fmt.Sprintf("rank-%04d.h5", r))
 		out, code := cairnTool(t, "inspect", "--json", file)
 		if code != 0 {
 			t.Fatalf("cairn inspect %s: exit status %d: %s", file, code, out)
 		}
-		var set struct {
+		var index struct {
 			Variables []struct {
 				Name     string
 				Datasets []struct {
@@ -96,11 +96,11 @@ func inflight(t *testing.T, dir string, ranks int) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(out), &set); err != nil {
+		if err := json.Unmarshal([]byte(out), &index); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		kept := 0
-		for _, v := range set.Variables {
+		for _, v := range index.Variables {
 			for _, d := range v.Datasets {
 				if v.Name == "cairn.inflight" && strings.HasSuffix(d.GoType, "p2p.SavedMessage") && len(d.Shape) == 1 {
 					kept = d.Shape[0]
@@ -113,11 +113,12 @@ func inflight(t *testing.T, dir string, ranks int) {
 	}
 }
 
-// TestRanks_LastMessage: a checkpoint that all ranks have copied is published even if they
-// die right then, and the run continues from it.
+// TestRanks_LastMessage shows that a checkpoint which all ranks have copied is
+// published even if they die at that moment, and that the run continues from
+// it.
 func TestRanks_LastMessage(t *testing.T) {
 	t.Parallel()
-	// A run that nobody dies in: -die names a rank that there is not.
+	// A run without deaths: -die names a rank that does not exist.
 	quiet := newRun(t, program(t, "last"), "-die", "9")
 	quiet.start("-n", "4").finishes()
 	for _, die := range []string{"-1", "0", "3"} {

@@ -13,9 +13,10 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// TestRanks_Interconnects takes one run through shared memory, TCP between hosts,
-// mixtures of both, and two MPI libraries. It ends with the result of a run
-// that stayed where it was, and the messages really went as they should.
+// TestRanks_Interconnects moves one run through shared memory, TCP between
+// hosts, mixtures of both, and two MPI libraries. It must end with the result
+// of a run that stayed in place, and the messages must have used the expected
+// transports.
 func TestRanks_Interconnects(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -73,7 +74,7 @@ func TestRanks_Interconnects(t *testing.T) {
 	}
 }
 
-// leftOver are the namespaces of this process.
+// leftOver returns the namespaces of this process.
 func leftOver() []string {
 	list, _ := os.ReadDir("/run/netns")
 	var names []string

@@ -16,7 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// rankKills is how many blows fall in all.
+// rankKills returns the total number of kills.
 func rankKills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 1000
@@ -26,17 +26,17 @@ func rankKills() int {
 
 const verified = "Verification    =                     SUCCESSFUL"
 
-// killed are the runs that are killed: program, ranks and transports, with
-// checkpoints so often that many blows fall into one.
+// killed are the runs in which processes are killed: program, ranks and
+// transports, with checkpoints so often that many kills happen during one.
 var killed = []struct {
 	name    string
-	share   int // of the blows, in hundredths
+	share   int // share of the kills, in hundredths
 	n       int
 	program string
 	args    string
 	flags   string
-	slots   []int  // of hosts, if there are several
-	ends    string // what the output says at a good end
+	slots   []int  // slots of hosts, if there are several
+	ends    string // text in the output at a successful end
 }{
 	{"ring-shm-8", 14, 8, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport shm --every 30ms", nil, "ring ok"},
 	{"ring-tcp-4", 12, 4, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport tcp --every 30ms", nil, "ring ok"},
@@ -50,10 +50,10 @@ var killed = []struct {
 	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", nil, verified},
 }
 
-// TestRanks_Killed kills ranks, now and then a helper or the supervisor, at
-// random moments of a run: while it computes, while a checkpoint is being taken,
-// while it is being restarted. Every run ends with the result of an
-// undisturbed one.
+// TestRanks_Killed kills ranks, sometimes a helper or the supervisor, at random
+// moments of a run: while it computes, while a checkpoint is being taken, while
+// it is being restarted. Every run must end with the result of an undisturbed
+// one.
 func TestRanks_Killed(t *testing.T) {
 	two := make(chan struct{}, 2)
 	for i, v := range killed {
@@ -83,7 +83,7 @@ func TestRanks_Killed(t *testing.T) {
 	}
 }
 
-// hosts makes hosts with so many slots, for --hosts.
+// hosts returns hosts with these numbers of slots, for --hosts.
 func hosts(t *testing.T, slots []int) string {
 	t.Helper()
 	net, err := interconnects.NewNetwork(len(slots))
@@ -98,7 +98,7 @@ func hosts(t *testing.T, slots []int) string {
 	return strings.Join(list, ",")
 }
 
-// steady is an output without what differs from run to run.
+// steady returns an output without what differs from run to run.
 func steady(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -109,7 +109,7 @@ func steady(text string) string {
 	return out.String()
 }
 
-// hunter runs a command again and again and kills its processes.
+// hunter runs a command repeatedly and kills its processes.
 type hunter struct {
 	t       *testing.T
 	n       int
@@ -123,7 +123,7 @@ type hunter struct {
 	blows blows
 }
 
-// blows counts what was hit, and when.
+// blows counts what was killed, and when.
 type blows struct {
 	all, ranks, helpers, supervisors int
 	computing, saving, restarting    int
@@ -135,7 +135,7 @@ func (b blows) String() string {
 		b.ranks, b.helpers, b.supervisors, b.computing, b.saving, b.restarting, b.resumed)
 }
 
-// hunt does one run from its beginning to its end.
+// hunt performs one run from its beginning to its end.
 func (k *hunter) hunt() {
 	t := k.t
 	t.Helper()
@@ -159,13 +159,13 @@ func (k *hunter) hunt() {
 }
 
 // chase kills processes of a run until it ends, or enough have been killed. It
-// returns whether the supervisor was killed and the run is to be started again.
+// returns whether the supervisor was killed and the run must be started again.
 func (k *hunter) chase(r *runOf, s *supervisor) bool {
 	line, ok := s.sees(0, "started")
-	early := 0 // blows in a row before a new set
+	early := 0 // consecutive kills without a new checkpoint
 	for ok && k.blows.all < k.most {
 		when := k.dice.IntN(4)
-		if early >= 2 { // else its checkpoint would be quarantined, as it should
+		if early >= 2 { // otherwise its checkpoint would rightly be quarantined
 			when = 1
 		}
 		var moment *int
@@ -173,7 +173,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 		case 0: // while it starts
 			moment = &k.blows.restarting
 			early++
-		case 1, 2: // some sets later
+		case 1, 2: // some checkpoints later
 			for range 1 + k.dice.IntN(2) {
 				if line, ok = s.sees(line, "committed"); !ok {
 					return false
@@ -191,7 +191,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 			time.Sleep(time.Duration(k.dice.Int64N(int64(time.Millisecond) << (3 * (span - 1)))))
 		}
 		hit, supervisor := false, false
-		for !hit { // else it has just begun, or is about to end
+		for !hit { // otherwise it has just begun, or is about to end
 			if _, _, over := s.said(); over {
 				return false
 			}
@@ -249,7 +249,7 @@ func (k *hunter) strike(s *supervisor) (hit, supervisor bool) {
 	return true, counter == &k.blows.supervisors
 }
 
-// TestRanks_One: a program for several ranks runs as one, too, supervised.
+// TestRanks_One runs a program for several ranks with one rank, supervised.
 func TestRanks_One(t *testing.T) {
 	t.Parallel()
 	want := ""

@@ -21,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// launchers start ranks that nobody supervises.
+// launchers start ranks without a supervisor.
 var launchers = []struct {
 	name  string
 	needs string
@@ -42,8 +42,8 @@ var launchers = []struct {
 		cmd.Env = append(os.Environ(), string(env))
 		return []*exec.Cmd{cmd}
 	}},
-	// Without srun: what it puts into the environment, with no MPI library in
-	// reach. The ranks meet in the checkpoint directory.
+	// Without srun: the environment that it sets, with no MPI library. The
+	// ranks use the file bootstrap in the checkpoint directory.
 	{"srun's environment", "true", func(t *testing.T, dir string, n int, command []string) []*exec.Cmd {
 		var ranks []*exec.Cmd
 		starts, _ := filepath.Glob(filepath.Join(dir, "start-*"))
@@ -58,8 +58,8 @@ var launchers = []struct {
 	}},
 }
 
-// TestRanks_Unsupervised kills runs under other launchers than cairn run; the
-// same command continues from the recovery line.
+// TestRanks_Unsupervised kills runs under other launchers than cairn run. The
+// same command must continue from the recovery line.
 func TestRanks_Unsupervised(t *testing.T) {
 	for i, l := range launchers {
 		for j, how := range []string{"SIGKILL of a rank", "SIGTERM"} {
@@ -98,7 +98,7 @@ func TestRanks_Unsupervised(t *testing.T) {
 				}
 				line := lineOf(t, dir)
 				if line < before {
-					t.Fatalf("the recovery line went back from set %d to %d", before, line)
+					t.Fatalf("the recovery line went back from checkpoint %d to %d", before, line)
 				}
 				passed := points(t, dir, line)
 				g = startGroup(t, l.start(t, root, n, command))
@@ -119,7 +119,7 @@ func TestRanks_Unsupervised(t *testing.T) {
 	}
 }
 
-// group are the processes that a launcher is, or stands for.
+// group is the processes of a launcher, or those that replace one.
 type group struct {
 	t    *testing.T
 	cmds []*exec.Cmd
@@ -183,7 +183,7 @@ func (g *group) wait() {
 	}
 }
 
-// good reports whether all processes ended well.
+// good reports whether all processes ended successfully.
 func (g *group) good() bool {
 	for _, err := range g.errs {
 		if err != nil {
@@ -193,11 +193,11 @@ func (g *group) good() bool {
 	return true
 }
 
-// committed waits until so many sets are complete, and returns the newest.
-func (g *group) committed(dir string, sets uint64) uint64 {
+// committed waits until checkpoint index is complete, and returns the newest.
+func (g *group) committed(dir string, index uint64) uint64 {
 	g.t.Helper()
 	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		if l, err := store.Open(vfs.OS(), dir, 0).Line(); err == nil && l.Index >= sets {
+		if l, err := store.Open(vfs.OS(), dir, 0).Line(); err == nil && l.Index >= index {
 			return l.Index
 		}
 		select {
@@ -210,23 +210,23 @@ func (g *group) committed(dir string, sets uint64) uint64 {
 	return 0
 }
 
-// points tells at which point a checkpoint was taken. One that is newer does as well.
-func points(t *testing.T, dir string, set uint64) uint64 {
+// points returns the point at which a checkpoint, or a newer one, was taken.
+func points(t *testing.T, dir string, index uint64) uint64 {
 	t.Helper()
 	var err error
 	for range 20 {
 		var s *ckpt.File
-		if s, err = ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), "rank-0000.h5")); err == nil {
+		if s, err = ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", index), "rank-0000.h5")); err == nil {
 			defer s.Close()
 			return s.Header.Note.Points
 		}
-		set++ // it is gone by now
+		index++ // it was removed meanwhile
 	}
 	t.Fatal(err)
 	return 0
 }
 
-// lineOf is the recovery line of a directory.
+// lineOf returns the recovery line of a directory.
 func lineOf(t *testing.T, dir string) uint64 {
 	t.Helper()
 	l, err := store.Open(vfs.OS(), dir, 0).Line()
@@ -236,7 +236,7 @@ func lineOf(t *testing.T, dir string) uint64 {
 	return l.Index
 }
 
-// ranks finds the processes of a program that have an argument of their own.
+// ranks returns the processes of a program with a given argument.
 func (g *group) ranks(program, argument string, n int) []int {
 	g.t.Helper()
 	var found []int
@@ -254,7 +254,7 @@ func (g *group) ranks(program, argument string, n int) []int {
 	return found
 }
 
-// compareFiles fails the test unless two files are the same.
+// compareFiles fails the test unless two files are equal.
 func compareFiles(t *testing.T, got, want string) {
 	t.Helper()
 	a, err := os.ReadFile(got)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// slurm brings up Slurm on this machine, with everything in a directory of its
-// own and ports of loopback, and returns what srun needs in its environment.
+// slurm starts Slurm on this machine, with all its files in one directory and
+// with ports on loopback. It returns the environment for srun.
 func slurm(t *testing.T) []string {
 	t.Helper()
 	for _, name := range []string{"munged", "slurmctld", "slurmd", "srun"} {
@@ -33,7 +33,7 @@ func slurm(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	os.Chmod(dir, 0o755) // munged insists
+	os.Chmod(dir, 0o755) // munged requires it
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +136,8 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// TestRanks_Srun lets cairn run start its ranks by srun, moves one of them, which
-// takes another srun, and kills one.
+// TestRanks_Srun lets cairn run start its ranks by srun, moves one of them,
+// which needs another srun, and kills one.
 func TestRanks_Srun(t *testing.T) {
 	t.Parallel()
 	env := slurm(t)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// relocated changes files in ways that have to be undone when it is brought
-// back to a checkpoint. It waits in its 34th iteration if gate is a pipe.
+// relocated changes files in ways that must be undone when a checkpoint is
+// restored. It waits in its 34th iteration if gate is a pipe.
 const relocated = `package main
 
 import (
@@ -46,8 +46,9 @@ func main() {
 `
 
 // TestRestart_RunMoved interrupts a run, moves, copies or links its directory
-// with the program's source, and lets the same command continue there: the
-// result is that of an undisturbed run, and what was copied is not touched.
+// with the program's source, and continues there with the same command. The
+// result must be that of an undisturbed run, and the original of a copy must
+// not change.
 func TestRestart_RunMoved(t *testing.T) {
 	t.Parallel()
 	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
@@ -68,7 +69,7 @@ func TestRestart_RunMoved(t *testing.T) {
 			if other && os.Geteuid() != 0 {
 				t.Skip("it takes root to give files away")
 			}
-			top, err := os.MkdirTemp("", "moved") // others can enter it
+			top, err := os.MkdirTemp("", "moved") // other users can enter it
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +82,7 @@ func TestRestart_RunMoved(t *testing.T) {
 			if how == "copied" {
 				program = "." // it is built in both places
 			}
-			if other { // who cannot read our cairn
+			if other { // a user who cannot read our cairn
 				self = filepath.Join(top, "cairn")
 				tool(t, "cp", cairn, self)
 				tool(t, "chmod", "755", self)
@@ -100,7 +101,7 @@ func TestRestart_RunMoved(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			pipe, err := os.OpenFile(gate, os.O_WRONLY, 0) // when the program is there
+			pipe, err := os.OpenFile(gate, os.O_WRONLY, 0) // opens when the program is at the gate
 			if err != nil {
 				t.Fatal(err)
 			}

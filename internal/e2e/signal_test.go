@@ -14,8 +14,8 @@ import (
 
 var small = []string{"-dense", "5000", "-sparse", "50000"}
 
-// TestSignal_Stop: SIGTERM saves, and the program ends and says so; the next
-// start continues.
+// TestSignal_Stop shows that a program saves after SIGTERM, ends and reports
+// it, and that the next start continues.
 func TestSignal_Stop(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
@@ -57,7 +57,7 @@ func TestSignal_Stop(t *testing.T) {
 	compare(t, out, reference(t, append(small, "-steps", fmt.Sprint(step+50))...))
 }
 
-// TestSignal_Save: SIGUSR1 saves, and the program continues.
+// TestSignal_Save shows that a program saves after SIGUSR1 and continues.
 func TestSignal_Save(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
@@ -67,7 +67,7 @@ func TestSignal_Save(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, steps := "", 10
-	for ; said == ""; steps++ { // it is taken up at the next point after it arrived
+	for ; said == ""; steps++ { // it is handled at the next point after it arrived
 		said = d.do("run 1")
 	}
 	must(t, said, "saved checkpoint=1")
@@ -84,7 +84,8 @@ func TestSignal_Save(t *testing.T) {
 	compare(t, out, reference(t, append(small, "-steps", fmt.Sprint(step+60))...))
 }
 
-// TestDirectory_SecondProcess: a directory belongs to one process, as long as that lives.
+// TestDirectory_SecondProcess shows that a directory belongs to one process as
+// long as that process lives.
 func TestDirectory_SecondProcess(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
@@ -98,7 +99,7 @@ func TestDirectory_SecondProcess(t *testing.T) {
 	must(t, string(said), "another process is using this checkpoint directory", dir)
 	first.do("run 10", "save")
 	first.kill()
-	verifySets(t, dir)
+	verifyCheckpoints(t, dir)
 
 	tool(t, survivor(t), append(args, "-steps", "40")...)
 	compare(t, out, reference(t, append(small, "-steps", "40")...))

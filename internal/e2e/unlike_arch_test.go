@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// wanderer is a run of a program of testdata that computes as far as it is
-// let, on hosts that are this machine under other names.
+// wanderer is a run of a program of testdata that computes up to a given step,
+// on hosts that are this machine under other names.
 type wanderer struct {
 	*runOf
 	*supervisor
@@ -24,8 +24,8 @@ type wanderer struct {
 	limit string
 }
 
-// wander starts a program on hosts a, b and so on, one rank on each, which a
-// remote shell reaches, and lets it go so far.
+// wander starts a program on hosts a, b and so on, one rank on each, by a
+// remote shell, and lets it compute up to a step.
 func wander(t *testing.T, hosts, remote string, env []string, step int, command ...string) *wanderer {
 	t.Helper()
 	w := &wanderer{ranks: len(hosts), limit: filepath.Join(t.TempDir(), "limit")}
@@ -37,7 +37,7 @@ func wander(t *testing.T, hosts, remote string, env []string, step int, command 
 	return w
 }
 
-// script makes an executable file of a shell's text.
+// script makes an executable shell script.
 func script(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -47,7 +47,7 @@ func script(t *testing.T, name, text string) string {
 	return path
 }
 
-// hereRemote reaches any host, as this machine.
+// hereRemote returns a remote shell that reaches this machine under any name.
 func hereRemote(t *testing.T) string {
 	return script(t, "remote", `shift; exec "$@"`)
 }
@@ -63,14 +63,14 @@ func (w *wanderer) lets(step int) {
 	}
 }
 
-// goes lets the program compute up to a step, and waits until it has.
+// goes lets the program compute up to a step, and waits until it has done so.
 func (w *wanderer) goes(step int) {
 	w.supervisor.t.Helper()
 	w.lets(step)
 	w.reachesStep(step)
 }
 
-// reachesStep waits until every rank has told of a step.
+// reachesStep waits until every rank has reported a step.
 func (w *wanderer) reachesStep(step int) {
 	t := w.supervisor.t
 	t.Helper()
@@ -89,10 +89,10 @@ func (w *wanderer) reachesStep(step int) {
 	}
 }
 
-// run is that of both.
+// run returns the run directory, which both embedded types have.
 func (w *wanderer) run() string { return w.runOf.run() }
 
-// moves migrates ranks and expects that it succeeds.
+// moves migrates ranks. It must succeed.
 func (w *wanderer) moves(args ...string) (st control.MoveState) {
 	t := w.supervisor.t
 	t.Helper()
@@ -106,7 +106,7 @@ func (w *wanderer) moves(args ...string) (st control.MoveState) {
 	return st
 }
 
-// stays expects that a migration is refused for a reason, and that the run
+// stays checks that a migration is refused for a reason, and that the run
 // continues.
 func (w *wanderer) stays(why string, args ...string) {
 	t := w.supervisor.t
@@ -117,7 +117,7 @@ func (w *wanderer) stays(why string, args ...string) {
 	}
 }
 
-// pidOf is the process of a rank now.
+// pidOf returns the current process of a rank.
 func (w *wanderer) pidOf(rank int, host string) int {
 	t := w.supervisor.t
 	t.Helper()
@@ -128,7 +128,7 @@ func (w *wanderer) pidOf(rank int, host string) int {
 	return st.Ranks[rank].Pid
 }
 
-// executes tells which program a process runs.
+// executes returns the program that a process runs.
 func executes(pid int) string {
 	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return filepath.Base(exe)
@@ -142,10 +142,10 @@ func (w *wanderer) arrives(want string) {
 	sameOutput(w.supervisor.t, w.output(), want)
 }
 
-// TestUnlike_Architecture takes ranks of a running program to hosts of other
-// architectures, one of them big-endian, and back, with messages under way;
-// some are killed there, and come back there. What they print is what an
-// undisturbed run prints, bit for bit.
+// TestUnlike_Architecture moves ranks of a running program to hosts of other
+// architectures, one of them big-endian, and back, with messages in flight.
+// Some are killed there, and restarted there. Their output must equal that of
+// an undisturbed run, bit for bit.
 func TestUnlike_Architecture(t *testing.T) {
 	want := undisturbed(t, 3, program(t, "wander"))
 	for _, e := range emulators() {
@@ -166,9 +166,9 @@ func TestUnlike_Architecture(t *testing.T) {
 			}
 			w.goes(25)
 
-			// The host is remembered with its program when the run is started
-			// again, in the order of hosts. What was saved there is restored here,
-			// and the other way around.
+			// The run remembers the host with its program when it is started
+			// again, in the order of hosts. What was saved there is restored
+			// here, and the reverse.
 			before, _, _ := w.said()
 			if err := syscall.Kill(w.pidOf(1, "far"), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -182,7 +182,8 @@ func TestUnlike_Architecture(t *testing.T) {
 
 			w.moves("--host", "far", "--to", "b", "--rounds", "0")
 			w.goes(30)
-			// Emulated processes do not share memory, though they are on one host.
+			// Emulated processes do not share memory, although they are on one
+			// host.
 			w.moves("--rank", "0,2", "--to", "farther", "--program", abroad)
 			w.goes(40)
 			w.awaits("wander: rank 0 on " + e.goarch + " at step 30 by tcp,tcp")

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestUnlike_Devices takes ranks with arrays on devices to hosts with other
-// devices, more or fewer, and back. The arrays lie partly on several devices,
+// TestUnlike_Devices moves ranks with arrays on devices to hosts with other
+// devices, more or fewer, and back. The arrays are partly on several devices,
 // partly on the host; some are views of others.
 func TestUnlike_Devices(t *testing.T) {
 	want := undisturbed(t, 2, program(t, "emigrant"))
@@ -40,7 +40,7 @@ func TestUnlike_Devices(t *testing.T) {
 			w.moves("--rank", "1", "--to", "d", "--env", "CAIRN_DEVICES="+route[2], "--rounds", "0", "--chunk", "100K")
 			w.goes(27)
 			w.awaits("emigrant: rank 1 at step 17 with " + identified(route[2]))
-			// To where a rank is already, with other devices.
+			// To the host where a rank already is, with other devices.
 			w.moves("--rank", "0,1", "--to", "a", "--env", "CAIRN_DEVICES="+route[3])
 			w.goes(37)
 			w.moves("--rank", "0-1", "--to", "a", "--env", "CAIRN_DEVICES="+route[0])
@@ -50,7 +50,7 @@ func TestUnlike_Devices(t *testing.T) {
 	}
 }
 
-// TestUnlike_All takes ranks from OpenCL devices to the processors of other
+// TestUnlike_All moves ranks from OpenCL devices to the processors of other
 // architectures, and back.
 func TestUnlike_All(t *testing.T) {
 	want := undisturbed(t, 2, program(t, "emigrant"))
@@ -78,7 +78,7 @@ func TestUnlike_All(t *testing.T) {
 	}
 }
 
-// identified is the IDs of the devices that a list names. OpenCL has two.
+// identified returns the IDs of the devices that a list names. OpenCL has two.
 func identified(list string) string {
 	var ids []string
 	for i, name := range strings.Split(list, ",") {
@@ -94,8 +94,8 @@ func identified(list string) string {
 	return strings.Join(ids, " ")
 }
 
-// TestUnlike_Testbed takes a program of the testbed from an OpenCL device to the
-// host while it runs, and back; the result is that of an undisturbed run.
+// TestUnlike_Testbed moves a running program of the testbed from an OpenCL
+// device to the host, and back. The result must be that of an undisturbed run.
 func TestUnlike_Testbed(t *testing.T) {
 	places := found(t)
 	from, to := places[0], places[1]
@@ -111,7 +111,7 @@ func TestUnlike_Testbed(t *testing.T) {
 	for range 5 {
 		root := t.TempDir()
 		report := filepath.Join(root, "report.json")
-		r := newRun(t, build(t, "./examples/testbed", runtime.GOARCH), "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
+		r := newRun(t, build(t, "./examples/testbed", runtime.GOARCH), "-dir", filepath.Join(root, "checkpoints"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(from.env(), "--hosts", "a:1", "--rsh", hereRemote(t)+" {host}")
 		moved := 0
 		s.awaits(" started: ")
@@ -130,8 +130,8 @@ func TestUnlike_Testbed(t *testing.T) {
 	t.Fatal("the program was always too quick")
 }
 
-// changesPlace moves the only rank to other devices. It stands still while the
-// new process comes. False: it came too late.
+// changesPlace moves the only rank to other devices. The rank is stopped while
+// the new process starts. It returns false if it was too late.
 func (s *supervisor) changesPlace(pl place) bool {
 	s.t.Helper()
 	args := []string{"migrate", "--rank", "0", "--to", "a"}
@@ -150,7 +150,7 @@ func (s *supervisor) changesPlace(pl place) bool {
 	for pid := 0; ; time.Sleep(time.Millisecond) {
 		st := s.state()
 		if st != nil && len(st.Moves) == len(before.Moves) && len(ended) == 0 {
-			continue // it is being asked for
+			continue // the request is in progress
 		}
 		if st != nil && len(ended) == 0 && !st.Moves[len(st.Moves)-1].Over() && st.Moves[len(st.Moves)-1].State != "precopy" {
 			if st.Moves[len(st.Moves)-1].State == "starting" && pid == 0 && stop(st.Ranks[0].Pid) == nil {

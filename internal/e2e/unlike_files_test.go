@@ -14,7 +14,7 @@ import (
 
 // TestUnlike_Files moves ranks between hosts that do not share the directory of
 // the program's files: host far has another file system there, in a mount
-// namespace. What is open comes along, with its contents and positions.
+// namespace. Open files are moved, too, with their contents and positions.
 func TestUnlike_Files(t *testing.T) {
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("a file system cannot be mounted: %v %s; be root", err, out)
@@ -47,7 +47,7 @@ esac`, data))
 		for name, text := range map[string]string{"rank-1.txt": log, "both-1.txt": input[:5*(steps-2)], "input-1.txt": input} {
 			got, err := os.ReadFile(filepath.Join(root, data, name))
 			for end := time.Now().Add(patience / 4); err == nil && len(got) < len(text) && time.Now().Before(end); time.Sleep(time.Millisecond) {
-				got, err = os.ReadFile(filepath.Join(root, data, name)) // it has told of the step before it wrote this
+				got, err = os.ReadFile(filepath.Join(root, data, name)) // it reported the step before it wrote this
 			}
 			if err != nil || string(got) != text {
 				t.Fatalf("after step %d, %s has %v %d bytes instead of %d: %s", steps, name, err, len(got), len(text), firstDifference(got, []byte(text)))
@@ -56,7 +56,7 @@ esac`, data))
 	}
 	contents("/", 10)
 
-	// Without their contents the files are not what they were.
+	// Without their contents, the files are not the same.
 	w.stays("data file", "--rank", "1", "--to", "far")
 	w.moves("--rank", "1", "--to", "far", "--copy-files", "--chunk", "64K")
 	root := fmt.Sprintf("/proc/%d/root", w.pidOf(1, "far"))
@@ -72,7 +72,7 @@ esac`, data))
 	contents("/", 20)
 	w.goes(25)
 	contents("/", 25)
-	// On a file system that is shared, they are what they are.
+	// On a shared file system, the files stay as they are.
 	w.moves("--rank", "0-2", "--to", "a", "--copy-files")
 	w.arrives(want)
 	contents("/", 60)

@@ -1,4 +1,4 @@
-// Package lint holds the rules that the module's source keeps, as a test:
-// which package may import which, how long files are, and what libraries
-// leave to programs. It has no code of its own.
+// Package lint checks rules for the module's source, as a test: which package
+// may import which, how long files may be, and what only programs may do. It
+// has no code of its own.
 package lint

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEnvironment_Documented: docs/cli.md names every environment variable of
-// Cairn that production code knows.
+// TestEnvironment_Documented shows that docs/cli.md names every environment
+// variable of Cairn that production code knows.
 func TestEnvironment_Documented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 )
 
 // layers are the module's packages, bottom to top. A package imports only
-// what stands below it. "x/*" is everything under x; "." is the root.
+// packages of lower layers. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
 	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
 	{"internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
@@ -42,11 +42,11 @@ var layers = [][]string{
 // programs may read flags, print and exit. Nothing imports them.
 var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/faults", "internal/interconnects/*", "internal/lint", "internal/difftest", "internal/difftest/*"}
 
-// ends are libraries that stand for the program they are part of: they may end
-// it, and look at its flags.
+// ends are libraries that act for the program that contains them: they may end
+// it, and read its flags.
 var ends = []string{"resume"}
 
-// layer returns the height of a package, -1 if it has none.
+// layer returns the height of a package, or -1 if it has none.
 func layer(pkg string) int {
 	return slices.IndexFunc(layers, func(l []string) bool { return matches(l, pkg) })
 }
@@ -58,14 +58,14 @@ func matches(patterns []string, pkg string) bool {
 	})
 }
 
-// printers are calls that libraries leave to programs.
+// printers are calls that only programs may make.
 var printers = map[string][]string{
 	"os":  {"Exit"},
 	"log": {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln", "Print", "Printf", "Println"},
 	"fmt": {"Print", "Printf", "Println"},
 }
 
-// check returns what is wrong in a tree of Go files, tests left out.
+// check returns the violations in a tree of Go files, without tests.
 func check(tree fs.FS) ([]string, error) {
 	var wrong []string
 	err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
@@ -93,7 +93,7 @@ func check(tree fs.FS) ([]string, error) {
 	return wrong, err
 }
 
-// checkFile returns what is wrong in one file.
+// checkFile returns the violations in one file.
 func checkFile(name string, src []byte) (wrong []string, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
@@ -157,7 +157,7 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// TestSource holds the module to its rules.
+// TestSource checks the module.
 func TestSource(t *testing.T) {
 	wrong, err := check(os.DirFS("../.."))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestPlatforms type-checks all packages for other systems, which takes a tenth of
-// the time of building them ("make cross").
+// TestPlatforms type-checks all packages for other systems. This takes a tenth
+// of the time of building them ("make cross").
 func TestPlatforms(t *testing.T) {
 	for _, p := range []string{"darwin/arm64", "windows/amd64", "linux/arm64", "linux/s390x"} {
 		t.Run(p, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// listed is what go list tells about a package.
+// listed is what go list prints for a package.
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -74,8 +74,8 @@ type listed struct {
 	Standard   bool
 }
 
-// check type-checks a package whose imports have been. Functions of other modules
-// lose their bodies first, which are not checked.
+// check type-checks a package whose imports have been checked. It first removes
+// the bodies of functions of other modules, which need not be checked.
 func (p *listed) check(arch string, done map[string]*types.Package, failed func(error)) *types.Package {
 	fset := token.NewFileSet()
 	var files []*ast.File

@@ -15,9 +15,9 @@ import (
 	"unicode"
 )
 
-// retired is a word that a term of docs/terms.md has replaced. The forms in
-// which it is refused are given apart, since most of these words mean something
-// else elsewhere.
+// retired is a word that a term of docs/terms.md has replaced. The refused
+// forms are listed explicitly, because most of these words have another meaning
+// elsewhere.
 type retired struct {
 	use string // the word to use
 	// in lists the paths where the rule holds, each with all below it; none
@@ -135,11 +135,11 @@ var retirements = []retired{
 	{use: "ProtectOption, CheckpointInfo", in: []string{".", "examples"}, exact: `How|Saved`, bad: []string{"a.go: type How int", "examples/x/a.go: var _ cairn.Saved"}, good: []string{"a.go: func OnSaved() {}"}},
 }
 
-// unclean lists paths, each with all below it, that have retired words still.
+// unclean lists paths, each with all below it, that still have retired words.
 // It may only shrink.
 const unclean = "testdata/unclean.txt"
 
-// words is the table in the form in which it is applied.
+// word is a compiled rule.
 type word struct {
 	*retired
 	names, exact, text, but *regexp.Regexp
@@ -182,7 +182,7 @@ func (w *word) name(id string, parts []string) bool {
 	return w.exact != nil && w.exact.MatchString(id) || w.names != nil && slices.ContainsFunc(parts, w.names.MatchString)
 }
 
-// prose returns what is refused in a line of text.
+// prose returns the refused part of a line of text, or "".
 func (w *word) prose(line string) string {
 	if w.text == nil || w.but != nil && w.but.MatchString(line) {
 		return ""
@@ -190,7 +190,7 @@ func (w *word) prose(line string) string {
 	return w.text.FindString(line)
 }
 
-// parts cuts an identifier into words, in lower case.
+// parts divides an identifier into words, in lower case.
 func parts(id string) []string {
 	var all []string
 	from := 0
@@ -215,7 +215,7 @@ func parts(id string) []string {
 	return all
 }
 
-// findWords returns what is refused in a file, by line.
+// findWords returns the refused words in a file, by line.
 func findWords(words []word, name string, src []byte) []string {
 	var active []*word
 	for i := range words {
@@ -227,7 +227,7 @@ func findWords(words []word, name string, src []byte) []string {
 	complain := func(line int, what, use string) {
 		wrong = append(wrong, fmt.Sprintf("%s:%d: %q; use %s", name, line, what, use))
 	}
-	// A name is judged once: few of a file's identifiers differ.
+	// Each name is checked once: a file has few different identifiers.
 	judged := make(map[string]string)
 	judge := func(id string) string {
 		use, ok := judged[id]
@@ -279,7 +279,7 @@ func findWords(words []word, name string, src []byte) []string {
 	}
 }
 
-// checkWords returns what is refused in a tree.
+// checkWords returns the refused words in a tree.
 func checkWords(t *testing.T, tree fs.FS) []string {
 	t.Helper()
 	words := compileWords(t)
@@ -302,7 +302,7 @@ func checkWords(t *testing.T, tree fs.FS) []string {
 				return nil
 			}
 		}
-		// The corpus, and programs that are test data, have words of their own.
+		// The corpus, and programs that are test data, may use other words.
 		if name == "internal/lint/words_test.go" || below(name, []string{"testdata", "internal/difftest/testdata/progs"}) {
 			return nil
 		}
@@ -319,7 +319,7 @@ func checkWords(t *testing.T, tree fs.FS) []string {
 	return wrong
 }
 
-// TestWords holds the module to the words of docs/terms.md.
+// TestWords checks that the module uses the words of docs/terms.md.
 // CAIRN_UNCLEAN=PATH lists what is left to do under a path of unclean.
 func TestWords(t *testing.T) {
 	list, err := os.ReadFile(unclean)
@@ -336,7 +336,7 @@ func TestWords(t *testing.T) {
 	show := os.Getenv("CAIRN_UNCLEAN")
 	for _, w := range checkWords(t, os.DirFS("../..")) {
 		name, _, _ := strings.Cut(w, ":")
-		i := -1 // the longest path that it is below
+		i := -1 // the longest path that contains it
 		for k, p := range paths {
 			if below(name, []string{p}) && (i < 0 || len(p) > len(paths[i])) {
 				i = k

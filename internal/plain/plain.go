@@ -72,14 +72,14 @@ func NPB(root, dir string, top map[string]string) (loops []string, err error) {
 // point, or 0.
 func strip(name, text, top string) (string, int, error) {
 	text = restoring.ReplaceAllString(text, "")
-	if name == "ft.go" { // it asks whether it was resumed
+	if name == "ft.go" { // it tests whether it was resumed
 		text = strings.Replace(text, "\tif !resumed {\n", "\tvar err error\n\t{\n", 1)
 	}
 	text = strings.NewReplacer(", g guard)", ")", ", resumed: resumed", "", "c.class[0], g)", "c.class[0])").Replace(text)
 	text = guarding.ReplaceAllString(text, "")
 	loop := 0
 	if at := pointing.FindStringIndex(text); at != nil {
-		loop = strings.Count(text[:at[0]], "\n") // the line before
+		loop = strings.Count(text[:at[0]], "\n") // line of the loop, before the match
 		if line := strings.Split(text, "\n")[loop-1]; !strings.HasPrefix(line, "\tfor ") {
 			return "", 0, fmt.Errorf("%s:%d: not a loop: %s", name, loop, line)
 		}

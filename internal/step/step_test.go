@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's own binary be the process that is killed.
+// TestMain makes the test's own binary the process that is killed.
 func TestMain(m *testing.M) {
 	if names := os.Getenv("STEP_TEST"); names != "" {
 		for name := range strings.SplitSeq(names, " ") {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// walk runs a process that takes steps and returns how it ended.
+// walk runs a process that takes steps and returns its status.
 func walk(t *testing.T, steps string, env ...string) syscall.WaitStatus {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), "STEP_TEST="+steps), env...)
@@ -32,7 +32,7 @@ func walk(t *testing.T, steps string, env ...string) syscall.WaitStatus {
 	return cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestAt_Kill kills at a step, for the first time and for later ones.
+// TestAt_Kill kills at a step, when it is reached for the first time and later.
 func TestAt_Kill(t *testing.T) {
 	for _, c := range []struct {
 		rule, steps string
@@ -54,7 +54,8 @@ func TestAt_Kill(t *testing.T) {
 	}
 }
 
-// TestAt_Log counts over processes: the second one is not killed again.
+// TestAt_Log shows that steps are counted over processes: the second one is not
+// killed again.
 func TestAt_Log(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	env := []string{"CAIRN_STEP=b=kill", "CAIRN_STEP_LOG=" + log}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// The environment is read, and the log written, by system calls: in a compiled
-// program package os keeps track of files.
+// The environment is read, and the log written, by system calls, because
+// package os keeps track of files in a compiled program.
 const (
 	envStep = "CAIRN_STEP"
 	envLog  = "CAIRN_STEP_LOG"

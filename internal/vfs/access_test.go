@@ -25,8 +25,8 @@ func wantMode(t *testing.T, path string, want os.FileMode) {
 	}
 }
 
-// TestAccess_Modes makes files and directories in one that is private, one that
-// is open to its group, and one that is open to all.
+// TestAccess_Modes makes files and directories in a private directory, in one
+// that is open to its group, and in one that is open to all.
 func TestAccess_Modes(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -75,7 +75,7 @@ func TestAccess_Modes(t *testing.T) {
 	}
 }
 
-// TestAccess_NoLinks plants symbolic links where files are opened.
+// TestAccess_NoLinks puts symbolic links in the place of files.
 func TestAccess_NoLinks(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
@@ -103,14 +103,14 @@ func TestAccess_NoLinks(t *testing.T) {
 	if text, err := os.ReadFile(target); err != nil || string(text) != "precious" {
 		t.Errorf("the target holds %q, %v", text, err)
 	}
-	// The way to a trusted directory may have links.
+	// The path of a trusted directory may contain links.
 	if err := MakeDir(link, Access{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAccess_Trust refuses directories of other users, and those that all may
-// write to.
+// TestAccess_Trust shows that directories of other users, and those that all
+// may write to, are refused.
 func TestAccess_Trust(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestFS holds both file systems to the contract of vfs.FS.
+// TestFS checks that both file systems meet the contract of vfs.FS.
 func TestFS(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -46,7 +46,7 @@ func testFS(t *testing.T, fsys vfs.FS, at func(string) string) {
 	_, err = fsys.Create(at("d/a"))
 	is(err, fs.ErrExist)
 
-	big := bytes.Repeat([]byte("0123456789abcdef"), 16<<10) // aligned or not, it must arrive
+	big := bytes.Repeat([]byte("0123456789abcdef"), 16<<10) // it must be written whether it is aligned or not
 	must(f.Allocate(1 << 20))
 	_, err = f.WriteAt(big, vfs.Align)
 	must(err)
@@ -101,7 +101,7 @@ func testFS(t *testing.T, fsys vfs.FS, at func(string) string) {
 	must(l.Close())
 }
 
-// TestMem_Crash shows what each loss leaves.
+// TestMem_Crash shows what each kind of loss leaves.
 func TestMem_Crash(t *testing.T) {
 	m := vfstest.NewMem()
 	f, _ := m.Create("/a")

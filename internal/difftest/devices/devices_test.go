@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package devices tries programs with devices that know nothing of checkpoints:
-// built by 'cairn build', killed at points, and restarted on other devices.
+// Package devices tests programs that use devices and do not use checkpoints:
+// they are built by 'cairn build', killed at points, and restarted on other
+// devices.
 package devices
 
 import (
@@ -24,7 +25,7 @@ import (
 	"time"
 )
 
-// patience bounds one start of a program or tool; all take far less.
+// patience bounds one start of a program or tool. All take far less.
 const patience = 2 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
@@ -44,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sources is a module with the programs. The testbed is that of examples, with
-// a main function that is plain, and without what it protects.
+// sources returns a module with the programs. The testbed is that of examples,
+// with a plain main function and without the code that protects its state.
 var sources = sync.OnceValues(func() (string, error) {
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
@@ -87,7 +88,7 @@ var sources = sync.OnceValues(func() (string, error) {
 	return to, errors.Join(err, os.WriteFile(filepath.Join(to, "go.mod"), mod, 0o666), os.WriteFile(filepath.Join(to, "go.sum"), sum, 0o666))
 })
 
-// unprotected is a source file without its import of Cairn, and without the
+// unprotected returns a source file without its import of Cairn and without the
 // method that needs it.
 func unprotected(text []byte) ([]byte, error) {
 	fset := token.NewFileSet()
@@ -126,7 +127,7 @@ func source(t *testing.T) string {
 	return dir
 }
 
-// command makes a command that is ended when it takes too long.
+// command returns a command that is ended if it takes too long.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -134,7 +135,7 @@ func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread") // two of them
+	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread") // two devices
 	return cmd
 }
 
@@ -173,7 +174,7 @@ func build(t *testing.T, name string) (plain, made string) {
 	return plain, made
 }
 
-// plainly returns what a program prints by itself.
+// plainly returns the output of a program that runs without Cairn.
 func plainly(t *testing.T, binary, devices string, args ...string) string {
 	t.Helper()
 	cmd := command(t, t.TempDir(), binary, args...)
@@ -186,14 +187,14 @@ func plainly(t *testing.T, binary, devices string, args ...string) string {
 	return out.String()
 }
 
-// restarts is a run that is killed, and restarted on other devices each time.
+// restarts is a run that is killed and restarted, each time on other devices.
 type restarts struct {
-	devices []string // of each start; the last of all others
+	devices []string // devices of each start; the last entry holds for all later starts
 	killAt  string
 }
 
-// run makes the restarts. It returns what was printed on the way, how often it
-// was killed, and what the last start said about itself.
+// run executes the restarts. It returns the program's output, how often it was
+// killed, and the messages of the last start.
 func (j *restarts) run(t *testing.T, binary string, args ...string) (out string, kills int, said string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -226,7 +227,7 @@ var opencl = sync.OnceValue(func() bool {
 	return cmd.Run() == nil
 })
 
-// travel are the devices that runs are restarted on.
+// travel returns lists of devices for the restarts.
 func travel(t *testing.T) [][]string {
 	t.Helper()
 	js := [][]string{
@@ -268,7 +269,7 @@ func restartOver(t *testing.T, over [][]string, plain, made, killAt string, leas
 	}
 }
 
-// number is how many devices a list means.
+// number returns how many devices a list stands for.
 func number(list string) int {
 	if list == "opencl" {
 		return 2
@@ -292,7 +293,7 @@ func TestTestbed(t *testing.T) {
 	}
 }
 
-// TestMixed has all that package device knows in the state: the page of an
+// TestMixed has all features of package device in the state: the page of an
 // array that the program keeps, kernels with captured variables, arguments that
 // were made before, devices as keys of a map.
 func TestMixed(t *testing.T) {
@@ -308,7 +309,8 @@ func TestMixed(t *testing.T) {
 
 	supervised(t, plain, made)
 
-	// What no kernel writes is in one set, and the others have it from there.
+	// Data that no kernel writes is stored in one checkpoint; the others refer
+	// to it.
 	dir := t.TempDir()
 	for _, killAt := range []string{"3", "6"} {
 		cmd := command(t, dir, made)
@@ -332,7 +334,7 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// supervised has cairn run bring a program back.
+// supervised runs a program under cairn run, which restarts it.
 func supervised(t *testing.T, plain, made string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -351,7 +353,8 @@ func supervised(t *testing.T, plain, made string) {
 	}
 }
 
-// TestRaw: memory that a program brings itself cannot come back.
+// TestRaw shows that memory which the program allocates itself cannot be
+// restored.
 func TestRaw(t *testing.T) {
 	t.Parallel()
 	text, err := command(t, source(t), cairn(t), "build", "-o", filepath.Join(t.TempDir(), "raw"), "./raw").CombinedOutput()

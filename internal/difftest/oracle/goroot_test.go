@@ -25,7 +25,7 @@ import (
 var long = os.Getenv("CAIRN_LONG") != ""
 
 // TestGoroot compares the test programs of the Go installation, killed at
-// points and saved at each, with themselves built plainly.
+// points and saved at each, with the same programs built by the go command.
 func TestGoroot(t *testing.T) {
 	root := testDir(t)
 	all, why := findPrograms(t, root)
@@ -72,9 +72,9 @@ func TestGoroot(t *testing.T) {
 	compareList(t, results, len(tried) == len(all))
 }
 
-// TestGoroot_Refused rewrites all programs and builds none: in minutes, it
-// holds that the list has exactly those that are refused, and that the compiler
-// finds no mistake of its own.
+// TestGoroot_Refused rewrites all programs without building them. In minutes,
+// it shows that the list has exactly the refused programs, and that the
+// compiler finds no mistake of its own.
 func TestGoroot_Refused(t *testing.T) {
 	if !long {
 		t.Skip("CAIRN_LONG=1 tries this")
@@ -150,7 +150,7 @@ func dropWork(t *testing.T, work string) {
 	}
 }
 
-// sample is the part of the programs that the daily suite tries: one of so
+// sample is the part of the programs that the daily suite tries: one out of so
 // many.
 const sample = 90
 
@@ -176,7 +176,7 @@ func choose(t *testing.T, all []*program) []*program {
 	})
 }
 
-// summary counts verdicts, and names what is not right.
+// summary counts verdicts, and names the programs with errors.
 func summary(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -195,7 +195,7 @@ func summary(results []result) string {
 	return b.String()
 }
 
-// keptResults are those of an earlier run of the same test binary.
+// keptResults are the results of an earlier run of the same test binary.
 type keptResults struct {
 	mu   sync.Mutex
 	name string
@@ -228,8 +228,8 @@ func readResults(t *testing.T) *keptResults {
 	return k
 }
 
-// selfKey is a digest of this test's binary: of the compiler, the run time and
-// the test itself.
+// selfKey returns a digest of this test's binary: of the compiler, the run time
+// and the test itself.
 func selfKey(t *testing.T) string {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe")

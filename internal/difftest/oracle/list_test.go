@@ -13,11 +13,11 @@ import (
 const listFile = "testdata/without.txt"
 
 // readList reads the list: lines of NAME: VERDICT: REASON. Its first line names
-// the version of Go whose programs it is about.
+// the version of Go whose programs it lists.
 //
-// The verdict "process" is given by hand, to programs that find out that they
-// run in another process now, or that they were rewritten: by finalizers, by
-// profiles, by addresses as numbers. They are tried only if they are asked for.
+// The verdict "process" is assigned by hand to programs that detect that they
+// run in another process, or that they were rewritten: by finalizers, by
+// profiles, by addresses as numbers. They are tried only on request.
 func readList(t *testing.T) (goVersion string, list map[string]result) {
 	t.Helper()
 	text, err := os.ReadFile(listFile)
@@ -42,8 +42,8 @@ func readList(t *testing.T) (goVersion string, list map[string]result) {
 	return goVersion, list
 }
 
-// compareList holds results against the list. With all of them, the list must
-// have no programs that are not there.
+// compareList compares results with the list. With all set, the list must have
+// no programs without a result.
 func compareList(t *testing.T, results []result, all bool) {
 	t.Helper()
 	goVersion, list := readList(t)

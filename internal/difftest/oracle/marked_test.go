@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// otherLoops are lines with loops that have no mark.
+// otherLoops matches lines with loops that have no mark.
 var otherLoops = regexp.MustCompile(`(?m)^\s*for .*\{$`)
 
 // markedPrograms copies the programs of internal/difftest to a directory, with
-// points where they ask for them, and returns them.
+// points where they request them, and returns them.
 func markedPrograms(t *testing.T, to string) (list []*program) {
 	t.Helper()
 	from := filepath.Join("..", "testdata", "progs")

@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// mutant is a change of the rewriter that makes it wrong.
+// mutant is a change that makes the rewriter wrong.
 type mutant struct {
 	name, file, drops string
 	old, new          string
@@ -92,8 +92,8 @@ func (m *mutant) apply() ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// TestMutants_Apply holds that every mutant can still be made, and that the
-// table in the documentation has them all.
+// TestMutants_Apply shows that every mutant can still be applied, and that the
+// table in the documentation has all of them.
 func TestMutants_Apply(t *testing.T) {
 	list := readMutants(t)
 	if len(list) < 30 {
@@ -177,8 +177,8 @@ func TestMutants_Apply(t *testing.T) {
 		}
 		return nil
 	}
-	// As many mutants as fit together are compiled at once, and each by itself
-	// only if that fails.
+	// As many mutants as fit together are compiled at once. Each is compiled
+	// alone only if that fails.
 	for rest := list; len(rest) > 0; {
 		var together, later []*mutant
 		changed := make(map[string][]byte)
@@ -208,17 +208,16 @@ func TestMutants_Apply(t *testing.T) {
 }
 
 // TestOneMutant finds the directory of TestMutants, and the name of its mutant,
-// in the environment.
+// in these environment variables.
 const (
 	envMutant     = "CAIRN_ORACLE_MUTANTS"
 	envMutantName = "CAIRN_ORACLE_MUTANT"
 )
 
 // TestMutants builds the compiler with each mutant, and tries programs with it
-// until one is not as it must be. CAIRN_MUTANTS=REGEXP takes the mutants whose
-// names match, CAIRN_MUTANTS_PROGRAMS=REGEXP such programs;
-// CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as
-// the test binary is the same.
+// until one shows a wrong result. CAIRN_MUTANTS=REGEXP selects mutants by name,
+// CAIRN_MUTANTS_PROGRAMS=REGEXP programs. CAIRN_MUTANTS_DIR=DIR keeps results,
+// and continues there as long as the test binary is the same.
 func TestMutants(t *testing.T) {
 	pattern := os.Getenv("CAIRN_MUTANTS")
 	if !long && pattern == "" {
@@ -261,9 +260,9 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutantPrograms are those that mutants are tried with, in a directory of
-// whoever tries them. All these have names of one length, because how gofmt
-// breaks a line depends on it.
+// mutantPrograms returns the programs for mutants, in a directory named by
+// whose. All such directories have names of the same length, because gofmt's
+// line breaks depend on it.
 func mutantPrograms(t *testing.T, dir, whose string) []*program {
 	t.Helper()
 	h := fnv.New32a()
@@ -297,8 +296,8 @@ func mutantPrograms(t *testing.T, dir, whose string) []*program {
 
 func (p *program) fileName() string { return strings.NewReplacer("/", "-").Replace(p.name) }
 
-// want finds out what a program does when it is built plainly, unless that is
-// known.
+// want finds out what a program does when the go command builds it, unless that
+// is known.
 func (p *program) want(t *testing.T, dir, work string) *standard {
 	t.Helper()
 	name := filepath.Join(dir, "plain", p.fileName())
@@ -324,7 +323,7 @@ func (p *program) want(t *testing.T, dir, work string) *standard {
 	return want
 }
 
-// rewriting is a digest of what the compiler makes of a program, or refuses.
+// rewriting returns a digest of the compiler's result or refusal for a program.
 func (p *program) rewriting(t *testing.T) string {
 	t.Helper()
 	h := sha256.New()
@@ -340,8 +339,8 @@ func (p *program) rewriting(t *testing.T) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// noteRewritings notes what the compiler, as it is, makes of each program: a
-// mutant that makes the same of it cannot be killed by it.
+// noteRewritings records what the correct compiler makes of each program. A
+// program cannot kill a mutant that makes the same of it.
 func noteRewritings(t *testing.T, dir string) {
 	t.Helper()
 	t.Run("rewritings", func(t *testing.T) {
@@ -359,8 +358,8 @@ func noteRewritings(t *testing.T, dir string) {
 	})
 }
 
-// holdKillers holds that the programs which killed mutants are right with the
-// compiler as it is: else they say nothing.
+// holdKillers checks that the programs which killed mutants are right with the
+// correct compiler. Otherwise they prove nothing.
 func holdKillers(t *testing.T, list []*mutant, dir string) {
 	t.Helper()
 	killers := make(map[string]bool)
@@ -388,7 +387,7 @@ func holdKillers(t *testing.T, list []*mutant, dir string) {
 	})
 }
 
-// try looks for a program that kills a mutant, and returns what it says.
+// try looks for a program that kills a mutant, and returns how it does.
 func (m *mutant) try(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "found", m.name)
@@ -420,7 +419,7 @@ func (m *mutant) try(t *testing.T, dir string) string {
 		t.Fatalf("go test -c: %v\n%s", err, text)
 	}
 	cmd := exec.Command(binary, "-test.run=^TestOneMutant$", "-test.timeout=1h", "-test.v")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                         // one that is stopped leaves none behind
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                         // if the test is stopped, its processes end, too
 	cmd.Env = append(os.Environ(), envMutant+"="+dir, envMutantName+"="+m.name, "CAIRN_LONG=") // mutants run side by side, each with few kills
 	out, err := cmd.CombinedOutput()
 	by := ""
@@ -440,13 +439,13 @@ func (m *mutant) try(t *testing.T, dir string) string {
 
 var killedBy = regexp.MustCompile(`(?m)KILLED BY (.*)$`)
 
-// TestOneMutant is run by TestMutants, with a compiler that is wrong.
+// TestOneMutant is run by TestMutants, with a wrong compiler.
 func TestOneMutant(t *testing.T) {
 	dir := os.Getenv(envMutant)
 	if dir == "" {
 		t.Skip("TestMutants runs this")
 	}
-	patience = time.Minute // what a mutant has made wrong may never end
+	patience = time.Minute // a program with a wrong rewriting may never end
 	list := mutantPrograms(t, dir, os.Getenv(envMutantName))
 	for _, m := range readMutants(t) {
 		if m.name == os.Getenv(envMutantName) {
@@ -470,7 +469,8 @@ func TestOneMutant(t *testing.T) {
 	}
 }
 
-// kills says how a program shows that the compiler is wrong, "" if it does not.
+// kills describes how a program shows that the compiler is wrong, or returns
+// "".
 func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -499,7 +499,7 @@ func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
 	return r.verdict + ", " + reason
 }
 
-// mutantTable is what was found of mutants, in Markdown.
+// mutantTable returns the results of mutants, in Markdown.
 func mutantTable(list []*mutant, dir string) string {
 	var b strings.Builder
 	survive := 0
@@ -522,7 +522,7 @@ func mutantTable(list []*mutant, dir string) string {
 	return b.String()
 }
 
-// replaceTable puts the table into a document, between two comments.
+// replaceTable inserts the table into a document, between two comments.
 func replaceTable(t *testing.T, name, table string) {
 	t.Helper()
 	text, err := os.ReadFile(name)

@@ -18,20 +18,20 @@ import (
 	"testing"
 )
 
-// program is one to compare: one of GOROOT/test, or of internal/difftest.
+// program is a program to compare: one of GOROOT/test, or of internal/difftest.
 type program struct {
 	name   string // fixedbugs/bug345.go
-	action string // run or rundir, of one of GOROOT/test
-	dir    string // where it is built
-	pkg    string // what is built there
+	action string // run or rundir, for programs of GOROOT/test
+	dir    string // directory where it is built
+	pkg    string // package to build there
 	args   []string
-	flags  []string // of the go command
-	in     string   // directory of files that it finds; "" for none
+	flags  []string // flags for the go command
+	in     string   // directory of files in its working directory; "": none
 	stdin  string   // name of a file among them
-	marked bool     // points are where its source asks for them, not everywhere
+	marked bool     // points are where its source requests them, not everywhere
 }
 
-// testDir returns GOROOT/test. A Go installation without it fails the test.
+// testDir returns GOROOT/test. The test fails if the Go installation lacks it.
 func testDir(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
@@ -45,8 +45,8 @@ func testDir(t *testing.T) string {
 	return dir
 }
 
-// findPrograms returns the programs below a directory that are to be run, in
-// the order of their names, and says why others cannot be here.
+// findPrograms returns the programs below a directory that can be run, ordered
+// by name, and the reasons why others cannot be run here.
 func findPrograms(t *testing.T, dir string) (list []*program, untried map[string]string) {
 	t.Helper()
 	untried = make(map[string]string)
@@ -86,10 +86,10 @@ func findPrograms(t *testing.T, dir string) (list []*program, untried map[string
 }
 
 // readProgram reads a program's first lines, as the Go project's own test
-// runner (cmd/internal/testdir) does. It returns nil for files that are not to
-// be run.
+// runner (cmd/internal/testdir) does. It returns nil for files that are not
+// run.
 func readProgram(name, text string) (p *program, untried string) {
-	// The recipe is the first comment, and constraints stand around it.
+	// The recipe is the first comment. Constraints stand around it.
 	head, _, _ := strings.Cut(text, "\npackage ")
 	recipe := ""
 	for line := range strings.Lines(head) {
@@ -148,8 +148,8 @@ func holds(tag string) bool {
 	return slices.Contains(build.Default.ReleaseTags, tag) || slices.Contains(build.Default.ToolTags, tag)
 }
 
-// locate finds out where a program of GOROOT/test is built. One of several
-// packages is copied to work as a module.
+// locate finds out where a program of GOROOT/test is built. A program of
+// several packages is copied to work as a module.
 func (p *program) locate(root, work string) error {
 	if p.action == "run" {
 		p.dir, p.pkg = filepath.Join(root, filepath.Dir(p.name)), filepath.Base(p.name)
@@ -161,8 +161,8 @@ func (p *program) locate(root, work string) error {
 	if err != nil || len(names) == 0 {
 		return fmt.Errorf("%s has no Go files: %v", from, err)
 	}
-	// Each package gets a directory, called as its first file, by which others
-	// import it; main is in the root.
+	// Each package gets a directory named after its first file, by which others
+	// import it. main is in the root.
 	home := make(map[string]string)
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -180,14 +180,14 @@ func (p *program) locate(root, work string) error {
 				home[pkg] = "."
 			}
 		}
-		// From the last to the first, so that offsets stay.
+		// From the last to the first, so that offsets stay valid.
 		for _, im := range slices.Backward(f.Imports) {
 			if rest, ok := strings.CutPrefix(im.Path.Value, `"./`); ok {
 				lo, hi := int(im.Path.Pos())-1, int(im.Path.End())-1
 				text = slices.Concat(text[:lo], []byte(`"test/`+rest), text[hi:])
 			}
 		}
-		// One may be called as if it were a test.
+		// A file may be named like a test.
 		to := filepath.Join(p.dir, home[pkg], strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".go"), "_test")+".go")
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
@@ -199,7 +199,8 @@ func (p *program) locate(root, work string) error {
 	return os.WriteFile(filepath.Join(p.dir, "go.mod"), []byte("module test\n\ngo "+strings.TrimPrefix(languageVersion(), "go")+"\n"), 0o666)
 }
 
-// languageVersion is that of the go command that runs the tests: go1.26.
+// languageVersion returns the language version of the go command that runs the
+// tests: go1.26.
 func languageVersion() string {
 	tags := build.Default.ReleaseTags
 	return tags[len(tags)-1]

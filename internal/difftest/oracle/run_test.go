@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// One start of a program may take so many seconds of a processor, which does
-// not depend on what else the machine does. One that waits for ever is ended by
-// the other bound.
+// One start of a program may take this many seconds of processor time, which
+// does not depend on the load of the machine. The other bound ends a program
+// that waits forever.
 const processorSeconds = 15
 
 var patience = 10 * time.Minute
@@ -28,11 +28,11 @@ var patience = 10 * time.Minute
 // outcome is what a run of a program leaves behind.
 type outcome struct {
 	Stdout, Stderr string
-	Exit           int // status, or -N for signal N
+	Exit           int // exit status, or -N for signal N
 	Files          map[string]string
 
 	kills int
-	said  []string // by Cairn, on stderr
+	said  []string // Cairn's messages on stderr
 }
 
 var (
@@ -40,9 +40,9 @@ var (
 	errHangs = errors.New("it does not end")
 )
 
-// start runs a program once in the directory cwd below work; its output goes to
-// the ends of two files there. It returns its exit status, or -N if it died of
-// signal N.
+// start runs a program once in the directory cwd below work. Its output is
+// appended to two files there. start returns the exit status, or -N if the
+// program died of signal N.
 func (p *program) start(work, binary string, env []string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -142,8 +142,8 @@ var (
 )
 
 // normalise removes what depends on the build or the process: addresses of
-// variables, the traces of goroutines, which name functions that Cairn adds,
-// and what Cairn says itself.
+// variables, traces of goroutines, which name functions that Cairn adds, and
+// Cairn's own messages.
 func (o *outcome) normalise() {
 	var rest strings.Builder
 	for line := range strings.Lines(o.Stderr) {
@@ -190,7 +190,7 @@ func readFiles(dir string) (map[string]string, error) {
 	})
 }
 
-// differs says how o differs from another outcome, "" if it does not.
+// differs describes how o differs from another outcome, or returns "".
 func (o *outcome) differs(from *outcome) string {
 	switch {
 	case o.Exit != from.Exit:
@@ -215,7 +215,7 @@ func (o *outcome) differs(from *outcome) string {
 	return ""
 }
 
-// firstDifference names the first line in which two texts differ.
+// firstDifference describes the first line in which two texts differ.
 func firstDifference(got, want string) string {
 	g, w := strings.SplitAfter(got, "\n"), strings.SplitAfter(want, "\n")
 	for i := range max(len(g), len(w)) {
@@ -233,14 +233,14 @@ func firstDifference(got, want string) string {
 	return "the same"
 }
 
-// unsaved reports whether the program ended because it was to be killed at a
+// unsaved reports whether the program ended because it had to be killed at a
 // point that Cairn cannot save.
 func (o *outcome) unsaved() bool {
 	return o.Exit == 1 && len(o.said) > 0 && strings.Contains(o.said[len(o.said)-1], "CAIRN_KILL_AT: checkpoint not saved: ")
 }
 
-// killPoints lists points to kill at, each later than the one before by a
-// factor at least.
+// killPoints lists points to kill at. Each is later than the one before by at
+// least a factor.
 func killPoints(factor float64) (points []string) {
 	for n := int64(1); n < 1e10; n = max(n+1, int64(float64(n)*factor)) {
 		points = append(points, strconv.FormatInt(n, 10))

@@ -19,14 +19,14 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 )
 
-// What became of a program.
+// Verdicts on a program.
 const (
 	right   = "right"
 	wrong   = "WRONG"
-	refused = "refused"       // by the compiler
-	without = "no checkpoint" // it reached no point where one could be taken
-	process = "process"       // it looks at its process, which a restart replaces; see list_test.go
-	slow    = "slow"          // with a checkpoint at every point, or a count of them
+	refused = "refused"       // the compiler refuses it
+	without = "no checkpoint" // it reached no point where a checkpoint could be taken
+	process = "process"       // it inspects its process, which a restart replaces; see list_test.go
+	slow    = "slow"          // too slow with a checkpoint at every point, or at a number of them
 	untried = "not tried"     // plain Go does not run it here, or not in time
 )
 
@@ -36,8 +36,8 @@ type result struct {
 	kills         int
 }
 
-// listed reports whether a result belongs into the list of programs that Cairn
-// cannot do anything for.
+// listed reports whether a result belongs into the list of programs without
+// checkpoints.
 func (r result) listed() bool {
 	return r.verdict == refused || r.verdict == without || r.verdict == untried
 }
@@ -52,17 +52,17 @@ func (p *program) try(t *testing.T, work string) result {
 	return p.compare(t, work, want)
 }
 
-// standard is what a program does when it is built plainly.
+// standard is what a program does when the go command builds it.
 type standard struct {
 	Outcome         outcome
-	Shaky           bool // only the exit status is the same twice
+	Shaky           bool // only the exit status is the same in two runs
 	Verdict, Reason string
 }
 
-// buildFlags are those of both builds.
+// buildFlags returns the flags of both builds.
 func (p *program) buildFlags() []string { return append([]string{"-ldflags=-s -w"}, p.flags...) }
 
-// plainly finds out what a program does when it is built plainly.
+// plainly finds out what a program does when the go command builds it.
 func (p *program) plainly(t *testing.T, work string) *standard {
 	t.Helper()
 	plain := filepath.Join(work, "plain")
@@ -97,8 +97,8 @@ func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
 	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
 }
 
-// compare builds a program by Cairn's compiler, and compares what it does when
-// it is saved and killed with what it does plainly.
+// compare builds a program with Cairn's compiler, saves and kills it, and
+// compares the results with the standard.
 func (p *program) compare(t *testing.T, work string, want *standard) (r result) {
 	t.Helper()
 	r.name = p.name
@@ -130,7 +130,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		return end(wrong, "cairn build: %v", err)
 	}
 	for _, r := range rewritten.Refused {
-		if r.Mistake() { // other points were found, and it is one nevertheless
+		if r.Mistake() { // other points were found, but it is a mistake nevertheless
 			return end(wrong, "cairn build: %v", r)
 		}
 	}
@@ -151,14 +151,14 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	if long {
 		factor = 1.5
 	}
-	var unsaved []string // what Cairn said of points that cannot be saved
+	var unsaved []string // Cairn's messages about points that cannot be saved
 	points := killPoints(factor)
 	for {
 		got, err = once("CAIRN_KILL_AT=" + strings.Join(points, ","))
 		if got == nil || err != nil || !got.unsaved() || got.kills >= len(points) {
 			break
 		}
-		// What a point cannot save, later ones may.
+		// Later points may be savable.
 		points = slices.Delete(points, got.kills, got.kills+1)
 		if unsaved = append(unsaved, got.said[len(got.said)-1]); len(unsaved) == 12 {
 			points = points[:got.kills]
@@ -188,7 +188,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	return end(right, "")
 }
 
-// whyWithout says why a program was never saved.
+// whyWithout returns why a program was never saved.
 func whyWithout(w *golang.Rewritten, got *outcome) string {
 	if len(got.said) > 0 {
 		return got.said[0]
@@ -199,7 +199,7 @@ func whyWithout(w *golang.Rewritten, got *outcome) string {
 	return "no point is reached, or a goroutine is alive at all of them"
 }
 
-// oneReason is what the compiler says, on one line that does not depend on
+// oneReason returns the compiler's reason on one line, which does not depend on
 // where the program is.
 func oneReason(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
