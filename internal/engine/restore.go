@@ -262,7 +262,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	}
 	step.At("restore.begin")
 	if !p.loadsItself {
-		err = s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) })
+		err = p.loadRoots(ctx, s, img, roots, p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) })
 	}
 	if err != nil {
 		p.files.abandon()
@@ -283,6 +283,19 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	step.At("restore.loaded")
 	p.points = max(s.Header.Note.Points, 1) - 1 // the program calls the point that saved again
 	return s.Table(), nil
+}
+
+// loadRoots loads variables; see reshape.
+func (p *Run) loadRoots(ctx context.Context, s *ckpt.File, img *graph.Image, roots []graph.Root, drop []string, loaded func(*graph.Builder)) error {
+	roots, settle := reshape(img, roots)
+	if settle != nil && loaded != nil {
+		loaded = func(*graph.Builder) { p.collector.Forget() } // the next image is another one
+	}
+	err := s.Load(ctx, img, roots, p.env(), drop, loaded)
+	if err == nil && settle != nil {
+		err = settle()
+	}
+	return err
 }
 
 // errOtherRun says that a file belongs to another run. Restore skips the file

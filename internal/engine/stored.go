@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
@@ -57,7 +56,7 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	if len(others) == len(img.Vars) {
 		return fmt.Errorf("cairn: %w: checkpoint %d holds no variable %q", ErrMismatch, s.Header.Index, name)
 	}
-	err = s.Load(ctx, img, []graph.Root{{Name: name, Ptr: v}}, p.env(), others, nil)
+	err = p.loadRoots(ctx, s, img, []graph.Root{{Name: name, Ptr: v}}, others, nil)
 	if m := (*graph.MismatchError)(nil); errors.As(err, &m) {
 		err = fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
@@ -102,18 +101,10 @@ func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err
 		if v.Name != name {
 			continue
 		}
+		dims, _ = dimensions(img, i)
 		elem = v.Type
-		for strings.HasPrefix(elem, "[") {
-			dim, rest, _ := strings.Cut(elem[1:], "]")
-			n, err := strconv.ParseUint(dim, 10, 64)
-			if err != nil { // a slice: as long as its pool
-				for k := range img.Pools {
-					if q := &img.Pools[k]; q.Var == i && !q.Pointers {
-						n = q.Count
-					}
-				}
-			}
-			dims, elem = append(dims, n), rest
+		for range dims {
+			_, elem, _ = strings.Cut(elem, "]")
 		}
 		return elem, dims, nil
 	}

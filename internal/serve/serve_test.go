@@ -4,6 +4,7 @@ package serve
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -95,11 +96,11 @@ func TestPlain_RestoredByGo(t *testing.T) {
 	}
 	defer run.Close()
 	var step int32
-	var u [200][100]float64
+	var u [][]float64
 	var counter int64
 	var odd bool
 	var z complex128
-	var bytes [7]uint8
+	var bytes []uint8
 	cairn.Protect(run, "step", &step)
 	cairn.Protect(run, "u", &u)
 	cairn.Protect(run, "counter", &counter)
@@ -113,8 +114,38 @@ func TestPlain_RestoredByGo(t *testing.T) {
 	for i := range int64(step) {
 		sum += i
 	}
+	if len(u) != 200 || len(u[199]) != 100 || u[0][1] == 0 || len(bytes) != 7 || bytes[6] != 1 {
+		t.Errorf("u has %d rows, and bytes are %v", len(u), bytes)
+	}
 	if step != 7 || counter != sum || odd != (step%2 == 0 && step > 0) {
 		t.Errorf("at step %d: counter %d, odd %v", step, counter, odd)
+	}
+}
+
+// TestParts_RestoresGo loads slices that a Go program saved into arrays of C.
+func TestParts_RestoresGo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	run, err := cairn.Open(t.Context(), cairn.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := make([]float64, 1_000_000), make([]float64, 1_000_005), int32(3)
+	a[0], a[999_999], b[0], b[1_000_004] = 1, 2, 3, 4
+	cairn.Protect(run, "a", &a)
+	cairn.Protect(run, "b", &b)
+	cairn.Protect(run, "c", &c)
+	if _, err = run.Restore(t.Context()); err == nil {
+		err = run.Checkpoint(t.Context())
+	}
+	if err := errors.Join(err, run.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := program(t, "parts", dir, "restore").Output()
+	if err != nil {
+		t.Fatal(err, failure(err))
+	}
+	if got := string(out); got != "1998 1 2 3 4 3\n" {
+		t.Errorf("restored %s", got)
 	}
 }
 
