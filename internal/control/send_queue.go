@@ -15,7 +15,7 @@ type SendQueue struct {
 	list []Message
 	shut bool
 	room int
-	Done chan struct{} // everything was sent, or can't be
+	Done chan struct{} // closed when everything was sent, or cannot be sent
 }
 
 func NewSendQueue(conn *Conn, room int) *SendQueue {

@@ -86,6 +86,7 @@ var retirements = []retired{
 		bad:  []string{"internal/compiler/golang/a.go: // in each round", "resume/a.go: var nextRound int"},
 		good: []string{"internal/coord/a.go: // a round of all ranks", "internal/coord/a.go: var round int"},
 	},
+	{use: "cannot", not: []string{"python/tests/fake_torch.py"}, text: `\bcan't\b`, bad: []string{"a.go: const m = \"it can't be saved\"", "docs/a.md: It can't."}, good: []string{"a.go: // cannot"}},
 	{use: "identity", names: `seats?`, text: `\bseats?\b`, bad: []string{"seat.go: ", "a.go: // takes a seat"}, good: []string{"a.go: // unseated"}},
 	{use: "endpoint", names: `cards?`, text: `\bcards?\b`, bad: []string{"a.go: var myCard int", "a.go: // the card of a rank"}, good: []string{"a.go: // a wildcard"}},
 	{use: "file bootstrap", names: `meetings?`, text: `\bmeetings?\b`, bad: []string{"meeting.go: ", "a.go: // the meeting of the ranks"}, good: []string{"a.go: // to meet"}},

@@ -29,31 +29,31 @@ type attempt struct {
 	kept          bool // ranks resume, so output files keep their content
 	failure       *failure
 	started       time.Time
-	base          time.Duration // computing time of the state that it resumed from,
-	since         time.Time     // and when it resumed
+	base          time.Duration // computing time of the state that it resumed from
+	since         time.Time     // when it resumed
 	at            time.Duration // computing time of its newest checkpoint, or base
 	failed        time.Time
 	stopped       bool   // a rank stopped on request
-	unsaved       string // … and why it could not save before
+	unsaved       string // why the rank could not save before that
 	newCheckpoint bool
-	newUnheard    bool   // it committed a checkpoint, but no message said so
+	newUnheard    bool   // it committed a checkpoint, but no rank reported the commit
 	fresh         bool   // the ranks started from the beginning
 	outside       bool   // a rank or a host was lost, and the program did not cause it
 	unfit         string // why the program refuses to resume from its checkpoint
 	status        int    // the largest exit status of ranks that finished
 	restored      *uint64
-	asked         bool // rank 0 was asked to stop
+	asked         bool // rank 0 was told to stop
 	exchanges     map[uint64]*exchange
-	endpoints     [][]byte // of the last complete exchange,
-	epoch         uint64   // and its number
+	endpoints     [][]byte // endpoints of the last complete exchange
+	epoch         uint64   // number of that exchange
 	secret        []byte
-	moves         uint64 // how many were begun
+	moves         uint64 // number of moves that were begun
 	successions   []succession
-	total         uint64    // points and messages of all ranks,
-	moved         time.Time // and when a rank last made progress
+	total         uint64    // sum of the points and messages of all ranks
+	moved         time.Time // time when a rank last made progress
 	timers        map[*time.Timer]bool
-	spawning      []*spawn // without a rank's answer yet
-	refused       bool     // mpirun refused a spawn; another one might end it
+	spawning      []*spawn // spawns without a rank's answer
+	refused       bool     // mpirun refused a spawn; another one might make it end
 	spawned       bool     // ranks run under helpers that mpirun spawned
 }
 
@@ -64,8 +64,8 @@ type rank struct {
 	byMove uint64 // the move that started its process; 0: none
 	ready  bool   // it has restored, or reached a point
 
-	pointAt time.Time // when its last point was seen
-	quiet   bool      // the user knows that it reaches none
+	pointAt time.Time // time when its last point was seen
+	quiet   bool      // the user was told that it reaches no point
 	done    bool      // it said Finished or Stopped
 	bad     bool      // it failed
 }
@@ -75,8 +75,8 @@ type failure struct {
 	why              string
 	status           int
 	fatal            bool // another attempt is of no use
-	own              bool // the program caused it,
-	greeted          bool // and had said Hello
+	own              bool // the program caused it
+	greeted          bool // the program had said Hello
 	beforeFirstPoint bool // a rank ended with a status before its first point
 }
 
@@ -94,7 +94,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
 	s.happens(startEvent)
-	clear(s.pending) // what ranks saved of a checkpoint that was never committed
+	clear(s.pending) // parts of a checkpoint that was never committed
 	if s.rec.Why = ""; !s.stopping {
 		s.why = ""
 	}
@@ -124,7 +124,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		s.sayUninstrumented(true)
 	}
 	if s.launcher != nil {
-		if a.spawned && a.outside { // that may be why
+		if a.spawned && a.outside { // spawning may be the cause
 			s.launcher.apart = true
 		}
 		s.dismiss()
@@ -214,7 +214,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	if s.launcher == nil {
 		m.Env = environment(h.local)
 	} else {
-		m.Welcome.Secret = nil // the helper makes it from what it knows
+		m.Welcome.Secret = nil // the helper fills it in
 	}
 	for _, r := range ranks {
 		m.OutputOffsets = append(m.OutputOffsets, s.sink.StartOffsets(r))
@@ -223,7 +223,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	return m
 }
 
-// where says which hosts have how many ranks.
+// where describes how many ranks are on which hosts.
 func (s *Supervisor) where() string {
 	ranks := "1 rank"
 	if s.n != 1 {
@@ -247,14 +247,14 @@ func (s *Supervisor) where() string {
 	return ranks + " on " + strings.Join(hosts, ", ")
 }
 
-// environment returns the variables that ranks inherit; on another host,
-// without those that describe this one.
+// environment returns the variables that ranks inherit. For another host, it
+// omits those that describe this one.
 func environment(local bool) []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
 		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, helper.EnvSecret, helper.EnvSupervisor:
-			return true // of a run that this supervisor is part of
+			return true // variables of a run that this supervisor itself is part of
 		case "HOSTNAME", "DISPLAY", "TMPDIR":
 			return !local
 		}
@@ -338,7 +338,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		s.changed()
 	case *control.Restored:
 		a.moved = time.Now()
-		if r.byMove == 0 { // a destination's state is not that of a checkpoint
+		if r.byMove == 0 { // the state of a destination does not come from a checkpoint
 			s.restored(r, m)
 			s.ready(r)
 		}
@@ -365,7 +365,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	}
 }
 
-// ready notes that a rank has restored, or reached a point.
+// ready records that a rank has restored, or reached a point.
 func (s *Supervisor) ready(r *rank) {
 	r.ready = true
 	if len(s.failedMoves)+len(s.lostMoves) == 0 || s.a.failure != nil { // it is still the attempt that failed
@@ -378,11 +378,11 @@ func (s *Supervisor) ready(r *rank) {
 	s.movesRolledBack(from)
 }
 
-// quietFor is how long a rank may reach no point before the user hears of it.
+// quietFor is how long a rank may reach no point before the user is told.
 const quietFor = time.Minute
 
-// noPoint takes in how many points a rank has passed. It returns a text for the
-// user, once, if the rank has reached no point for quietFor.
+// noPoint takes the number of points that a rank has passed. It returns a text
+// for the user, once, if the rank has reached no point for quietFor.
 func (r *rank) noPoint(points uint64, now time.Time) string {
 	switch {
 	case points > r.Points:
@@ -418,7 +418,7 @@ func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	s.askWaiting()
 }
 
-// exchangeEndpoint takes in the endpoint of a rank. When it has those of all
+// exchangeEndpoint stores the endpoint of a rank. When it has those of all
 // ranks, it sends them to all.
 func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.a.moved = time.Now()
@@ -444,12 +444,12 @@ func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.tellRanks(&control.Endpoints{Epoch: m.Epoch, Endpoints: x.endpoints})
 }
 
-// restored notes which checkpoint a rank resumes from. If the run has a
+// restored records which checkpoint a rank resumes from. If the run has a
 // checkpoint, a rank that starts from the beginning is a failure.
 func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	a := s.a
 	if id, err := store.Open(s.dir.FS, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
-		s.rec.Used, s.rec.CheckpointsID = true, id // the directory is there
+		s.rec.Used, s.rec.CheckpointsID = true, id // the directory exists
 		s.save()
 	}
 	if m.Fresh {
@@ -482,7 +482,7 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 		f.why, f.fatal = m.Error, m.Code == 126 || m.Code == 127
 	case m.Signal != 0:
 		f.why, f.status = fmt.Sprintf("rank %d on %s was killed by signal %d (%s)", r.Rank, r.Host, m.Signal, signalName(m.Signal)), 128+m.Signal
-	case m.Code != 0 && r.done && !a.stopped: // it has finished, and that is its result
+	case m.Code != 0 && r.done && !a.stopped: // it has finished, and the status is its result
 		a.status = max(a.status, m.Code)
 		f = nil
 	case m.Code != 0:
@@ -495,8 +495,9 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 	if f != nil && m.Error == "" {
 		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
 	}
-	// News of a rank that was killed from outside may come after the others were
-	// killed for it. A launcher kills ranks without their helper.
+	// The report of a rank that was killed from outside may come after the
+	// others were killed because of it. A launcher kills ranks without their
+	// helper.
 	if f != nil && !f.own && !m.Killed && !(a.killed() && s.launcher != nil) {
 		a.outside = true
 	}
@@ -550,7 +551,8 @@ func (s *Supervisor) kill(why string) {
 	}
 }
 
-// tellRanks sends a message to all ranks, tellAll to the helpers that have some.
+// tellRanks sends a message to all ranks, tellAll to the helpers that have
+// some.
 func (s *Supervisor) tellRanks(m control.Message) {
 	s.tellAll(&control.ToRank{Process: control.Process{Rank: control.AllRanks}, Carried: control.Carried{Message: m}})
 }
@@ -563,7 +565,8 @@ func (s *Supervisor) tellAll(m control.Message) {
 	}
 }
 
-// stop makes the ranks save and stop; after the move, if one is decided.
+// stop makes the ranks save and stop. If a move is decided, it does so after
+// the move.
 func (s *Supervisor) stop(why string) {
 	if s.stopping || s.stopAfterMove != "" {
 		return
@@ -594,7 +597,7 @@ func (s *Supervisor) stop(why string) {
 // use Cairn gets SIGTERM.
 func (s *Supervisor) askStop() {
 	a := s.a
-	if a.alive == 0 { // they have ended, and their output is being shown
+	if a.alive == 0 { // they have ended, and the rest of their output is being shown
 		return
 	}
 	if !a.asked {
@@ -615,25 +618,25 @@ func (s *Supervisor) askStop() {
 	a.asked = true
 }
 
-// stallLooks is how often watchStall looks within Options.Stall.
+// stallLooks is how often watchStall checks within Options.Stall.
 const stallLooks = 10
 
-// watchStall fails the attempt when no rank makes progress. It counts looks, so
-// that time in which this process was stopped does not count.
+// watchStall fails the attempt when no rank makes progress. It counts checks,
+// so that time in which this process was stopped does not count.
 func (s *Supervisor) watchStall(a *attempt) {
 	seen, looks := a.moved, 0
 	every := s.o.Stall/stallLooks + time.Millisecond
 	var t *time.Timer
 	t = s.after(every, func() {
 		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.paused.IsZero() {
-			seen, looks = a.moved, 0 // ranks that are paused move nothing
+			seen, looks = a.moved, 0 // paused ranks make no progress
 		}
 		if a.greeted() && !s.stopping && a.alive > 0 && looks >= stallLooks {
 			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", control.TimeText(s.o.Stall)), status: 1})
 			return
 		}
 		if looks >= stallLooks {
-			looks = 0 // a program that tells nothing can't be judged
+			looks = 0 // nothing is known about a program that reports nothing
 		}
 		a.timers[t] = true
 		t.Reset(every)

@@ -10,14 +10,14 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestNoPoint_ReportedOnce: the user is told once of a rank that comes to no point, before
-// its first one and after others.
+// TestNoPoint_ReportedOnce shows that the user is told once about a rank that
+// reaches no point, before its first point and after others.
 func TestNoPoint_ReportedOnce(t *testing.T) {
 	start := time.Now()
 	for _, v := range []struct {
 		name  string
-		said  []uint64 // points passed, told half a minute apart
-		after int      // which of these it takes; 0: none
+		said  []uint64 // points passed, reported every half minute
+		after int      // index of the report that leads to a text; 0: none
 		text  string
 	}{
 		{"steady", []uint64{1, 2, 3, 4, 5, 6}, 0, ""},

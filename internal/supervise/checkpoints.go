@@ -25,7 +25,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 	switch {
 	case s.unreported != nil && s.unreported.Index == m.Index:
 		p = s.unreported
-	case s.a.newCheckpoint && m.Index == s.last.Index: // late: it has been shown
+	case s.a.newCheckpoint && m.Index == s.last.Index: // late: the checkpoint has been reported
 		p = &partialCheckpoint{CheckpointState: s.last}
 	case s.a.newCheckpoint && m.Index < s.last.Index:
 		return
@@ -45,7 +45,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 	}
 }
 
-// unsaved notes that a rank has not saved its part of a checkpoint.
+// unsaved records that a rank has not saved its part of a checkpoint.
 func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	text := fmt.Sprintf("rank %d: checkpoint %d was not saved: %s", r.Rank, m.Index, m.Error)
 	for _, w := range s.requests {
@@ -70,10 +70,10 @@ func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	s.say("%s", text)
 }
 
-// committed notes that all ranks have saved a checkpoint. It reports the
+// committed records that all ranks have saved a checkpoint. It reports the
 // checkpoint when all have said Saved, or after reportWait.
 func (s *Supervisor) committed(index uint64) {
-	if s.a.newCheckpoint && index <= s.last.Index { // every rank may tell
+	if s.a.newCheckpoint && index <= s.last.Index { // several ranks may report the same commit
 		return
 	}
 	s.reportCheckpoint()

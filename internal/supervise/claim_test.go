@@ -16,8 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// A program that forgets to say that it has finished leaves its checkpoints: the next
-// start begins anew all the same.
+// TestFinish_Forgotten runs a program that does not report that it has
+// finished. Its checkpoints stay, but the next start begins a new run.
 func TestFinish_Forgotten(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(rundir.Finished, 0)
@@ -33,7 +33,8 @@ func TestFinish_Forgotten(t *testing.T) {
 	}
 }
 
-// What can never succeed is not tried ten times.
+// TestFailure_BeforeFirstPoint shows that a program which cannot succeed is not
+// tried ten times.
 func TestFailure_BeforeFirstPoint(t *testing.T) {
 	for _, command := range [][]string{as("rank", "refuse"), {"sh", "-c", "exit 2"}} {
 		o := options(t, 2)
@@ -46,7 +47,8 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 			t.Errorf("%+v, %v", st, err)
 		}
 	}
-	// Killed is another matter, and so is a failure after a point.
+	// This does not hold for a rank that is killed, or that fails after a
+	// point.
 	for _, c := range []struct {
 		command []string
 		status  int
@@ -59,7 +61,8 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 	}
 }
 
-// The directory of a run that has no checkpoint is free for another command.
+// TestClaim_Worthless shows that another command can use the directory of a run
+// without checkpoints.
 func TestClaim_Worthless(t *testing.T) {
 	o := options(t, 2, "refuse")
 	begin(t, o).ends(rundir.Failed, 2)
@@ -70,7 +73,7 @@ func TestClaim_Worthless(t *testing.T) {
 	if err := os.WriteFile(part, []byte("of one rank only"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Command, o.Ranks = as("rank"), 1 // of whom that would be a complete checkpoint
+	o.Command, o.Ranks = as("rank"), 1 // for one rank, this would be a complete checkpoint
 	l := begin(t, o).ends(rundir.Finished, 0)
 	if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 		t.Errorf("%q", l.said)
@@ -78,8 +81,9 @@ func TestClaim_Worthless(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// What could be lost is not replaced: a complete checkpoint, a recovery line, a helper
-// that may be saving one, and any checkpoint in a directory that is not the run's own.
+// TestClaim_KeepsRun shows that a run is not replaced if something could be
+// lost: a complete checkpoint, a recovery line, a helper that may be saving
+// one, and any checkpoint in a directory that is not the run's own.
 func TestClaim_KeepsRun(t *testing.T) {
 	file := func(t *testing.T, path string) {
 		t.Helper()
@@ -128,9 +132,9 @@ func TestClaim_KeepsRun(t *testing.T) {
 	}
 }
 
-// Checkpoints of a run to be discarded may still be on their way: they are discarded
-// when its last helper has ended, and not at all if the user thinks better of
-// it.
+// TestFresh_WaitsForHelper discards a run whose checkpoints may still be in
+// progress. They are discarded when its last helper has ended, and not at all
+// if the user cancels before that.
 func TestFresh_WaitsForHelper(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
@@ -157,14 +161,16 @@ func TestFresh_WaitsForHelper(t *testing.T) {
 	exact(t, o, 3)
 }
 
-// Rank 0's word that a checkpoint is committed overtakes what others tell of it.
+// TestCheckpoint_ReportOvertaken has rank 0's Committed arrive before the Saved
+// of other ranks.
 func TestCheckpoint_ReportOvertaken(t *testing.T) {
 	o := options(t, 3, "late", "points=9")
 	begin(t, o).ends(rundir.Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due")
 }
 
-// What an attempt saved of a checkpoint that was not committed counts no more in the
-// next one, which takes the same set again.
+// TestCheckpoint_SavedTwice shows that parts of a checkpoint that was not
+// committed do not count in the next attempt, which saves the same checkpoint
+// again.
 func TestCheckpoint_SavedTwice(t *testing.T) {
 	o := options(t, 1, "points=5")
 	s, err := New(o)
@@ -182,12 +188,13 @@ func TestCheckpoint_SavedTwice(t *testing.T) {
 	}
 }
 
-// Why the last start failed is no reason any more when the next one runs.
+// TestWhy_Cleared shows that the reason of the last failure is not shown any
+// more when the next attempt runs.
 func TestWhy_Cleared(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "kill:0:7:1", "gate:1:8:"+gate)
 	l := begin(t, o)
-	l.reaches(1, 8) // in the second start
+	l.reaches(1, 8) // in the second attempt
 	st, err := client.Read(context.Background(), o.Run)
 	if err != nil || st.Why != "" {
 		t.Errorf("%+v, %v", st, err)
@@ -205,7 +212,7 @@ func TestRunDir_ReadOnly(t *testing.T) {
 	o := options(t, 1)
 	dir := filepath.Dir(o.Run)
 	if os.Geteuid() == 0 {
-		dir = "/sys/cairn" // not even for root
+		dir = "/sys/cairn" // cannot be created, not even by root
 	} else if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxCallers   = 512 // connections
-	maxWaiting   = 16  // requests for a checkpoint
+	maxCallers   = 512 // maximum number of connections
+	maxWaiting   = 16  // maximum number of requests for a checkpoint
 	requestTime  = 10 * time.Second
-	helloTime    = 5 * time.Second // for a program that is asked for a checkpoint to show that it can
+	helloTime    = 5 * time.Second // how long a program may take to say Hello after a request for a checkpoint
 	requestLimit = 64 << 10
 )
 
 // commandRequest is a request of a command that has not been answered.
 type commandRequest struct {
 	m         control.Message
-	reply     func(*control.Answer) // once; others are ignored
-	note      func(*control.Answer) // before that; what can't be sent soon is left out
+	reply     func(*control.Answer) // called once; further calls are ignored
+	note      func(*control.Answer) // called before reply; messages that cannot be sent soon are omitted
 	done      bool
-	cancelled bool // who asked wants it no more, but waits for the answer
+	cancelled bool // the command has cancelled it, but waits for the answer
 	asked     bool
 }
 
@@ -38,7 +38,7 @@ func (w *commandRequest) isCheckpoint() bool {
 	return ok
 }
 
-// receive serves the requests of commands until the socket is closed.
+// receive accepts requests of commands until the socket is closed.
 func (s *Supervisor) receive(l *net.UnixListener) {
 	slots := make(chan struct{}, maxCallers)
 	for {
@@ -47,7 +47,7 @@ func (s *Supervisor) receive(l *net.UnixListener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			time.Sleep(10 * time.Millisecond) // most likely, there are too many open files
 			continue
 		}
 		select {
@@ -57,7 +57,7 @@ func (s *Supervisor) receive(l *net.UnixListener) {
 				<-slots
 			})
 		default:
-			conn.Close() // as many commands as this wait for the run's end
+			conn.Close() // so many commands wait for the run's end
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 		}
 	}
 	left := make(chan struct{})
-	go func() { // the caller may go away while it waits, or call it off
+	go func() { // the caller may disconnect while it waits, or cancel
 		defer close(left)
 		for {
 			m, err := c.Recv()
@@ -143,7 +143,7 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 		case <-left:
 			s.post(func() { w.done = true })
 		case <-s.over:
-			select { // it may have been answered at the very end
+			select { // it may have been answered at the last moment
 			case m := <-answer:
 				send(m)
 			default:
@@ -209,7 +209,7 @@ func (s *Supervisor) addRequest(w *commandRequest) {
 
 // askWaiting asks rank 0 for the requested checkpoints, if it uses Cairn.
 func (s *Supervisor) askWaiting() {
-	if s.a == nil || !s.a.begun() || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // who leaves would take it along
+	if s.a == nil || !s.a.begun() || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // a source would take the request along
 		return
 	}
 	for _, w := range s.requests {

@@ -16,9 +16,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// Evacuate moves all ranks off the hosts that RUN/evacuate lists. A line is HOST,
-// or HOST TARGET. Events report what fails. Any goroutine may call it, at any
-// time.
+// Evacuate moves all ranks off the hosts that RUN/evacuate lists. A line is
+// HOST, or HOST TARGET. Events report what fails. Any goroutine may call it, at
+// any time.
 func (s *Supervisor) Evacuate() {
 	list, err := readEvacuations(s.dir.File(rundir.EvacuateFile))
 	s.post(func() {
@@ -74,7 +74,7 @@ func readEvacuations(path string) (out []evacuation, err error) {
 	return out, nil
 }
 
-// evacuate asks for a move of all ranks off a host. No command waits for it.
+// evacuate queues a move of all ranks off a host. No command waits for it.
 func (s *Supervisor) evacuate(q *moveRequest, why string) {
 	switch {
 	case s.ending():
@@ -108,13 +108,14 @@ func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopAfte
 // file lists.
 const evacuateTries = 3
 
-// again repeats a failed move that no command waits for. A host whose
-// EvacuateWhen holds says so again; then the move is tried less and less often.
+// again repeats a failed move that no command waits for. If a host's
+// EvacuateWhen holds, the host requests the move again, and the supervisor
+// tries it less and less often.
 func (s *Supervisor) again(q *moveRequest) {
 	later := s.limits.again
 	switch w := s.watches[q.host]; {
 	case q.by == byFile && q.tries < evacuateTries:
-		time.AfterFunc(later, func() { // the ranks may have been started again by then
+		time.AfterFunc(later, func() { // by then the ranks may have been restarted
 			s.post(func() {
 				if !s.ending() && !s.evacuating(q.host) {
 					s.askEvacuation(&moveRequest{host: q.host, to: q.to, by: q.by, tries: q.tries})
@@ -131,15 +132,15 @@ func (s *Supervisor) again(q *moveRequest) {
 	s.say("host %s is to be evacuated: trying again in %s", q.host, control.TimeText(later))
 }
 
-// evacuationWatch is what is known of a host whose EvacuateWhen holds.
+// evacuationWatch is what is known about a host whose EvacuateWhen holds.
 type evacuationWatch struct {
-	told   string    // why that could not begin, as was said last
-	failed int       // moves
-	next   time.Time // not before that it is tried again
+	told   string    // why the move could not begin, as reported last
+	failed int       // number of failed moves
+	next   time.Time // earliest time of the next try
 }
 
-// toEvacuate handles a helper's Evacuate. The helper repeats it at every poll, so
-// that ranks move as soon as they can.
+// toEvacuate handles a helper's Evacuate. The helper repeats it at every poll,
+// so that ranks move as soon as they can.
 func (h *host) toEvacuate(m *control.Evacuate) {
 	s, name := h.s, h.title()
 	if m.Error != "" {
@@ -149,7 +150,7 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 	h.evacuating = true
 	q := &moveRequest{host: name, by: byWatch}
 	w := s.watches[name]
-	if w == nil { // there may be several helpers of one host
+	if w == nil { // one host may have several helpers
 		s.watches[name] = new(evacuationWatch)
 		if !s.evacuating(name) {
 			s.evacuate(q, "as --evacuate-when says there")

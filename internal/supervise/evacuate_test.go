@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// Hosts that RUN/evacuate lists are evacuated.
+// TestEvacuate_File evacuates the hosts that RUN/evacuate lists.
 func TestEvacuate_File(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
@@ -50,12 +50,13 @@ func TestEvacuate_File(t *testing.T) {
 	}
 }
 
-// A command on each host decides when to evacuate it.
+// TestEvacuate_When runs a command on each host that decides when to evacuate
+// it.
 func TestEvacuate_When(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "gate:0:15:"+gate)
 	flag := filepath.Join(t.TempDir(), "hot")
-	// Hosts are known by their helpers' lock files, which processes of theirs hold open.
+	// The command identifies its host by the helper's lock file.
 	o.EvacuateWhen, o.EvacuatePoll = `test -e `+flag+` && grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 20*time.Millisecond
 	l := begin(t, o)
 	l.pid(1, 1)
@@ -74,14 +75,15 @@ func TestEvacuate_When(t *testing.T) {
 	}
 }
 
-// A command that cannot run is reported once, and the run continues.
+// TestEvacuate_CommandMissing shows that a command that cannot run is reported
+// once, and that the run continues.
 func TestEvacuate_CommandMissing(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond
 	l := begin(t, o)
 	l.await("host localhost: --evacuate-when: ")
-	for n := 0; n < 3; { // it is asked again all the same
+	for n := 0; n < 3; { // it is tried again all the same
 		text, _ := os.ReadFile(o.Run + "/times")
 		n = len(text)
 	}

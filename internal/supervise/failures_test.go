@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A checkpoint is not to blame for ranks that are killed from outside.
+// TestQuarantine_KilledFromOutside shows that a checkpoint is not quarantined
+// because ranks are killed from outside.
 func TestQuarantine_KilledFromOutside(t *testing.T) {
 	o := options(t, 2, "kill:0:13:0")
 	o.Quarantine, o.Retries = 1, 2
@@ -30,16 +31,17 @@ func TestQuarantine_KilledFromOutside(t *testing.T) {
 	}
 }
 
-// The last usable checkpoint is never quarantined.
+// TestQuarantine_LastCheckpoint shows that the last usable checkpoint is never
+// quarantined.
 func TestQuarantine_LastCheckpoint(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
 	o.Quarantine, o.Retries = 1, 3
 	l := begin(t, o)
 	l.ends(rundir.Failed, 1).says("checkpoint 2 quarantined", "checkpoint 1: 1 attempts from it failed", "the newest is tried again")
-	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest
+	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest checkpoint
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
-	// Without quarantine the list is forgotten.
+	// Without quarantine, the list is cleared.
 	o.Quarantine, o.Retries = -1, -1
 	begin(t, o).ends(rundir.Failed, 1)
 	if rec, err := rundir.ReadRecord(o.Run); err != nil || len(rec.Quarantined) != 0 {
@@ -47,7 +49,8 @@ func TestQuarantine_LastCheckpoint(t *testing.T) {
 	}
 }
 
-// A failure during the restore counts against the checkpoint being restored.
+// TestQuarantine_RestoreFails shows that a failure during the restore counts
+// against the checkpoint that is being restored.
 func TestQuarantine_RestoreFails(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
@@ -68,7 +71,8 @@ func TestQuarantine_RestoreFails(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// Children of a rank do not outlive a failed launch.
+// TestRank_ChildrenEnd shows that children of a rank do not outlive a failed
+// launch.
 func TestRank_ChildrenEnd(t *testing.T) {
 	o := options(t, 1)
 	dir := t.TempDir()
@@ -93,7 +97,8 @@ func gone(t *testing.T, dir string) {
 	}
 }
 
-// A shell around the program: PDEATHSIG reaches the shell only.
+// TestRank_Wrapper has a shell around the program: PDEATHSIG reaches only the
+// shell.
 func TestRank_Wrapper(t *testing.T) {
 	o := options(t, 1)
 	dir := t.TempDir()
@@ -114,12 +119,13 @@ func TestRank_Wrapper(t *testing.T) {
 	gone(t, dir)
 }
 
-// While an earlier helper has a host, its ranks are not started elsewhere.
+// TestHost_Busy shows that ranks are not started elsewhere while an earlier
+// helper has the host.
 func TestHost_Busy(t *testing.T) {
 	o := options(t, 1, "points=3")
 	dir, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
-	// The host is taken between the look for earlier helpers and our own.
+	// The host is locked after the supervisor has looked for earlier helpers.
 	script(t, filepath.Join(dir, "remote"), `host=$1; shift
 if test $host = a && ! test -e `+dir+`/taken; then
 	: > `+dir+`/taken
@@ -148,7 +154,8 @@ exec "$@"`)
 	exact(t, o, 3)
 }
 
-// A blocked screen delays neither status nor stop.
+// TestOutput_BlockedScreen shows that a blocked screen delays neither status
+// nor stop.
 func TestOutput_BlockedScreen(t *testing.T) {
 	o := options(t, 1)
 	o.Command = []string{"sh", "-c", "echo a; echo b; exec sleep 1000"}
@@ -178,10 +185,11 @@ func TestOutput_PipeWithoutReader(t *testing.T) {
 	}
 }
 
-// More commands wait than may: status is answered nevertheless. What they ask for
-// goes by way of a helper to the rank, which does not tell when it has heard: if the
-// gate is opened the rank may come to many points before that. So it has points
-// without end, and is stopped when all are answered.
+// TestControlSocket_ManyCallers has more waiting commands than allowed. Status
+// must still be answered. The requests go through a helper to the rank, and no
+// event shows that the rank has received them. After the gate is opened, the
+// rank may pass many points before that. So it has points without end, and is
+// stopped when all requests are answered.
 func TestControlSocket_ManyCallers(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate, "every=1000000000", "points=1000000000")
@@ -214,8 +222,8 @@ func TestControlSocket_ManyCallers(t *testing.T) {
 	l.ends(rundir.Stopped, StoppedStatus)
 }
 
-// A supervisor that is stopped: its record answers. When it continues, its
-// helper and its ranks are still there.
+// TestClient_SilentSupervisor stops a supervisor with a signal: its record is
+// used instead. When it continues, its helper and its ranks still exist.
 func TestClient_SilentSupervisor(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
@@ -234,7 +242,7 @@ func TestClient_SilentSupervisor(t *testing.T) {
 	p.await("finished")
 }
 
-// Looks are counted, not time.
+// TestHost_Silent shows that checks are counted, not time.
 func TestHost_Silent(t *testing.T) {
 	o := options(t, 1, "hang:0:3:1")
 	l := begin(t, o)
@@ -251,7 +259,8 @@ func TestHost_Silent(t *testing.T) {
 	l.ends(rundir.Finished, 0)
 }
 
-// A failure to save is reported once, and so is the next success.
+// TestCheckpoint_Unsaved shows that a failure to save is reported once, and so
+// is the next success.
 func TestCheckpoint_Unsaved(t *testing.T) {
 	l := begin(t, options(t, 2, "full=3")).ends(rundir.Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0

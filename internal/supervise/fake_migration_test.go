@@ -19,25 +19,26 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
-// moves is what the fake program knows of moves. Rank 0 lets all be paused at
-// its next point when it was told to pause; sources send a few numbers.
+// moves is the part of the fake program that handles moves. Rank 0 lets all
+// ranks pause at its next point when it was told to pause; sources send a few
+// numbers.
 //
 //	pause:POINT:MOVE    rank 0 waits there until it was told to pause for that move,
-//	                     in the first start or that whose number follows
-//	fault:WHO:WHEN:MOVE  of WHO (destination, source, other, in the first start):
-//	                     WHEN it comes to …, it exits; with "!" before it, says Unmoved;
+//	                     in the first attempt or the one whose number follows
+//	fault:WHO:WHEN:MOVE  WHO is destination, source or other, in the first attempt:
+//	                     WHEN it reaches …, it exits; with "!" before it, says MoveFailed;
 //	                     with "~", does nothing more; with "%", is killed; with "<",
 //	                     waits until the test opens the FIFO that follows MOVE
 type moves struct {
 	mu     sync.Mutex
 	some   sync.Cond
-	pause  uint64                     // the last that this rank was told of
-	over   map[uint64]*control.Switch // by move
-	peer   net.Conn                   // of a source: to its destination
-	source uint64                     // the move that this rank leaves by
+	pause  uint64                     // the last move for which this rank was told to pause
+	over   map[uint64]*control.Switch // decisions, by move
+	peer   net.Conn                   // for a source: connection to its destination
+	source uint64                     // the move whose source this rank is
 }
 
-// state is what a source sends.
+// fakeState is what a source sends.
 type fakeState struct {
 	Point  int
 	Index  uint64
@@ -45,7 +46,7 @@ type fakeState struct {
 	Loaded uint64
 }
 
-// told takes in what the supervisor says of moves.
+// told handles the supervisor's messages about moves.
 func (f *fake) told(m control.Message) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -61,9 +62,9 @@ func (f *fake) told(m control.Message) {
 	f.m.some.Broadcast()
 }
 
-// spawn starts what the supervisor wants to be started by an MPI library; with
-// the argument spawn:…, it refuses, hangs, starts one only (and says nothing of
-// others), none (and says that it did), or does nothing at all.
+// spawn starts what the supervisor wants an MPI library to start. With the
+// argument spawn:…, it refuses, hangs, starts only one (and does not answer for
+// others), starts none (and says that it did), or does nothing at all.
 func (f *fake) spawn(m *control.Spawn) {
 	how := ""
 	for _, fault := range f.faults {
@@ -109,7 +110,7 @@ func (f *fake) precopy(m *control.Precopy) {
 	f.Send(&control.Precopied{Move: m.ID})
 }
 
-// suffer does what a fault says.
+// suffer executes a fault.
 func (f *fake) suffer(who, when string, move uint64) {
 	if f.Attempt > 1 {
 		return
@@ -121,7 +122,7 @@ func (f *fake) suffer(who, when string, move uint64) {
 		}
 		switch parts[2][0] {
 		case '!':
-			f.Send(&control.MoveFailed{Move: move, Error: "it can't, " + who + " at " + when})
+			f.Send(&control.MoveFailed{Move: move, Error: "it cannot, " + who + " at " + when})
 			select {}
 		case '~':
 			select {}
@@ -148,14 +149,14 @@ func (f *fake) awaitPause(move, attempt string) {
 	}
 }
 
-// wanted is the move that rank 0 lets all be paused for; 0: none.
+// wanted returns the move for which rank 0 lets all ranks pause, or 0.
 func (f *fake) wanted() uint64 {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	if f.m.pause == 0 || f.m.over[f.m.pause] != nil {
 		return 0
 	}
-	for _, fault := range f.faults { // not before the point that the test knows
+	for _, fault := range f.faults { // not before the point that the test expects
 		parts := strings.Split(fault, ":")
 		if point, _ := strconv.Atoi(parts[1]); parts[0] == "pause" && parts[2] == fmt.Sprint(f.m.pause) && f.point < point {
 			return 0
@@ -164,7 +165,7 @@ func (f *fake) wanted() uint64 {
 	return f.m.pause
 }
 
-// pause is the stay at a point where ranks change places.
+// pause executes a pause at a point at which ranks move.
 func (f *fake) pause(id uint64) {
 	f.m.mu.Lock()
 	moves, peer := f.m.source == id, f.m.peer
@@ -204,7 +205,7 @@ func (f *fake) switched(id uint64) *control.Switch {
 	return f.m.over[id]
 }
 
-// takeOver is what a destination does instead of restoring a checkpoint.
+// takeOver is executed by a destination instead of restoring a checkpoint.
 func (f *fake) takeOver() error {
 	move := f.Move.ID
 	f.suffer("destination", "start", move)

@@ -24,8 +24,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// The test binary is also the helper, the ranks and, where it is to be
-// killed, the supervisor.
+// The test binary is also the helper, the ranks and, in tests that kill it, the
+// supervisor.
 const envRole = "CAIRN_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -83,13 +83,14 @@ func fakeSupervisor() error {
 	return err
 }
 
-// fake is a program in the shape of a rank, which speaks to its helper as the
-// runtime does: it prints a line at each point, saves checkpoints in step with the
-// others, and does itself harm where its arguments say so:
+// fake is a program that acts as a rank and communicates with its helper like
+// the run time. It prints a line at each point, saves checkpoints together with
+// the others, and harms itself as its arguments say:
 //
-// nofinish: it forgets to say that it has finished. late: of its checkpoints, ranks
-// but rank 0 tell at the point after. refuse: it ends before its first point,
-// with status 2. status=N: it finishes with that one. full=N: so many checkpoints can't be saved at first.
+// nofinish: it does not say that it has finished. late: ranks other than rank 0
+// report a checkpoint at the next point. refuse: it ends before its first
+// point, with status 2. status=N: it finishes with that status. full=N: the
+// first N checkpoints cannot be saved.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -109,7 +110,7 @@ type fake struct {
 	late      bool
 	untold    *control.Saved
 	m         moves
-	member    atomic.Bool // not a destination that waits
+	member    atomic.Bool // false for a destination that waits
 }
 
 func fakeRank(args []string) error {
@@ -165,7 +166,7 @@ func fakeRank(args []string) error {
 				f.told(m)
 			case *control.Spawn:
 				go f.spawn(m)
-			case *control.Lost: // as a rank whose messages fail
+			case *control.Lost: // act like a rank whose messages fail
 				os.Exit(1)
 			}
 		}
@@ -206,7 +207,7 @@ func fakeRank(args []string) error {
 	return nil
 }
 
-// coordinate is a point: rank 0 says what all do.
+// coordinate executes a point: rank 0 tells all ranks what to do.
 func (f *fake) coordinate(due bool) error {
 	for more := f.Rank == 0; more; {
 		select {
@@ -224,11 +225,11 @@ func (f *fake) coordinate(due bool) error {
 		endpoint[1] = 1
 	}
 	all := f.exchange(endpoint)
-	if f.untold != nil { // rank 0 has told that the checkpoint is committed
+	if f.untold != nil { // rank 0 has reported the commit
 		f.Send(f.untold)
 		f.untold = nil
 	}
-	if move := all[0][2]; move != 0 { // when all that is done here is done
+	if move := all[0][2]; move != 0 { // after everything else at this point
 		defer f.pause(uint64(move))
 	}
 	f.stop = all[0][1] == 1
@@ -272,7 +273,7 @@ func (f *fake) file(index uint64, rank int) string {
 }
 
 // exchange is the fake's barrier. It goes through the supervisor, so a rank
-// that is to outlive one must be alone.
+// that must outlive its supervisor must be the only one.
 func (f *fake) exchange(endpoint []byte) [][]byte {
 	if f.Size == 1 {
 		return [][]byte{endpoint}
@@ -286,7 +287,7 @@ func (f *fake) exchange(endpoint []byte) [][]byte {
 	return m.Endpoints
 }
 
-// restore resumes from the newest checkpoint that is whole and not to be avoided.
+// restore resumes from the newest complete checkpoint that need not be avoided.
 func (f *fake) restore() error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
@@ -332,7 +333,7 @@ func (f *fake) restore() error {
 			return err
 		}
 		f.loaded = index
-		f.exchange([]byte{}) // so that all resume from the same set
+		f.exchange([]byte{}) // so that all resume from the same checkpoint
 		return f.Send(&control.Restored{Index: index})
 	}
 	f.exchange([]byte{})
@@ -359,7 +360,7 @@ func (f *fake) harm() error {
 			continue
 		}
 		if parts[0] == "gate" {
-			if p, err := os.OpenFile(parts[3], os.O_RDONLY, 0); err == nil { // until the test opens it too
+			if p, err := os.OpenFile(parts[3], os.O_RDONLY, 0); err == nil { // blocks until the test opens it, too
 				io.Copy(io.Discard, p)
 				p.Close()
 			}
@@ -381,7 +382,7 @@ func (f *fake) harm() error {
 	return nil
 }
 
-// expected is what a rank prints without failures.
+// expected returns what a rank prints without failures.
 func expected(rank, points int) string {
 	var b strings.Builder
 	b.WriteString("a line before anything is restored\n")

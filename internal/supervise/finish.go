@@ -45,7 +45,7 @@ func (s *Supervisor) complete() (Result, error) {
 	}
 	step.At("finish.output")
 	if s.rec.Discard {
-		if err := store.Clear(s.dir.FS, s.rec.CheckpointDir); err != nil { // the next run does
+		if err := store.Clear(s.dir.FS, s.rec.CheckpointDir); err != nil { // the next run does it
 			s.say("the checkpoints of the finished run could not be removed: %v", err)
 		}
 	}
@@ -85,13 +85,13 @@ func (s *Supervisor) incomplete(err error) Result {
 func (s *Supervisor) recordFinished() {
 	step.At("finish.shown")
 	s.rec.State = rundir.Finished
-	if err := s.record(); err != nil { // the same command completes the end once more
+	if err := s.record(); err != nil { // the same command completes the end again
 		s.say("that the run has finished could not be recorded: %v", err)
 	}
 }
 
-// putTogether finishes the output, and serves requests meanwhile. If it waits for
-// a reader of the output, a stop ends the wait.
+// putTogether finishes the output, and serves requests meanwhile. If it waits
+// for a reader of the output, a stop ends the wait.
 func (s *Supervisor) putTogether() (err error) {
 	done, stopping := false, s.stopping
 	go func() {

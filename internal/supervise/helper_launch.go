@@ -61,7 +61,7 @@ func (s *Supervisor) launchHelpers() {
 func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn) {
 	l := s.launcher
 	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *control.SendQueue, joined *control.Joined) {
-		port.Close() // nobody else is expected
+		port.Close() // no other helper is expected
 		if s.move != m || x.to != nil || x.spawn != by {
 			queue.Finish()
 			c.Close()

@@ -10,14 +10,14 @@ import (
 )
 
 // hostOverrides are the program path and variables for ranks on one host, which
-// may have another architecture or other devices. A move to that host brings
-// them (Migration.Program and Env), and they stay.
+// may have another architecture or other devices. A move to that host sets them
+// (Migration.Program and Env), and they stay.
 type hostOverrides struct {
-	program string   // "": that of the others
+	program string   // "": that of the other hosts
 	env     []string // NAME=VALUE
 }
 
-// overridesOf are those of a host.
+// overridesOf returns the overrides of a host.
 func (s *Supervisor) overridesOf(h *host) hostOverrides { return s.overrides[h.title()] }
 
 // with returns the overrides with those of a move added.

@@ -22,32 +22,32 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// host is a host and its helper, as the supervisor sees them.
+// host is a host with its helper, as the supervisor sees them.
 type host struct {
 	s       *Supervisor
 	name    string
-	shared  string // what ranks that share memory have in common; "": the name
+	shared  string // identifies hosts whose ranks share memory; "": the name
 	slots   int
 	vacated int  // slots of ranks that have moved away
-	closed  bool // it was left: only --to brings ranks there, and what they leave is not free for others
+	closed  bool // it was evacuated: only --to brings ranks there, and their slots are not free for others afterwards
 	local   bool
-	fixed   []int // of a launched helper: its rank
+	fixed   []int // for a launched helper: its rank
 
 	cmd        *exec.Cmd
-	ended      chan struct{} // the process of cmd has ended
+	ended      chan struct{} // closed when the process of cmd has ended
 	stderr     *tail
 	queue      *control.SendQueue
 	conn       *control.Conn
 	up         bool
 	joining    bool
-	busy       bool      // ranks were started and Drained has not come
-	missed     int       // looks since something was heard
+	busy       bool      // ranks were started, and Drained has not come
+	missed     int       // checks since the last message
 	served     bool      // it has had ranks
-	starts     uint64    // that it was told in this attempt
-	evacuating bool      // it is to be evacuated, as it says
-	extra      bool      // it was there for a move that was not made
-	spawned    bool      // an MPI library has started its helper, and ends all if that ends
-	waiting    time.Time // since then for an earlier helper to end
+	starts     uint64    // starts that it was sent in this attempt
+	evacuating bool      // its EvacuateWhen holds
+	extra      bool      // it was added for a move that was not made
+	spawned    bool      // an MPI library has started its helper, and ends everything if the helper ends
+	waiting    time.Time // since when it waits for an earlier helper to end
 	err        error     // why it is not up
 }
 
@@ -155,19 +155,21 @@ func (h *host) command() []string {
 	if !named {
 		out = append(out, h.name)
 	}
-	// ssh gives one line to a shell over there; others pass arguments on.
+	// ssh passes one line to a remote shell; other programs pass arguments on.
 	if base := filepath.Base(out[0]); base == "ssh" || base == "rsh" {
 		return append(out, control.ShellCommand(h.s.o.RemoteHelper))
 	}
 	return append(out, h.s.o.RemoteHelper...)
 }
 
-// join starts the host's helper. It does not wait: h.up, or h.err, is set later.
+// join starts the host's helper. It does not wait: h.up, or h.err, is set
+// later.
 func (h *host) join() {
 	h.joining, h.err, h.fixed, h.waiting = true, nil, nil, time.Time{}
 	args := h.command()
 	cmd := exec.Command(args[0], args[1:]...)
-	// Its own process group: a terminal's Ctrl-C is for the supervisor only.
+	// It has its own process group, so that a terminal's Ctrl-C reaches only
+	// the supervisor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.stderr = new(tail)
 	cmd.Stderr = h.stderr
@@ -185,7 +187,7 @@ func (h *host) join() {
 	go func(ended chan struct{}) {
 		if err := skipTo(stream, helper.StreamMark, 64<<10); err != nil {
 			stream.Close()
-			select { // then what it said on stderr is known
+			select { // after that, its stderr is complete
 			case <-ended:
 			case <-time.After(2 * time.Second):
 			}
@@ -197,7 +199,7 @@ func (h *host) join() {
 		h.s.post(func() {
 			if h.cmd == cmd && h.joining {
 				h.attach(conn, queue)
-			} else { // it comes too late
+			} else { // it is too late
 				queue.Finish()
 				conn.Close()
 			}
@@ -310,7 +312,7 @@ func (h *host) handle(m control.Message) {
 			h.lost(errors.New(m.Error))
 		}
 	case *control.Drained:
-		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more were started meanwhile
+		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more ranks were started meanwhile
 			h.busy = false
 			h.s.releaseEmptyHosts()
 		}
@@ -353,7 +355,7 @@ func (h *host) waits(holder string) bool {
 	return true
 }
 
-// lost notes that the helper is gone, and its ranks with it.
+// lost records that the helper is gone, and its ranks with it.
 func (h *host) lost(err error) {
 	if !h.up && !h.joining {
 		return
@@ -382,8 +384,9 @@ func (h *host) lost(err error) {
 	}
 }
 
-// unreached notes that the helper did not start. The message of the remote shell
-// says more than the end of the connection; with status 255 it is ssh's own.
+// unreached records that the helper did not start. The message of the remote
+// shell says more than the end of the connection; with status 255, the message
+// is ssh's own.
 func (h *host) unreached(err error, cmd *exec.Cmd) {
 	if h.cmd != cmd || !h.joining {
 		return
@@ -405,7 +408,7 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 	}
 }
 
-// hangUp closes the connection. A helper that still runs then ends by itself.
+// hangUp closes the connection. A helper that still runs ends by itself then.
 func (h *host) hangUp() {
 	h.up, h.joining, h.busy = false, false, false
 	if h.queue != nil {
@@ -428,7 +431,7 @@ func (s *Supervisor) look() {
 			}
 			h.lost(fmt.Errorf("nothing was heard from it for %s", control.TimeText(hostSilence)))
 		default:
-			h.missed++ // counted: time in which this process was stopped is not silence
+			h.missed++ // checks are counted, because time in which this process was stopped is not silence
 			h.queue.Send(&control.Ping{})
 		}
 	}
@@ -477,7 +480,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line returns what was written, in one line.
+// line returns the text in one line.
 func (t *tail) line() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -490,7 +493,7 @@ func (t *tail) line() string {
 	return strings.Join(out, " | ")
 }
 
-// text returns what was written, for an error message.
+// text returns the text for an error message.
 func (t *tail) text() string {
 	if t == nil {
 		return ""

@@ -21,8 +21,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// shell writes a remote shell for hosts that don't exist: it greets, as login
-// shells do, and fails for hosts that are down.
+// shell writes a remote shell for hosts that do not exist. It prints a
+// greeting, as login shells do, and fails for hosts that are down.
 func shell(t *testing.T) (dir string, command []string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -40,7 +40,7 @@ func script(t *testing.T, path, text string) {
 	}
 }
 
-// A host is lost, and another one takes its ranks.
+// TestHost_Lost loses a host, and another one takes its ranks.
 func TestHost_Lost(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:0:8:"+gate)
@@ -78,7 +78,7 @@ func TestHost_Unreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, o).ends(rundir.Failed, 1).once("failed: host a cannot be reached: no route to a; host b cannot be reached: no route to b")
-	// A host that is there, and has no cairn.
+	// This host exists, but has no cairn.
 	o.Hosts, o.RemoteHelper = []Host{{"c", 2}}, []string{"/no/such/cairn"}
 	l = begin(t, o).ends(rundir.Failed, 1).says("host c: its helper could not be started: ", "/no/such/cairn", "--remote-cairn")
 	if len(l.said) != 1 {
@@ -86,13 +86,13 @@ func TestHost_Unreachable(t *testing.T) {
 	}
 }
 
-// Hosts that are network namespaces.
+// TestHost_Namespaces uses hosts that are network namespaces.
 func TestHost_Namespaces(t *testing.T) {
 	var hosts []Host
 	for _, name := range []string{"a", "b"} {
 		name = fmt.Sprintf("cairn-%s-%d", name, os.Getpid())
 		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
-			t.Skipf("network namespaces can't be made: %v: %s", err, out)
+			t.Skipf("network namespaces cannot be made: %v: %s", err, out)
 		}
 		t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
 		hosts = append(hosts, Host{name, 2})
@@ -155,8 +155,8 @@ func TestOptions_Refused(t *testing.T) {
 	}
 }
 
-// fakeLauncher puts an mpirun into PATH that gives its children descriptors
-// 3 and 7, as MPICH does.
+// fakeLauncher puts an mpirun into PATH that passes descriptors 3 and 7 to its
+// children, as MPICH does.
 func fakeLauncher(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -218,7 +218,8 @@ func TestLauncher_Fails(t *testing.T) {
 	begin(t, o).ends(rundir.Failed, 1).once("failed: mpirun: it ended before all ranks had come (it said: no allocation)")
 }
 
-// Strangers on the port that launched helpers connect to.
+// TestLauncher_HostilePort has strangers connect to the port for launched
+// helpers.
 func TestLauncher_HostilePort(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 2)
@@ -234,7 +235,7 @@ wait`)
 		t.Fatal(err)
 	}
 	l := begin(t, o)
-	hold, err := os.OpenFile(o.Run+".go", os.O_WRONLY, 0) // the port is there
+	hold, err := os.OpenFile(o.Run+".go", os.O_WRONLY, 0) // blocks until the port exists
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ wait`)
 		return c
 	}
 	for range 2 * halfOpen {
-		dial() // says nothing
+		dial() // sends nothing
 	}
 	c := dial()
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n0123456789012345678901234567890123456789")
@@ -263,7 +264,7 @@ wait`)
 	if _, err := control.Client(dial(), make([]byte, 32)); !errors.Is(err, control.ErrRefused) {
 		t.Errorf("wrong secret: %v", err)
 	}
-	// Somebody who knows the secret and takes a rank that does not exist.
+	// This client knows the secret and claims a rank that does not exist.
 	stranger, err := control.Client(dial(), secret)
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +278,7 @@ wait`)
 	exact(t, o, 20)
 }
 
-// Strangers on the run's socket.
+// TestControlSocket_Hostile has strangers connect to the run's socket.
 func TestControlSocket_Hostile(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)

@@ -16,9 +16,9 @@ import (
 type instrumentation int
 
 const (
-	unknown instrumentation = iota // it is not in Go, and may start one that does
+	unknown instrumentation = iota // it is not a Go program, and may start one that uses Cairn
 	instrumented
-	uninstrumented // it has nothing of Cairn in it
+	uninstrumented // it does not contain Cairn
 )
 
 func instrumentationOf(program string) instrumentation {
@@ -40,9 +40,9 @@ func (a *attempt) greeted() bool {
 	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
 }
 
-// sayUninstrumented warns, once, that a program does not use Cairn and cannot be
-// saved: when it starts, or, if its file does not show that, when it has ended
-// without a Hello.
+// sayUninstrumented warns, once, that a program does not use Cairn and cannot
+// be saved: when it starts, or, if its file does not show that, when it has
+// ended without a Hello.
 func (s *Supervisor) sayUninstrumented(ended bool) {
 	name := filepath.Base(s.o.Command[0])
 	switch {

@@ -22,9 +22,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
-// launcher is mpirun or srun. It starts one helper per rank. The helpers connect
-// to a TCP port of the supervisor and prove that they know a secret, which they
-// find in their environment.
+// launcher is mpirun or srun. It starts one helper per rank. The helpers
+// connect to a TCP port of the supervisor and prove that they know a secret,
+// which they find in their environment.
 type launcher struct {
 	name string
 	args []string
@@ -35,16 +35,16 @@ type launcher struct {
 	ended  chan struct{}
 	said   *tail
 
-	helperLaunches []*helperLaunch // the supervisor's
+	helperLaunches []*helperLaunch // helper launches of moves
 	server         atomic.Pointer[ompiServer]
-	apart          bool // destinations do not join the MPI world of the others: it went wrong
-	spawns         bool // it is that of Open MPI 4: ranks can have it start destinations
+	apart          bool // destinations do not join the MPI world of the others, because that failed
+	spawns         bool // it is Open MPI 4: ranks can make it start destinations
 
-	refused atomic.Int64 // connections
+	refused atomic.Int64 // number of refused connections
 }
 
 const (
-	halfOpen    = 64 // connections that have not proved anything yet
+	halfOpen    = 64 // maximum number of connections without a proof
 	versionTime = 10 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		l.apart = true
 	}
 	started, err := false, error(nil)
-	go func() { // it asks the launcher which one it is
+	go func() { // starting it includes asking the launcher for its version
 		e := l.start(s)
 		s.post(func() { started, err = true, e })
 	}()
@@ -69,7 +69,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		<-ended
 		s.post(func() { gone = true })
 	}(l.ended)
-	// srun may wait in a queue: time counts from the first rank on.
+	// srun may wait in a queue, so the time counts from the first rank on.
 	var late *time.Timer
 	overdue := false
 	watch := func() {
@@ -82,7 +82,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 			late.Stop()
 		}
 	}()
-	waiting := func(h *host) bool { return h.joining && !h.waiting.IsZero() } // which has a limit of its own
+	waiting := func(h *host) bool { return h.joining && !h.waiting.IsZero() } // this has a limit of its own
 	lost := func(h *host) bool { return !h.up && !h.joining }
 	full := func() bool {
 		k := 0
@@ -97,7 +97,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		watch()
 		return gone || s.killed || s.stopping || full() || slices.ContainsFunc(s.hosts, lost) || overdue && !slices.ContainsFunc(s.hosts, waiting)
 	}, nil)
-	l.shut() // nobody else is expected
+	l.shut() // no other helper is expected
 	if n := l.refused.Load(); n > 1 {
 		s.say("%d connections were refused", n)
 	}
@@ -140,7 +140,8 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	go l.accept(s, l.port, l.secret, s.joined)
 	args := []string{"-n", strconv.Itoa(s.n)}
 	if l.name == "mpirun" {
-		// Open MPI passes variables on only if they are named; MPICH passes all.
+		// Open MPI passes on only variables that are named; MPICH passes on
+		// all.
 		said := version(path)
 		l.spawns = strings.Contains(said, "(Open MPI) 4.") || strings.Contains(said, "(OpenRTE) 4.")
 		if isOpenMPI(said) {
@@ -188,19 +189,19 @@ func addressesOf(l net.Listener) []string {
 	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
 }
 
-// accept accepts connections of helpers, and calls take in the goroutine of Run.
-// It refuses peers that do not know the secret, and the oldest unproven
+// accept accepts connections of helpers, and calls take in the goroutine of
+// Run. It refuses peers that do not know the secret, and the oldest unproven
 // connection if there are too many.
 func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *control.SendQueue, *control.Joined)) {
 	var mu sync.Mutex
-	var open []net.Conn // half, the oldest first
+	var open []net.Conn // connections without a proof, oldest first
 	for {
 		conn, err := port.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			time.Sleep(10 * time.Millisecond) // most likely, there are too many open files
 			continue
 		}
 		mu.Lock()
@@ -258,7 +259,8 @@ func (s *Supervisor) joined(h *host, c *control.Conn, queue *control.SendQueue, 
 			return
 		}
 	}
-	// Ranks of one machine may share memory; a name alone may be given twice.
+	// Ranks of one machine may share memory. A host's name alone need not be
+	// unique.
 	h.name, h.shared, h.fixed, h.slots, h.joining = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, true
 	s.hosts = append(s.hosts, h)
 	h.attach(c, queue)
@@ -273,8 +275,8 @@ func (l *launcher) shut() {
 	}
 }
 
-// end waits for the end of the launcher after that of its helpers, and kills it
-// if that takes too long.
+// end waits for the end of the launcher after its helpers have ended, and kills
+// it if that takes too long.
 func (l *launcher) end() {
 	l.shut()
 	if l.cmd != nil && l.cmd.Process != nil {

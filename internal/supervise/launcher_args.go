@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// openMPI reports whether mpirun is the one of Open MPI.
+// openMPI reports whether mpirun belongs to Open MPI.
 func openMPI(path string) bool { return isOpenMPI(version(path)) }
 
 func isOpenMPI(text string) bool {
 	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
 }
 
-// version returns what a program prints for --version; empty if that takes long.
+// version returns the output of a program for --version, or "" if that takes
+// long.
 func version(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
 	defer cancel()
@@ -63,8 +64,8 @@ func named(args []string, host string) bool {
 	return false
 }
 
-// exported are the variables that a launcher's arguments name for all
-// processes that it starts, which those that are spawned do not get.
+// exported returns the variables that a launcher's arguments name for all
+// processes that it starts. Spawned processes do not get them.
 func exported(args []string, lookup func(string) (string, bool)) (out []string) {
 	for i, arg := range args {
 		if arg != "-x" || i+1 == len(args) {

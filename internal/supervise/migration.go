@@ -30,7 +30,7 @@ import (
 // destination is. There is one move at a time; others wait in
 // Supervisor.moveQueue.
 
-// moveLimits are how long the phases of a move may take.
+// moveLimits are the time limits of the phases of a move.
 type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver, link, again time.Duration }
 
 var usualLimits = moveLimits{
@@ -55,11 +55,11 @@ type move struct {
 	*control.MoveState
 	q       *moveRequest
 	moving  []*movingRank
-	added   []*host   // hosts that were added for it
+	added   []*host   // hosts that were added for this move
 	pausing bool      // all ranks were told to pause
 	doomed  bool      // a process reported a failure
 	decided bool      // the destinations take over
-	linked  []bool    // by rank
+	linked  []bool    // ranks that are linked
 	began   time.Time // when the phase began
 	paused  time.Time // when all ranks were paused
 	sent    time.Time // when all state was sent
@@ -70,9 +70,9 @@ type move struct {
 type movingRank struct {
 	rank   int
 	from   *host
-	byMove uint64 // of the source
+	byMove uint64 // ByMove of the source
 	goal   string // the host's name
-	to     *host  // nil: its helper is not there yet
+	to     *host  // nil: its helper has not connected yet
 	spawn  *spawn // not nil: the MPI library of the others starts its helper
 	next   rank   // the destination
 
@@ -80,7 +80,7 @@ type movingRank struct {
 	listening, precopied, paused, sent, received, handedOver bool
 	endpoint                                                 []byte
 	addresses                                                []string
-	said                                                     string // why the destination cannot take over
+	said                                                     string // the destination's reason why it cannot take over
 	why                                                      string // how the destination ended
 	stats                                                    *control.MoveStats
 }
@@ -94,7 +94,7 @@ type succession struct {
 	next     uint64 // the move that started the destination
 }
 
-// described returns the move as ranks get it.
+// described returns the move in the form that ranks get.
 func (m *move) described() control.Move {
 	w := m.q.how.Move
 	w.ID, w.Ranks = m.ID, m.Ranks
@@ -277,7 +277,7 @@ func (s *Supervisor) finalCopy() bool {
 	if m.sent.IsZero() && m.all(func(x *movingRank) bool { return x.sent }) {
 		m.sent = time.Now()
 		m.TransferNS = int64(m.sent.Sub(m.paused))
-		s.limit(s.limits.handOver) // it has it all
+		s.limit(s.limits.handOver) // the destinations have all of the state
 	}
 	if m.doomed || !m.all(func(x *movingRank) bool { return x.sent && x.received }) {
 		return false
@@ -295,7 +295,7 @@ func (s *Supervisor) handedOver(x *movingRank) {
 	a := s.a
 	x.handedOver = true
 	a.successions = append(a.successions, succession{x.rank, x.byMove, x.from, x.to, s.move.ID})
-	a.spawning = slices.DeleteFunc(a.spawning, func(by *spawn) bool { return by.rank == x.rank }) // what it started has come
+	a.spawning = slices.DeleteFunc(a.spawning, func(by *spawn) bool { return by.rank == x.rank }) // what it spawned has connected
 	r := &a.ranks[x.rank]
 	r.on, r.byMove, r.ready = x.to, s.move.ID, true
 	r.Host, r.Pid = x.next.Host, x.next.Pid
@@ -362,8 +362,8 @@ func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 	}
 }
 
-// fromOther handles a message from a process that is not a rank's current one: a
-// destination before it takes over, or a source after it has handed over.
+// fromOther handles a message from a process that is not a rank's current one:
+// a destination before it takes over, or a source after it has handed over.
 func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 	switch said := from.Carried.Message.(type) {
 	case *control.Exited:
@@ -391,7 +391,7 @@ func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 		s.moveFailedSoon(x.said)
 	case *control.Exited:
 		x.next.State = "ended"
-		if x.said != "" && !m.decided { // so it was to be expected
+		if x.said != "" && !m.decided { // so its end is expected
 			return
 		}
 		how := fmt.Sprintf("ended with status %d", said.Code)
@@ -413,8 +413,8 @@ func plain(rank int, text string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, fmt.Sprintf("rank %d: ", rank)), "\n", "; ")
 }
 
-// sourceEnded lets the output of a destination be passed on, if this was the
-// end of its source.
+// sourceEnded makes a helper pass on the output of a destination, if this was
+// the end of its source.
 func (s *Supervisor) sourceEnded(h *host, source control.Process, said *control.Exited) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.rank != source.Rank || p.byMove != source.ByMove || p.from != h {
@@ -435,7 +435,7 @@ func (p succession) follow(offsets [2]int64) {
 	}
 }
 
-// hostOfSourceLost is parted for all that were on a host that is lost.
+// hostOfSourceLost does the same for all sources on a host that is lost.
 func (s *Supervisor) hostOfSourceLost(h *host) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.from == h {
@@ -445,14 +445,14 @@ func (s *Supervisor) hostOfSourceLost(h *host) {
 	})
 }
 
-// moveFailed ends the move without success: before it is decided all continues as
-// it was, and after that a rank is lost. It returns true.
+// moveFailed ends the move without success. Before the decision, all ranks
+// continue as before; after it, a rank is lost. It returns true.
 func (s *Supervisor) moveFailed(why string) bool {
 	m := s.move
 	if m.decided {
 		rank := m.moving[0].rank
 		s.fail(rank, &failure{why: fmt.Sprintf("the move of %s to %s was decided and failed: %s", control.RanksText(m.Ranks), m.To, why), status: 1})
-		if s.move == m { // the attempt had failed already
+		if s.move == m { // otherwise the attempt had failed already
 			s.moveRestarts(m, why)
 		}
 		return true
@@ -471,8 +471,8 @@ func (s *Supervisor) moveFailed(why string) bool {
 	return true
 }
 
-// moveFailedSoon is unmoved for something that a process says, which may be the
-// consequence of the end of another.
+// moveFailedSoon calls moveFailed for a failure that a process reports, unless
+// the end of another process turns out to be the cause.
 func (s *Supervisor) moveFailedSoon(why string) {
 	m := s.move
 	if m.decided {
@@ -487,10 +487,10 @@ func (s *Supervisor) moveFailedSoon(why string) {
 	})
 }
 
-// moveRestarts notes that the attempt has failed while a move was under way.
+// moveRestarts records that the attempt has failed during a move.
 func (s *Supervisor) moveRestarts(m *move, why string) {
 	if s.launcher != nil && slices.ContainsFunc(m.moving, func(x *movingRank) bool { return x.spawn != nil }) {
-		s.launcher.apart = true // that may be why
+		s.launcher.apart = true // joining may be the cause
 	}
 	m.State, m.Why, m.Time = control.MoveRestarting, why, time.Now()
 	s.move = nil
@@ -500,8 +500,8 @@ func (s *Supervisor) moveRestarts(m *move, why string) {
 	s.afterMove(m)
 }
 
-// movesRolledBack tells of the moves that failed with their attempt, or with the
-// supervisor before this one, when the run continues.
+// movesRolledBack reports, when the run continues, the moves that failed with
+// their attempt, or with the supervisor before this one.
 func (s *Supervisor) movesRolledBack(from string) {
 	back := func(m *control.MoveState) {
 		m.State, m.Why, m.Time = control.MoveRolledBack, m.Why+"; the run resumes from "+from, time.Now()
@@ -533,7 +533,7 @@ func (s *Supervisor) moved() {
 	a.moved = now
 	for _, x := range m.moving {
 		m.Stats = addStats(m.Stats, x.stats)
-		if x.rank == 0 { // what its source was asked for may be lost with it
+		if x.rank == 0 { // requests to its source may be lost
 			for _, w := range s.requests {
 				w.asked = w.asked && !w.isCheckpoint()
 			}
@@ -546,7 +546,7 @@ func (s *Supervisor) moved() {
 	s.endMove(m, control.Moved, "")
 }
 
-// endMove is the end of a move.
+// endMove ends a move and records its result.
 func (s *Supervisor) endMove(m *move, state, why string) {
 	m.State, m.Why, m.Time = state, why, time.Now()
 	s.move = nil
@@ -563,7 +563,7 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 	}
 }
 
-// afterMove does what waited for the end of a move.
+// afterMove does what was deferred until the end of a move.
 func (s *Supervisor) afterMove(m *move) {
 	for _, h := range m.added {
 		if h.slots == 0 {

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	keptMoves = 16 // of those that are over
-	maxMoves  = 64 // that wait
+	keptMoves = 16 // maximum number of ended moves that are kept
+	maxMoves  = 64 // maximum number of moves that wait
 )
 
 // moveRequest is a request for a move.
 type moveRequest struct {
 	ranks []int
-	host  string // all that are there, instead of ranks
-	to    string // "": to be chosen
+	host  string // move all ranks there, instead of ranks
+	to    string // destination host; "": the supervisor chooses
 	how   control.Migrate
 	by    asker
-	w     *commandRequest // nil: nobody waits
-	tries int             // of one that nobody waits for, so far
+	w     *commandRequest // the command that waits; nil: none
+	tries int             // number of tries so far, if no command waits
 	state *control.MoveState
 }
 
-// asker says who asks for a move.
+// asker says who requested a move.
 type asker int
 
 const (
-	byCommand asker = iota // which waits
+	byCommand asker = iota // a command, which waits
 	byFile                 // RUN/evacuate
 	byWatch                // --evacuate-when
 )
@@ -43,14 +43,14 @@ const (
 // gone reports whether the asker has gone away or has cancelled.
 func (q *moveRequest) gone() bool { return q.w != nil && (q.w.done || q.w.cancelled) }
 
-// note tells the asker how far the move is.
+// note reports the state of the move to the command.
 func (q *moveRequest) note() {
 	if q.w != nil && q.w.note != nil {
 		q.w.note(q.message(true))
 	}
 }
 
-// answer tells the asker how the move ended.
+// answer reports the result of the move to the command.
 func (q *moveRequest) answer() {
 	if q.w != nil {
 		q.w.reply(q.message(false))
@@ -77,7 +77,7 @@ func (s *Supervisor) migrate(w *commandRequest, m *control.Migrate) {
 	case len(q.ranks) > 0 && (q.ranks[0] < 0 || q.ranks[len(q.ranks)-1] >= s.n):
 		refuse("there is no rank %s; the run has ranks 0 to %d", outside(q.ranks, s.n), s.n-1)
 	case q.how.Chunk < 0 || q.how.Rounds < 0 || q.how.StartLimit < 0:
-		refuse("chunk, rounds and the time for the start can't be below zero")
+		refuse("chunk, rounds and the time for the start cannot be below zero")
 	case q.to != "" && !hostName(q.to):
 		refuse("%q is no host", q.to)
 	case q.host != "" && q.host == q.to:
@@ -123,7 +123,7 @@ func (s *Supervisor) judgeSilent(q *moveRequest) {
 	case s.a == nil || !s.a.begun():
 		s.judgeLater(q)
 	case !s.a.greeted():
-		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it can't be moved")
+		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it cannot be moved")
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *Supervisor) judgeLater(q *moveRequest) {
 	time.AfterFunc(helloTime, func() { s.post(func() { s.judgeSilent(q) }) })
 }
 
-// ask puts a request in the queue.
+// ask adds a request to the queue.
 func (s *Supervisor) ask(q *moveRequest) {
 	s.rec.Moved++
 	q.state = &control.MoveState{ID: s.rec.Moved, Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaiting, Time: time.Now()}
@@ -147,7 +147,7 @@ func (s *Supervisor) ask(q *moveRequest) {
 		}
 	}
 	s.moveQueue = append(s.moveQueue, q)
-	s.save() // a number is never given twice
+	s.save() // so that no number is used twice
 	q.note()
 	s.changed()
 }
@@ -201,7 +201,7 @@ func (s *Supervisor) nextMove() bool {
 	q := s.moveQueue[0]
 	m := &move{MoveState: q.state, q: q, linked: make([]bool, s.n)}
 	switch err := s.plan(m); {
-	case err == errNobody: // that is what was wanted
+	case err == errNobody: // this is the desired state
 		text := ""
 		if s.closeHost(q.host) {
 			text = "none will be placed there any more"
@@ -224,7 +224,7 @@ func (s *Supervisor) nextMove() bool {
 	return true
 }
 
-// lacks returns what the move waits for.
+// lacks describes what the move waits for.
 func (m *move) lacks() string {
 	missing := func(have func(*movingRank) bool) string {
 		var list []int

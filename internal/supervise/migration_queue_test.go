@@ -21,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// movesOf are a run's moves as they are read from outside.
+// movesOf returns a run's moves, read as a command does.
 func movesOf(t *testing.T, o Options) (*control.RunState, string) {
 	t.Helper()
 	st, err := client.Read(context.Background(), o.Run)
@@ -35,8 +35,8 @@ func movesOf(t *testing.T, o Options) (*control.RunState, string) {
 	return st, strings.Join(out, ", ")
 }
 
-// How moves ended is known as long as the run directory is, and no number is
-// given twice.
+// TestMove_Recorded shows that the results of moves are known as long as the
+// run directory exists, and that no number is used twice.
 func TestMove_Recorded(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "pause:3:1", "gate:0:12:"+gate, "pause:13:4:2")
@@ -70,7 +70,7 @@ func TestMove_Recorded(t *testing.T) {
 	if _, err := client.Migrate(context.Background(), o.Run, client.Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it has finished") {
 		t.Error(err)
 	}
-	// Another run in the same directory begins anew.
+	// Another run in the same directory starts with an empty list.
 	o.Command = as("rank", "points=3")
 	l = begin(t, o)
 	l.ends(rundir.Finished, 0)
@@ -79,8 +79,8 @@ func TestMove_Recorded(t *testing.T) {
 	}
 }
 
-// The supervisor is lost with a move under way: who waits for it is told, and
-// so is who looks later.
+// TestMove_SupervisorLost kills the supervisor during a move. The command that
+// waits for the move reports that, and so do later ones.
 func TestMove_SupervisorLost(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate, "fault:source:~precopy:1")
@@ -126,7 +126,8 @@ func TestMove_SupervisorLost(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// Who asked calls a move off, and is told what became of it.
+// TestMove_Cancel cancels a move by the command that requested it, which
+// reports the result.
 func TestMove_Cancel(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:<switch:3:"+gate, "pause:8:3", "fault:source:~precopy:1")
@@ -151,8 +152,8 @@ func TestMove_Cancel(t *testing.T) {
 	l.exactMoved(20, map[int][]int{1: {8}})
 }
 
-// The launcher of a destination's helper is ended when the move is called off
-// before that has come.
+// TestMove_CancelLaunched cancels a move before the destination's helper has
+// connected. The helper's launcher must be ended.
 func TestMove_CancelLaunched(t *testing.T) {
 	dir := t.TempDir()
 	launched := filepath.Join(dir, "launch")
@@ -189,8 +190,8 @@ wait`)
 	l.ends(rundir.Finished, 0)
 }
 
-// The run ends in order before who asked for a move is answered: its record
-// tells.
+// TestMove_RunEnded ends the run before the request for a move is answered. The
+// command reads the record.
 func TestMove_RunEnded(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		dir := t.TempDir()
@@ -225,13 +226,14 @@ func TestMove_RunEnded(t *testing.T) {
 	}
 }
 
-// Ranks that leave a host go to several if none has room for all.
+// TestMove_Spread shows that the ranks of a host go to several hosts if none
+// has room for all.
 func TestMove_Spread(t *testing.T) {
 	o := options(t, 3, "pause:8:1", "pause:10:2")
 	_, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 3}, {"b", 1}, {"c", 2}, {"d", 3}}, rsh
 	l := begin(t, o)
-	// The first one has room for all.
+	// The first host has room for all.
 	if st := l.migrate(client.Migration{Host: "a"}).ends(control.Moved); st.To != "d" {
 		t.Errorf("%+v", st)
 	}
@@ -245,8 +247,8 @@ func TestMove_Spread(t *testing.T) {
 	}
 }
 
-// A host that is to be evacuated waits for room; that is said once. The slot of a
-// rank that has gone elsewhere is room.
+// TestEvacuate_WaitsForRoom shows that an evacuation waits for room, and that
+// this is reported once. The slot of a rank that has moved away counts as room.
 func TestEvacuate_WaitsForRoom(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
@@ -257,7 +259,7 @@ func TestEvacuate_WaitsForRoom(t *testing.T) {
 	l := begin(t, o)
 	l.await("rank 1 not moved: no other host of the run has room for rank 1; ranks leave as soon as there is; 'cairn migrate --host b --to TARGET' does not wait")
 	before, _ := os.ReadFile(asked)
-	for n := len(before); n < len(before)+3; { // it is looked at again and again
+	for n := len(before); n < len(before)+3; { // the supervisor checks repeatedly
 		text, _ := os.ReadFile(asked)
 		n = len(text)
 	}
@@ -281,8 +283,9 @@ func TestEvacuate_WaitsForRoom(t *testing.T) {
 	}
 }
 
-// A host that was left takes a rank that is sent there; when that has gone
-// again, its slot is not free for others.
+// TestEvacuate_HostClosed shows that an evacuated host accepts a rank that is
+// sent there by --to. When the rank has moved away again, its slot is not free
+// for others.
 func TestEvacuate_HostClosed(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:0:15:"+gate)
@@ -301,7 +304,8 @@ func TestEvacuate_HostClosed(t *testing.T) {
 	}
 }
 
-// A host that the file lists can't be left, and the file is what can be mended.
+// TestAdvice_NoRoom has a host in the file that cannot be evacuated. The advice
+// is to change the file.
 func TestAdvice_NoRoom(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
@@ -317,8 +321,8 @@ func TestAdvice_NoRoom(t *testing.T) {
 	l.ends(rundir.Finished, 0)
 }
 
-// A host says again and again that it is to be evacuated, and the move fails: it is
-// tried again, less and less often.
+// TestEvacuate_Again has a host that requests its evacuation repeatedly while
+// the move fails. The supervisor tries it less and less often.
 func TestEvacuate_Again(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:destination:start:1", "fault:destination:start:2", "pause:8:3", "gate:0:12:"+gate)

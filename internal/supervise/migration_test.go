@@ -20,8 +20,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// threeHosts are the options of a run of two ranks on a and b, with c to
-// spare.
+// threeHosts returns options for a run of two ranks on a and b, with c as a
+// spare host.
 func threeHosts(t *testing.T, args ...string) Options {
 	t.Helper()
 	o := options(t, 2, args...)
@@ -30,7 +30,7 @@ func threeHosts(t *testing.T, args ...string) Options {
 	return o
 }
 
-// migration is a move that a test has asked for.
+// migration is a move that a test has requested.
 type migration struct {
 	t    *testing.T
 	stop context.CancelFunc
@@ -80,8 +80,8 @@ func (l *live) enters(id uint64, state string) {
 	}
 }
 
-// exactMoved checks files and what was shown of a finished run; of the ranks
-// that left their process at points, a line tells.
+// exactMoved checks the files and the shown output of a finished run. left has
+// the points at which ranks moved; a line reports each.
 func (l *live) exactMoved(points int, left map[int][]int) {
 	l.t.Helper()
 	for r := range l.o.Ranks {
@@ -173,7 +173,8 @@ func TestMove_Ranks(t *testing.T) {
 	}
 }
 
-// A rank that has moved is lost: the run comes back where the ranks were.
+// TestMove_ThenRestart loses a rank that has moved. The run restarts where the
+// ranks were.
 func TestMove_ThenRestart(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "kill:1:13:1")
 	l := begin(t, o)
@@ -185,7 +186,8 @@ func TestMove_ThenRestart(t *testing.T) {
 	}
 }
 
-// A program of one rank, which moves on its own machine, there and back.
+// TestMove_OneRank moves a program of one rank on its own machine, back and
+// forth.
 func TestMove_OneRank(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "pause:3:1", "pause:4:2", "pause:9:3", "gate:0:15:"+gate)
@@ -198,7 +200,7 @@ func TestMove_OneRank(t *testing.T) {
 	}
 	left := make(chan int)
 	l.s.post(func() { left <- len(l.s.a.timers) })
-	if n := <-left; n > 1 { // that of the first hello
+	if n := <-left; n > 1 { // the descriptor of the first Hello
 		t.Errorf("%d timers run", n)
 	}
 	open(t, gate)
@@ -206,7 +208,8 @@ func TestMove_OneRank(t *testing.T) {
 	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
 }
 
-// After any failure before the decision, the run continues as before.
+// TestMove_FailsUndecided shows that the run continues as before after any
+// failure before the decision.
 func TestMove_FailsUndecided(t *testing.T) {
 	for _, c := range []struct {
 		fault string
@@ -216,12 +219,12 @@ func TestMove_FailsUndecided(t *testing.T) {
 	}{
 		{"destination:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a destination begins | destination ends at start)"},
 		{"destination:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
-		{"destination:!start", "c", nil, "the new process of rank 1 on c: it can't, destination at start"},
+		{"destination:!start", "c", nil, "the new process of rank 1 on c: it cannot, destination at start"},
 		{"destination:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
 		{"destination:listening", "c", nil, "ended with status 5"},
 		{"destination:state", "c", nil, "ended with status 5"},
 		{"destination:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the destination did not receive the state of rank 1 within 50 ms"},
-		{"source:!precopy", "c", nil, "rank 1 on b: it can't, source at precopy"},
+		{"source:!precopy", "c", nil, "rank 1 on b: it cannot, source at precopy"},
 		{"source:~precopy", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not finish its precopy within 50 ms"},
 		{"none", "down", nil, "host down cannot be reached: no route to down"},
 	} {
@@ -249,7 +252,7 @@ func TestMove_FailsUndecided(t *testing.T) {
 			open(t, gate)
 			s.ends(rundir.Finished, 0).says("rank 1 not moved: ")
 			s.exactMoved(20, nil)
-			if strings.Contains(s.out.String(), "destination") { // which is not the program
+			if strings.Contains(s.out.String(), "destination") { // the process is not the program
 				t.Error(s.out.String())
 			}
 			if s.last.Attempt != 1 {
@@ -259,7 +262,8 @@ func TestMove_FailsUndecided(t *testing.T) {
 	}
 }
 
-// A rank of the run is lost during a move, or anything after the decision.
+// TestMove_RankLost loses a rank of the run during a move, or any process after
+// the decision.
 func TestMove_RankLost(t *testing.T) {
 	for _, c := range []struct {
 		fault string
@@ -274,7 +278,7 @@ func TestMove_RankLost(t *testing.T) {
 		{"source:~switch", func(m *moveLimits) { m.handOver = 50 * time.Millisecond }, "the source of rank 1 did not hand over within 50 ms", nil},
 		{"destination:%received", nil, "", nil},
 		{"destination:%switch", nil, "rank 1 on c was killed by signal 9", nil},
-		{"destination:!switch", nil, "it can't, destination at switch", nil},
+		{"destination:!switch", nil, "it cannot, destination at switch", nil},
 		{"other:%switch", nil, "rank 0 on a was killed by signal 9", nil},
 		{"other:~switch", func(m *moveLimits) { m.link = 50 * time.Millisecond }, "rank 0 did not connect to the new processes within 50 ms", nil},
 	} {
@@ -285,9 +289,9 @@ func TestMove_RankLost(t *testing.T) {
 			if c.limit != nil {
 				l.s.post(func() { c.limit(&l.s.limits) })
 			}
-			l.await("checkpoint 1 committed") // what it comes back to
+			l.await("checkpoint 1 committed") // the checkpoint that it restarts from
 			m := l.migrate(client.Migration{Ranks: []int{1}, To: "c"})
-			if c.fault == "destination:%received" { // it may be seen before the decision
+			if c.fault == "destination:%received" { // the failure may be noticed before the decision
 				if st := <-m.got; m.err != nil || st.State == control.Moved {
 					t.Fatalf("%+v, %v", st, m.err)
 				}
@@ -298,13 +302,14 @@ func TestMove_RankLost(t *testing.T) {
 			if c.fault != "destination:%received" {
 				l.says("restored checkpoint 1", "rank 1 rolled back: ")
 			}
-			// What a source says when it leaves is cut off with the rest.
+			// The output of a source while it hands over is cut off with the
+			// rest.
 			exact(t, o, 20)
 		})
 	}
 }
 
-// Helpers are lost during a move.
+// TestMove_HelperLost loses helpers during a move.
 func TestMove_HelperLost(t *testing.T) {
 	for _, c := range []struct {
 		fault, when string
@@ -317,7 +322,7 @@ func TestMove_HelperLost(t *testing.T) {
 		{"source:~switch", control.MoveSwitching, true, control.MoveRolledBack},
 		{"source:~switch", control.MoveSwitching, false, control.MoveRolledBack},
 		{"other:~switch", control.MoveLinking, true, control.MoveRolledBack},
-		{"other:<switch", control.MoveLinking, false, control.Moved}, // nobody is there any more
+		{"other:<switch", control.MoveLinking, false, control.Moved}, // no process is left there
 	} {
 		t.Run(fmt.Sprint(c.when, c.destination), func(t *testing.T) {
 			gate := fifo(t)
@@ -379,7 +384,8 @@ func TestMove_HelperLost(t *testing.T) {
 	}
 }
 
-// Moves that are asked for at once are made one after the other.
+// TestMove_Queue shows that moves which are requested at once are executed one
+// after the other.
 func TestMove_Queue(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "pause:10:2")
 	l := begin(t, o)
@@ -399,7 +405,8 @@ func TestMove_Queue(t *testing.T) {
 	}
 }
 
-// The asker goes away: before the decision that cancels the move.
+// TestMove_AskerGone ends the command that requested a move. Before the
+// decision, this cancels the move.
 func TestMove_AskerGone(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
@@ -418,7 +425,7 @@ func TestMove_AskerGone(t *testing.T) {
 	l.exactMoved(20, map[int][]int{1: {15}})
 }
 
-// stop calls a move off, or waits until it is done.
+// TestMove_Stop shows that stop cancels a move, or waits until it is done.
 func TestMove_Stop(t *testing.T) {
 	for _, decided := range []bool{false, true} {
 		t.Run(fmt.Sprint(decided), func(t *testing.T) {
@@ -454,11 +461,12 @@ func TestMove_Stop(t *testing.T) {
 	}
 }
 
-// A checkpoint that is asked for during a move is taken after it.
+// TestMove_Checkpoint shows that a checkpoint which is requested during a move
+// is taken after it.
 func TestMove_Checkpoint(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "every=100", "points=60", "fault:source:<paused:1:"+gate, "pause:8:1")
-	o.Stall = 100 * time.Millisecond // no rank moves while state is sent, and that is none
+	o.Stall = 100 * time.Millisecond // no rank makes progress while state is sent, which must not count as a stall
 	l := begin(t, o)
 	m := l.migrate(client.Migration{Ranks: []int{0}, To: "c"})
 	l.until(func() bool { return l.done || len(l.last.Moves) == 1 && l.last.Moves[0].NegotiationNS > 0 })
@@ -484,7 +492,7 @@ func TestMove_Checkpoint(t *testing.T) {
 	l.exactMoved(60, map[int][]int{0: {8}})
 }
 
-// Requests that the supervisor refuses.
+// TestMove_Refused sends requests that the supervisor refuses.
 func TestMove_Refused(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "gate:0:12:"+gate)
@@ -498,14 +506,14 @@ func TestMove_Refused(t *testing.T) {
 		"either ranks or":                              {},
 		`"-oProxyCommand=x" is no host`:                {Ranks: []int{1}, To: "-oProxyCommand=x"},
 		"host a cannot be evacuated to itself":         {Host: "a", To: "a"},
-		"can't be below zero":                          {Ranks: []int{1}, Rounds: -1},
+		"cannot be below zero":                         {Ranks: []int{1}, Rounds: -1},
 	} {
 		if st, err := client.Migrate(context.Background(), o.Run, m, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %+v, %v", m, st, err)
 		}
 	}
 	l.migrate(client.Migration{Ranks: []int{0, 1}}).ends(control.NotMoved, "no other host of the run has room for ranks 0 and 1 (free slots: 1); name a host with --to")
-	// The host has no rank, as was wanted.
+	// The host has no rank, as requested.
 	if st := l.migrate(client.Migration{Host: "c"}).ends(control.Moved); control.MoveText(st) != "no rank is on c; none will be placed there any more" || len(st.Ranks) != 0 {
 		t.Errorf("%+v: %s", st, control.MoveText(st))
 	}
@@ -520,8 +528,8 @@ func TestMove_Refused(t *testing.T) {
 	}
 }
 
-// Ranks that a launcher started move to helpers that it starts for them, and
-// don't take themselves for ranks of its job.
+// TestMove_Launched moves ranks that a launcher started to helpers that it
+// starts for them. They must not act as ranks of the launcher's job.
 func TestMove_Launched(t *testing.T) {
 	for _, name := range []string{"fake", "mpirun.openmpi", "mpirun.mpich"} {
 		t.Run(name, func(t *testing.T) {

@@ -19,18 +19,18 @@ import (
 )
 
 // ompiServer is Open MPI's program of that name, by which processes of several
-// launches find each other: so the one that takes the place of a rank can join
+// launches find each other. With it, the process that replaces a rank can join
 // the MPI world of the others. Open MPI 5 has none.
 type ompiServer struct {
-	uri   string // what mpirun is told of it
+	uri   string // address of the server, for mpirun
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-const serverTime = 10 * time.Second // for it to say where it is
+const serverTime = 10 * time.Second // how long it may take to print its address
 
 // startServer starts the ompi-server that belongs to an mpirun. It returns nil
-// if there is none, or it does not come up: then destinations stay apart.
+// if there is none, or if it does not start: then destinations do not join.
 func startServer(mpirun string) *ompiServer {
 	path := serverOf(mpirun)
 	if path == "" {
@@ -41,12 +41,12 @@ func startServer(mpirun string) *ompiServer {
 		return nil
 	}
 	x := &ompiServer{ended: make(chan struct{})}
-	x.cmd = exec.Command(path, "--no-daemonize", "--report-uri", "+") // to stderr, which it does not buffer
+	x.cmd = exec.Command(path, "--no-daemonize", "--report-uri", "+") // to stderr, which is not buffered
 	x.cmd.Stderr = write
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // Pdeathsig means the thread
+		runtime.LockOSThread() // Pdeathsig refers to the thread
 		defer runtime.UnlockOSThread()
 		err := x.cmd.Start()
 		write.Close()
@@ -74,14 +74,14 @@ func startServer(mpirun string) *ompiServer {
 		}
 	}
 	read.SetReadDeadline(time.Time{})
-	go func() { // it may have more to say
+	go func() { // read its further output
 		io.Copy(io.Discard, r)
 		read.Close()
 	}()
 	return x
 }
 
-// runs reports whether it can still be reached.
+// runs reports whether the server can still be reached.
 func (x *ompiServer) runs() bool {
 	if x == nil {
 		return false
@@ -94,7 +94,7 @@ func (x *ompiServer) runs() bool {
 	}
 }
 
-// end ends it. It tidies up when it is told to, and if that takes long is
+// end ends the server. It cleans up on SIGTERM; if that takes long, it is
 // killed.
 func (x *ompiServer) end() {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -109,8 +109,9 @@ func (x *ompiServer) end() {
 	}
 }
 
-// serverOf finds the ompi-server of an mpirun: it is beside it, or in PATH
-// beside one of the same version. It does not tell its own.
+// serverOf returns the ompi-server of an mpirun: the one beside it, or one in
+// PATH beside an mpirun of the same version. The server itself does not print a
+// version.
 func serverOf(mpirun string) string {
 	path, err := exec.LookPath(filepath.Join(filepath.Dir(mpirun), "ompi-server"))
 	if err == nil {
@@ -129,9 +130,8 @@ func serverOf(mpirun string) string {
 	return ""
 }
 
-// useful reports whether ranks may want to join: on one host, which is where
-// Open MPI can do it, that takes a run that prefers the library to shared
-// memory.
+// useful reports whether ranks may want to join. On one host, where Open MPI
+// can do it, this holds only if the run prefers the library to shared memory.
 func (l *launcher) useful(s *Supervisor) bool {
 	if said := os.Getenv(control.EnvJoin); s.n == 1 || l.apart || ownServer(l.args) || said == control.JoinNever || said == control.JoinSpawned {
 		return false
@@ -139,10 +139,10 @@ func (l *launcher) useful(s *Supervisor) bool {
 	return os.Getenv(control.EnvJoin) == control.JoinAnywhere || len(s.o.Transports) > 0 && s.o.Transports[0] == "mpi"
 }
 
-// joinAt tells where destinations can join the MPI world of the others: EnvJoin
-// for their helpers. mpirun of Open MPI 4 fails when processes on other hosts
-// than its own connect. The user may know better, or use a library that needs
-// no server.
+// joinAt returns where destinations can join the MPI world of the others:
+// EnvJoin for their helpers. mpirun of Open MPI 4 fails if processes on other
+// hosts than its own connect. The user may override this, or use a library that
+// needs no server.
 func (s *Supervisor) joinAt() string {
 	l := s.launcher
 	said := os.Getenv(control.EnvJoin)

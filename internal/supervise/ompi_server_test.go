@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// The server that belongs to an mpirun is found, says where it is, and is ended;
-// what is not one is not used.
+// TestOmpiServer_Start shows that the server of an mpirun is found, prints its
+// address, and is ended, and that other programs are not used.
 func TestOmpiServer_Start(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", there+":"+os.Getenv("PATH"))
@@ -37,7 +37,7 @@ func TestOmpiServer_Start(t *testing.T) {
 	if x.runs() || syscall.Kill(x.cmd.Process.Pid, 0) == nil {
 		t.Error("it runs")
 	}
-	// One beside mpirun comes first.
+	// One beside mpirun is preferred.
 	script(t, filepath.Join(here, "ompi-server"), "exit 1")
 	if x := startServer(mpirun); x != nil {
 		t.Error("a server that has ended")
@@ -57,7 +57,7 @@ func TestOmpiServer_Start(t *testing.T) {
 	}
 }
 
-// Where destinations join.
+// TestJoinAt_Hosts tests where destinations join.
 func TestJoinAt_Hosts(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
@@ -108,7 +108,7 @@ func TestJoinAt_Hosts(t *testing.T) {
 	}
 }
 
-// When a server is started.
+// TestOmpiServer_Useful tests when a server is started.
 func TestOmpiServer_Useful(t *testing.T) {
 	t.Setenv(control.EnvJoin, "")
 	for _, c := range []struct {

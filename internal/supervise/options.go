@@ -20,9 +20,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// take makes the directory that of this run. The caller does this after the last
-// helper of the earlier run has ended, and before the first attempt. take first
-// records what it discards, so that the next start completes it after a crash.
+// take makes the directory that of this run. The caller does this after the
+// last helper of the earlier run has ended, and before the first attempt. take
+// first records what it discards, so that the next start completes it after a
+// crash.
 func (s *Supervisor) take() error {
 	if len(s.rec.Clear) > 0 {
 		if err := s.record(); err != nil {
@@ -40,7 +41,7 @@ func (s *Supervisor) take() error {
 		step.At("start.cleared")
 		s.rec.Clear = nil
 	}
-	if s.rec.RequestedDir != s.dir.File("ckpt") { // from now on it can be told whether it is there
+	if s.rec.RequestedDir != s.dir.File("ckpt") { // from now on its disappearance can be noticed
 		if err := rundir.MakeCheckpointDir(s.dir.FS, s.rec.RequestedDir); err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ func New(o Options) (*Supervisor, error) {
 	s.rec = s.intent.Record
 	s.last = s.rec.Last
 	if index, at, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < index) {
-		s.last = &control.CheckpointState{Index: index, Time: at} // a helper has published it after its supervisor was gone
+		s.last = &control.CheckpointState{Index: index, Time: at} // a helper published it after its supervisor was gone
 	}
 	for i := range s.rec.Moves {
 		m := s.rec.Moves[i]

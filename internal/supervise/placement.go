@@ -15,7 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// Where moving ranks go, and what this changes at the hosts.
+// This file chooses the hosts of moving ranks, and changes the hosts' slots
+// accordingly.
 
 // knows reports whether a host is one of the run's.
 func (s *Supervisor) knows(name string) bool { return slices.Contains(s.titles(), name) }
@@ -163,7 +164,7 @@ func (s *Supervisor) goal(m *move, name string) *host {
 	if i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == name }); i >= 0 {
 		h := s.hosts[i]
 		if !h.up && !h.joining {
-			h.err = nil // it is tried anew
+			h.err = nil // try it again
 		}
 		return h
 	}
@@ -178,7 +179,7 @@ func (s *Supervisor) goal(m *move, name string) *host {
 // ranks where they are now.
 func (s *Supervisor) resettle(m *move) {
 	if s.launcher != nil {
-		return // it places them
+		return // the launcher places ranks
 	}
 	drained := m.q.host != ""
 	if drained {
@@ -186,7 +187,7 @@ func (s *Supervisor) resettle(m *move) {
 	}
 	for _, x := range m.moving {
 		if x.from != x.to {
-			if !drained && x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
+			if !drained && x.from.slots > 0 { // a restart must not bring the rank back, but its slot is free for others
 				x.from.slots--
 				if !x.from.closed {
 					x.from.vacated++
@@ -237,7 +238,7 @@ func (s *Supervisor) releaseEmptyHosts() {
 		switch {
 		case h.up:
 			h.release()
-		case h.joining && h.extra && h.cmd != nil: // nobody waits for it any more
+		case h.joining && h.extra && h.cmd != nil: // it is not needed any more
 			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
 			h.hangUp()
 		}

@@ -37,7 +37,7 @@ func startSupervisor(t *testing.T, o Options) *supervisorProcess {
 		}
 		close(p.said)
 	}()
-	type plain struct { // what JSON can carry
+	type plain struct { // the options without functions, which JSON cannot represent
 		Command, Helper []string
 		Ranks           int
 		Run, Out        string

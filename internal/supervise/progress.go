@@ -14,34 +14,35 @@ import (
 // without lost work:
 //
 //	          from    place
-//	0 ──┬──┬───┬──────✗                   the first failure, by the program's own doing
+//	0 ──┬──┬───┬──────✗                   the first failure, caused by the program
 //	           └──────✗                   again
 //	       └───┬──────✗                   from an older checkpoint: a new one, and no further
 //	           └──────────┬───────┬──▶    no; progress: more than twice as far
 //
 // It counts what all attempts since that failure have achieved together: each
-// may get only a little further. The time to the place is taken twice, since
-// computers are not equally fast at all times; nothing else is known of all
-// programs, points are counted by some and looked at now and then by others.
+// may get only a little further. The time to the place is doubled, because
+// computers are not equally fast at all times. Nothing else is known about all
+// programs: some count points, others look at the clock now and then.
 //
 // After a rank was killed from outside, every new checkpoint is progress.
 type progress struct {
 	computed map[uint64]time.Duration // computing time of checkpoints
-	newest   uint64                   // of them
-	bad      bool                     // of the failures in a row one was the program's doing:
-	place    time.Duration            // there,
-	from     time.Duration            // and the oldest state that ranks resumed from, or could have, since
+	newest   uint64                   // the newest of these
+	bad      bool                     // the program caused one of the consecutive failures
+	place    time.Duration            // computing time of that failure
+	from     time.Duration            // the oldest state that ranks resumed from, or could have, since then
 	lo, hi   time.Duration            // what the last attempt had saved, and where it failed
 }
 
-// settle is more than processes need to get going, or to end.
+// settle is more than the time that processes need to start or to end.
 const settle = time.Second
 
-// began notes that ranks resume from a checkpoint. A checkpoint that is not known may have
-// been published after its ranks had failed: then it is from between.
+// began records that ranks resume from a checkpoint. An unknown checkpoint may
+// have been published after its ranks had failed. Then its computing time is
+// between those of the last known checkpoint and the failure.
 func (w *progress) began(a *attempt, index uint64) {
 	a.since = time.Now()
-	if a.restored != nil { // the others have told
+	if a.restored != nil { // another rank has reported it
 		return
 	}
 	at, ok := w.computed[index]
@@ -65,16 +66,15 @@ func (w *progress) note(index uint64, at time.Duration) {
 	}
 }
 
-// saved notes a checkpoint, of a state at that moment, and reports whether it is
-// progress.
+// saved records a checkpoint of the state at a moment, and reports whether it
+// is progress.
 func (w *progress) saved(a *attempt, index uint64, moment time.Time) bool {
 	a.at = max(a.at, a.base+moment.Sub(a.since))
 	w.note(index, a.at)
 	return w.further(a, a.at)
 }
 
-// further reports whether a checkpoint of that computing time, of an attempt, is
-// progress.
+// further reports whether a checkpoint with that computing time is progress.
 func (w *progress) further(a *attempt, at time.Duration) bool {
 	from := min(w.from, a.base)
 	if w.bad && at-from <= 2*(w.place-from)+settle {
@@ -84,7 +84,7 @@ func (w *progress) further(a *attempt, at time.Duration) bool {
 	return true
 }
 
-// fell notes where an attempt has failed.
+// fell records where an attempt has failed.
 func (w *progress) fell(a *attempt) {
 	if !a.begun() || a.kept && a.restored == nil { // nothing was computed
 		return

@@ -12,17 +12,17 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// goes is an attempt, of which all is known beforehand: from a checkpoint (0: the
-// beginning), sets at these seconds after it, a failure after that many.
+// goes is a planned attempt: from a checkpoint (0: the beginning), with
+// checkpoints at these seconds after it, and a failure after that many seconds.
 type goes struct {
 	from   uint64
 	saves  []float64
 	fails  float64
 	killed bool
-	hidden bool // nobody hears of its checkpoints
+	hidden bool // its checkpoints are not reported
 }
 
-// failures plays attempts; it returns the numbers of failures in a row, after
+// failures plays attempts. It returns the number of consecutive failures after
 // each of them.
 func failures(list []goes) (out []int) {
 	var w progress
@@ -64,7 +64,8 @@ func TestProgress_Attempts(t *testing.T) {
 			[]int{1, 2, 3, 4}},
 		"one place, sets of the dead": {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{49}, 50, false, true}, {2, nil, 1, false, false}, {2, nil, 1, false, false}}, []int{1, 2, 3, 4}},
 		"here and there":              {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{100, 200}, 290, false, false}, {3, []float64{100}, 190, false, false}, {4, []float64{100}, 120, false, false}}, []int{1, 1, 2, 1}},
-		// Every start gets one checkpoint further, and lives nearly until the next.
+		// Every attempt gets one checkpoint further, and fails shortly before
+		// the next.
 		"at regular times": {[]goes{{0, []float64{100}, 195, false, false}, {1, []float64{100}, 195, false, false}, {2, []float64{100}, 195, false, false}, {3, []float64{100}, 195, false, false},
 			{4, []float64{100}, 195, false, false}, {5, []float64{100}, 195, false, false}}, []int{1, 2, 1, 2, 1, 2}},
 		"killed": {[]goes{{0, []float64{1}, 1.1, true, false}, {1, []float64{1}, 1.1, true, false}, {2, nil, 1, true, false}, {2, []float64{1}, 1.1, true, false}}, []int{1, 1, 2, 1}},
@@ -75,8 +76,8 @@ func TestProgress_Attempts(t *testing.T) {
 	}
 }
 
-// A program that always fails at one place: its checkpoints are quarantined and made
-// again, and it is given up nevertheless.
+// TestProgress_SamePlace has a program that always fails at one place. Its
+// checkpoints are quarantined and made again, and it is given up nevertheless.
 func TestProgress_SamePlace(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
 	o.Retries, o.Quarantine = 4, 1
@@ -87,7 +88,8 @@ func TestProgress_SamePlace(t *testing.T) {
 	}
 }
 
-// Checkpoints that are gone are not quarantined any more.
+// TestQuarantine_CheckpointRemoved shows that checkpoints which do not exist
+// any more are removed from the quarantine.
 func TestQuarantine_CheckpointRemoved(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ckpt-00000002"), 0o700); err != nil {
@@ -101,7 +103,8 @@ func TestQuarantine_CheckpointRemoved(t *testing.T) {
 	}
 }
 
-// A run that is stopped before it has saved anything does not promise to continue.
+// TestStop_NoCheckpoint shows that a run which is stopped before its first
+// checkpoint does not claim that it can be resumed.
 func TestStop_NoCheckpoint(t *testing.T) {
 	o := options(t, 1, "hang:0:3:1")
 	o.Grace = 100 * time.Millisecond
@@ -114,8 +117,8 @@ func TestStop_NoCheckpoint(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// TestProgress_UnheardCommit: a checkpoint that was committed is progress, also if who was to tell
-// of it was killed first.
+// TestProgress_UnheardCommit shows that a committed checkpoint is progress even
+// if the rank that should report it was killed before.
 func TestProgress_UnheardCommit(t *testing.T) {
 	dir := t.TempDir()
 	for _, index := range []string{"ckpt-00000002", "ckpt-00000003"} {

@@ -36,8 +36,8 @@ func (s *Supervisor) hasCheckpoints() bool {
 	return err == nil
 }
 
-// newestUsable returns the newest checkpoint that all ranks have and that is not
-// quarantined.
+// newestUsable returns the newest checkpoint that all ranks have and that is
+// not quarantined.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 	complete, _ := rundir.CompleteCheckpoints(s.rec.CheckpointDir, s.n)
 	for _, c := range complete {
@@ -48,8 +48,8 @@ func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 	return 0, false
 }
 
-// advanced notes that a checkpoint was restored. One that is newer than all before
-// may be progress, even if no rank reported its commit.
+// advanced records that a checkpoint was restored. If it is newer than all
+// before, it may be progress, even if no rank reported its commit.
 func (s *Supervisor) advanced(index uint64) {
 	if index <= s.reached {
 		return
@@ -60,8 +60,8 @@ func (s *Supervisor) advanced(index uint64) {
 	}
 }
 
-// unheard looks for a checkpoint that a failed attempt has committed and no rank
-// has reported, because it was killed first. It may be progress.
+// unheard looks for a checkpoint that a failed attempt has committed and no
+// rank has reported, because it was killed first. It may be progress.
 func (s *Supervisor) unheard(a *attempt) {
 	index, ok := s.newestUsable(s.rec.Quarantined)
 	if !ok || index <= s.reached || !a.begun() || a.kept && a.restored == nil {
@@ -76,9 +76,9 @@ func (s *Supervisor) unheard(a *attempt) {
 	}
 }
 
-// blame counts a failed attempt against the checkpoint that it resumed from, or was
-// about to, and quarantines a checkpoint that has failed too often. The list of checkpoints
-// quarantined is recorded before anything is started from an older one.
+// blame counts a failed attempt against the checkpoint that it resumed from, or
+// was about to, and quarantines a checkpoint that has failed too often. The
+// quarantine is recorded before anything is started from an older checkpoint.
 func (s *Supervisor) blame(a *attempt) {
 	if a.newCheckpoint || a.newUnheard || a.fresh || a.outside || !a.failure.own || s.o.Quarantine <= 0 {
 		return

@@ -21,14 +21,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// recorded is a run on a file system in memory: what a supervisor writes.
+// recorded is a run on a file system in memory, as a supervisor writes it.
 type recorded struct {
 	t    *testing.T
 	disk *vfstest.Mem
 	fs   vfs.FS
 }
 
-const crashRun = "/cairn-test/run" // there is no such directory outside
+const crashRun = "/cairn-test/run" // it does not exist on the real file system
 
 func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 	disk := vfstest.NewMem()
@@ -45,7 +45,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 	return &recorded{t, disk, vfstest.Hook(disk, before)}
 }
 
-// adopts is what a start decides.
+// adopts returns what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	d := &rundir.Dir{FS: fsys, Path: crashRun, Cwd: "/cairn-test"}
 	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), d.File("output"), fresh)
@@ -55,7 +55,7 @@ func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	return &Supervisor{dir: d, rec: in.Record, intent: in, last: in.Record.Last}, nil
 }
 
-// checkpoint puts a checkpoint and the journal of files there, durably.
+// checkpoint creates a checkpoint and the journal of files, durably.
 func (r *recorded) checkpoint() {
 	for _, name := range []string{"lock", "ckpt-00000001/rank-0000.h5", "journal.json"} {
 		path := filepath.Join(crashRun, "ckpt", name)
@@ -73,7 +73,7 @@ func (r *recorded) checkpoint() {
 	}
 }
 
-// whole reports whether all that checkpoint made is there.
+// whole reports whether everything that checkpoint created exists.
 func whole(fsys vfs.FS) bool {
 	for _, name := range []string{"lock", "ckpt-00000001/rank-0000.h5", "journal.json"} {
 		if _, err := fsys.Stat(filepath.Join(crashRun, "ckpt", name)); err != nil {
@@ -84,9 +84,10 @@ func whole(fsys vfs.FS) bool {
 }
 
 // TestRecord_CrashAtEveryOperation cuts the power before every operation in the
-// life of a record. After each the next start decides as it must: it resumes a
-// run with all of its checkpoints, completes the end of one that was recorded as
-// finishing, and begins a new one only after that, or if nothing was recorded.
+// life of a record. After each cut, the next start must decide correctly: it
+// resumes a run with all of its checkpoints, completes the end of a run that
+// was recorded as finishing, and begins a new one only after that, or if
+// nothing was recorded.
 func TestRecord_CrashAtEveryOperation(t *testing.T) {
 	const (
 		nothing = iota
@@ -123,7 +124,7 @@ func TestRecord_CrashAtEveryOperation(t *testing.T) {
 				return fmt.Errorf("the end of a run with status %d is completed in phase %d", rec.Status, phase)
 			}
 			return nil
-		case rec.Attempt == 0 && phase >= finished: // a new run, which has begun nothing yet
+		case rec.Attempt == 0 && phase >= finished: // a new run, which has started nothing yet
 			if there, err := store.Holds(fsys, crashRun+"/ckpt"); err != nil || there {
 				return fmt.Errorf("a new run was recorded, and something of the earlier one is there (%v)", err)
 			}
@@ -188,8 +189,8 @@ func TestRecord_CrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestRecord_WriteFails fails every operation that writes the record: the error is
-// reported, and what was recorded before still counts.
+// TestRecord_WriteFails makes every operation that writes the record fail. The
+// error must be reported, and the earlier record must stay valid.
 func TestRecord_WriteFails(t *testing.T) {
 	for i := 0; ; i++ {
 		n := -1 // not counted
@@ -230,7 +231,7 @@ func TestRecord_WriteFails(t *testing.T) {
 	}
 }
 
-// interruptedRun is a run that was killed when checkpoint 1 was there.
+// interruptedRun makes a run that was killed when it had checkpoint 1.
 func interruptedRun(t *testing.T, o Options) {
 	t.Helper()
 	gate := ""
@@ -250,8 +251,9 @@ func interruptedRun(t *testing.T, o Options) {
 	}
 }
 
-// TestRecord_Damaged damages the record's files in all ways: the run resumes from
-// its checkpoint, and says what was wrong; without a checkpoint it is refused.
+// TestRecord_Damaged damages the record's files in all ways. The run must
+// resume from its checkpoint, and report what was wrong. Without a checkpoint
+// it must be refused.
 func TestRecord_Damaged(t *testing.T) {
 	empty := func(name string) error { return os.Truncate(name, 0) }
 	flip := func(name string) error {
@@ -287,7 +289,7 @@ func TestRecord_Damaged(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			gate := fifo(t)
 			o := options(t, 1, "gate:0:8:"+gate)
-			s, err := New(o) // and ends at once
+			s, err := New(o) // it ends at once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,8 +337,8 @@ func TestRecord_Damaged(t *testing.T) {
 	})
 }
 
-// TestClaim_CheckpointsVanished: a run whose checkpoints are not there now is refused, and
-// nothing of it is changed.
+// TestClaim_CheckpointsVanished shows that a run is refused if its checkpoints
+// do not exist now, and that nothing of it is changed.
 func TestClaim_CheckpointsVanished(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -382,8 +384,8 @@ func TestClaim_CheckpointsVanished(t *testing.T) {
 	}
 }
 
-// TestRecord_RunMoved moves, copies and links the directory of a run that was
-// interrupted: it continues in the other place.
+// TestRecord_RunMoved moves, copies and links the directory of an interrupted
+// run, which must continue in the other place.
 func TestRecord_RunMoved(t *testing.T) {
 	for _, how := range []string{"moved", "moved with --dir", "copied", "linked"} {
 		t.Run(how, func(t *testing.T) {
@@ -407,7 +409,7 @@ func TestRecord_RunMoved(t *testing.T) {
 			var err error
 			switch how {
 			case "copied":
-				err = errors.Join(os.Remove(filepath.Join(old, "run", rundir.SocketName)), // which CopyFS can't copy
+				err = errors.Join(os.Remove(filepath.Join(old, "run", rundir.SocketName)), // CopyFS cannot copy it
 					os.CopyFS(now, os.DirFS(old)), os.RemoveAll(filepath.Join(old, "run", "ckpt")))
 			case "linked":
 				err = os.Symlink(old, now)
@@ -429,8 +431,8 @@ func TestRecord_RunMoved(t *testing.T) {
 }
 
 // TestFinish_SupervisorKilled kills the supervisor at each step of the end of a
-// run. The same command completes the end and returns the ranks' status; from
-// the moment that it was recorded, it does not start them again.
+// run. The same command must complete the end and return the ranks' status.
+// After the end was recorded, it must not start the ranks again.
 func TestFinish_SupervisorKilled(t *testing.T) {
 	for _, step := range []string{"finish.begin", "finish.recorded", "finish.output", "finish.discarded", "finish.shown"} {
 		for _, program := range []string{"cairn", "other"} {
@@ -459,7 +461,7 @@ func TestFinish_SupervisorKilled(t *testing.T) {
 					t.Errorf("the output is %q, not %q", got, want)
 				}
 				switch step {
-				case "finish.begin": // the ranks are started once more, from their last checkpoint
+				case "finish.begin": // the ranks are started again, from their last checkpoint
 				default:
 					l.says("they are not started again")
 					if text, _ := os.ReadFile(starts); program == "other" && strings.Count(string(text), "start") != 2 {
@@ -479,8 +481,8 @@ func TestFinish_SupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestFresh_SupervisorKilled kills the supervisor while it discards an earlier run:
-// the next start, without consent, completes that.
+// TestFresh_SupervisorKilled kills the supervisor while it discards an earlier
+// run. The next start must complete that, without being asked again.
 func TestFresh_SupervisorKilled(t *testing.T) {
 	for _, step := range []string{"start.clearing", "start.cleared", "start.recorded", "start.begin"} {
 		t.Run(step, func(t *testing.T) {
@@ -504,13 +506,13 @@ func TestFresh_SupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestFinish_OutputFull has no room for the file of -o when the ranks have finished:
-// the run stays in that state, and when there is room, the same command puts the
-// output together without starting them again.
+// TestFinish_OutputFull has no room for the file of -o when the ranks have
+// finished. The run stays in that state. When there is room, the same command
+// must write the output without starting the ranks again.
 func TestFinish_OutputFull(t *testing.T) {
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
+		t.Skipf("a small file system cannot be mounted here (it takes root): %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
 	fill := filepath.Join(mount, "fill")
@@ -536,9 +538,9 @@ func TestFinish_OutputFull(t *testing.T) {
 	}
 }
 
-// TestStop_Unsaved: a stop whose checkpoint fails says that the work since the
-// last one is lost, with a status of its own; before that, status shows that
-// checkpoints fail.
+// TestStop_Unsaved shows that a stop whose checkpoint fails reports that the
+// work since the last one is lost, with its own exit status. Before that,
+// status shows that checkpoints fail.
 func TestStop_Unsaved(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:1:8:"+gate, "full=9")
@@ -557,8 +559,9 @@ func TestStop_Unsaved(t *testing.T) {
 	}
 }
 
-// TestRecord_CheckpointsMoved: checkpoints that were moved are found where the user says
-// that they are, and those of another run are not taken for this one's.
+// TestRecord_CheckpointsMoved shows that checkpoints which were moved are found
+// in the directory that the user names, and that those of another run are not
+// used.
 func TestRecord_CheckpointsMoved(t *testing.T) {
 	first := func() Options {
 		o := options(t, 1, "points=20", "kill:0:8:1")

@@ -37,7 +37,7 @@ type live struct {
 	err  error
 }
 
-// options are those of a run of the fake program.
+// options returns options for a run of the fake program.
 func options(t *testing.T, n int, args ...string) Options {
 	dir := t.TempDir()
 	return Options{Command: as("rank", args...), Ranks: n, Helper: as("helper"), Run: filepath.Join(dir, "run"), Grace: 20 * time.Second}
@@ -116,7 +116,7 @@ func (l *live) await(text string) {
 	}
 }
 
-// ends waits for the end and checks it.
+// ends waits for the end and checks the state and the status.
 func (l *live) ends(state string, status int) *live {
 	l.t.Helper()
 	l.until(func() bool { return l.done })
@@ -137,8 +137,8 @@ func (l *live) says(texts ...string) *live {
 	return l
 }
 
-// once checks that an event says exactly this, and no other one speaks of the
-// same.
+// once checks that there is an event with exactly this text, and no other one
+// about the same.
 func (l *live) once(text string) *live {
 	l.t.Helper()
 	if !slices.Equal(l.said, []string{text}) {
@@ -162,7 +162,7 @@ func (l *live) pid(rank, attempt int) (pid int) {
 	return pid
 }
 
-// reaches waits until a rank is at a point.
+// reaches waits until a rank has reached a point.
 func (l *live) reaches(rank int, point uint64) {
 	l.t.Helper()
 	l.until(func() bool {
@@ -196,7 +196,7 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-// open lets a rank through its gate. It waits for the rank to be there.
+// open opens a rank's gate. It blocks until the rank is there.
 func open(t *testing.T, gate string) {
 	t.Helper()
 	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
@@ -226,14 +226,15 @@ func TestRun_Finish(t *testing.T) {
 			t.Errorf("shown of rank %d: %q", r, got.String())
 		}
 	}
-	// A finished run's directory is started afresh, by another command too.
+	// In the directory of a finished run, any command begins a new run.
 	o.Command = as("rank", "points=3")
 	begin(t, o).ends(rundir.Finished, 0)
 	exact(t, o, 3)
 }
 
-// Ranks that are killed again and again: output is that of an undisturbed
-// run, in the ranks' files, in the file asked for, and on the screen.
+// TestRun_Restart kills ranks repeatedly. The output must be that of an
+// undisturbed run, in the ranks' files, in the requested file, and on the
+// screen.
 func TestRun_Restart(t *testing.T) {
 	for _, out := range []string{"", "all", "each-%r"} {
 		t.Run(strings.Trim("out"+out, "-%r"), func(t *testing.T) {
@@ -278,10 +279,11 @@ func TestRun_Retries(t *testing.T) {
 	if l.last.Attempt != 3 {
 		t.Errorf("%d starts", l.last.Attempt)
 	}
-	// The same command tries again; none is allowed here.
+	// The same command tries again. No retries are allowed here.
 	o.Retries = -1
 	begin(t, o).ends(rundir.Failed, 3)
-	// A new checkpoint puts the count back to zero: more failures than retries.
+	// A new checkpoint resets the count, so there may be more failures than
+	// retries.
 	o = options(t, 2, "kill:1:6:1", "kill:1:11:2", "kill:1:16:3")
 	o.Retries = 1
 	begin(t, o).ends(rundir.Finished, 0)
@@ -389,7 +391,8 @@ func TestRun_KilledAtOnce(t *testing.T) {
 	l.ends(rundir.Stopped, StoppedStatus)
 }
 
-// A rank that does not stop is killed when the grace time is over.
+// TestStop_Grace shows that a rank which does not stop is killed when the grace
+// time is over.
 func TestStop_Grace(t *testing.T) {
 	o := options(t, 2, "hang:1:8:0")
 	o.Grace = 100 * time.Millisecond
@@ -430,8 +433,8 @@ func parent(t *testing.T, pid int) int {
 	return ppid
 }
 
-// A supervisor is killed: its ranks save and stop, and the next supervisor
-// waits for them and continues.
+// TestSupervisor_Killed kills a supervisor. Its ranks must save and stop, and
+// the next supervisor must wait for them and continue.
 func TestSupervisor_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
@@ -439,7 +442,7 @@ func TestSupervisor_Killed(t *testing.T) {
 	p.await("rank 0 at point 8")
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
-	// The rank waits at its gate, so it can't have stopped yet.
+	// The rank waits at its gate, so it cannot have stopped yet.
 	if _, _, err := rundir.TryLock(rundir.HostLock(o.Run, "localhost")); !errors.Is(err, rundir.ErrBusy) {
 		t.Fatalf("the helper is gone: %v", err)
 	}
@@ -450,7 +453,8 @@ func TestSupervisor_Killed(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// With ranks that can't stop, the helper of a killed supervisor ends them.
+// TestSupervisor_KilledHard has ranks that cannot stop. The helper of a killed
+// supervisor must end them.
 func TestSupervisor_KilledHard(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Grace = 50 * time.Millisecond
@@ -462,7 +466,7 @@ func TestSupervisor_KilledHard(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// Programs that know nothing of Cairn.
+// TestRun_Uninstrumented runs programs that do not use Cairn.
 func TestRun_Uninstrumented(t *testing.T) {
 	once := filepath.Join(t.TempDir(), "once")
 	o := options(t, 2)
@@ -506,7 +510,7 @@ func ctxTimeout(t *testing.T, d time.Duration) context.Context {
 func TestClient_CheckpointAndStatus(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:0:4:"+gate, "every=100")
-	o.Run = filepath.Join(t.TempDir(), strings.Repeat("a long name/", 12), "run") // sockets have short names
+	o.Run = filepath.Join(t.TempDir(), strings.Repeat("a long name/", 12), "run") // addresses of sockets must be short
 	l := begin(t, o)
 	l.pid(0, 1)
 	l.pid(1, 1)
@@ -522,7 +526,7 @@ func TestClient_CheckpointAndStatus(t *testing.T) {
 		}
 		got <- err
 	}()
-	// The request is on its way when it is among the waiters.
+	// The request has arrived when it is in the list of waiting requests.
 	for waiting := 0; waiting == 0; {
 		n := make(chan int)
 		l.s.post(func() { n <- len(l.s.requests) })
@@ -544,7 +548,7 @@ func TestClient_CheckpointAndStatus(t *testing.T) {
 	}
 }
 
-// process of a supervisor that can be killed.
+// supervisorProcess is the process of a supervisor that can be killed.
 type supervisorProcess struct {
 	t    *testing.T
 	cmd  *exec.Cmd

@@ -14,10 +14,10 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// Destinations that the MPI library of the others starts. mpirun of Open MPI 4
-// can't connect processes of two launches that are on several hosts, but those
-// that it has started itself, at any time. So the helper of a destination is
-// started by MPI_Comm_spawn, in a rank that runs:
+// The MPI library of the other ranks can start destinations. mpirun of Open MPI
+// 4 cannot connect processes of two launches on several hosts, but it can
+// connect processes that it has started itself, at any time. So the helper of a
+// destination is started by MPI_Comm_spawn, in a running rank:
 //
 //	supervisor                      a rank                       the target
 //	  Spawn ─────────────────────────▶
@@ -25,28 +25,30 @@ import (
 //	  ◀────────────────────── Spawned                                the helper
 //	  ◀────────────────────────────────────────────────────────────── Joined
 //
-// From there on it is like any other, and what is started or dies under it
-// is its business: mpirun does not see it. What mpirun would not forgive is the end of what it
-// started itself, once MPI was initialised under it: such a helper stays
-// until all ranks have ended, also when its rank has left, or the supervisor
-// is gone. A shell is between, so that a helper which can't be started or is
-// killed is no reason to end all.
+// After that it is like any other helper. mpirun does not see the processes
+// that the helper starts, and their end has no effect on it. But mpirun ends
+// everything if a process ends that it has started itself and in which MPI was
+// initialised. So such a helper stays until all ranks have ended, even if its
+// rank has moved away, or the supervisor is gone. There is a shell in between,
+// so that mpirun does not end everything if a helper cannot be started or is
+// killed.
 
 // spawn is the start of a helper by an MPI library.
 type spawn struct {
 	move       uint64
 	movingRank int // the rank that moves
-	rank       int // that is to do it
+	rank       int // the rank that executes it
 	port       net.Listener
-	busy       bool // it is at it
-	late       bool // it has not come to it for long: nobody waits for it
+	busy       bool // the library is executing it
+	late       bool // it has taken too long and is not awaited any more
 }
 
-// spawnScript starts a helper: addresses of the supervisor, launch and directory
-// of the run, directory to start in, command. It never fails, for which mpirun
-// would end all. When the helper was killed, and ranks were started under it
-// (see detain), another one only waits in its place until no rank is left.
-// Signals that batch systems send are not for the shell.
+// spawnScript starts a helper. Its arguments are the addresses of the
+// supervisor, the launch and directory of the run, the working directory, and
+// the command. It never fails, because mpirun would end everything then. If the
+// helper was killed and had started ranks (see keepShell), another one waits in
+// its place until no rank is left. The shell ignores signals that batch systems
+// send.
 const spawnScript = `used=; trap used=1 USR1; trap : TERM INT HUP USR2
 unset ` + helper.EnvParent + `; ` + helper.EnvSupervisor + `=$1 ` + helper.EnvShell + `=$$ ` + control.EnvJoin + `=` + control.JoinSpawned + ` stay=$2
 export ` + helper.EnvSupervisor + ` ` + helper.EnvShell + ` ` + control.EnvJoin + `
@@ -54,8 +56,9 @@ cd "$3"; shift 3; "$@"
 while [ $? -ge 128 ] && [ -n "$used" ]; do ` + helper.EnvStay + `=$stay "$@"; done
 exit 0`
 
-// spawning reports whether destinations are to be started by the MPI library of
-// the others: where they can't join otherwise, or if the user wants it.
+// spawning reports whether the MPI library of the others must start
+// destinations: because they cannot join otherwise, or because the user wants
+// it.
 func (s *Supervisor) spawning() bool {
 	l := s.launcher
 	if l == nil || !l.spawns || l.apart || s.n == 1 || len(s.o.Transports) > 0 && !slices.Contains(s.o.Transports, "mpi") {
@@ -70,8 +73,8 @@ func (s *Supervisor) spawning() bool {
 	return false
 }
 
-// spawnHost is the name that mpirun has for the host that a rank goes to; "" if
-// it is none of its hosts. Those that are not named in its arguments it knows
+// spawnHost returns mpirun's name for the host that a rank goes to, or "" if it
+// is not one of its hosts. mpirun knows hosts that its arguments do not name
 // without their domain.
 func (s *Supervisor) spawnHost(goal string) string {
 	if named(s.launcher.args, goal) {
@@ -89,8 +92,8 @@ func (s *Supervisor) spawnHost(goal string) string {
 	return goal
 }
 
-// spawner is a rank that can have a process started, one that moves if there
-// is one; -1 if none can.
+// spawner returns a rank that can execute a spawn, preferably one that moves,
+// or -1.
 func (s *Supervisor) spawner(m *move) int {
 	found := -1
 	for i := range s.a.ranks {
@@ -108,8 +111,8 @@ func (s *Supervisor) spawner(m *move) int {
 	return found
 }
 
-// sendSpawn has a rank start the helper for one that moves. It returns false
-// if that is not to be done.
+// sendSpawn makes a rank start the helper for a rank that moves. It returns
+// false if the library cannot be used for that.
 func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	if !s.spawning() || s.a.refused {
 		return false
@@ -138,14 +141,13 @@ func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	return true
 }
 
-// inSpawn reports whether a rank has the library start something, or is about
-// to.
+// inSpawn reports whether a rank is executing a spawn, or will.
 func (a *attempt) inSpawn() bool {
 	return slices.ContainsFunc(a.spawning, func(by *spawn) bool { return by.busy || !by.late })
 }
 
-// spawned takes in what became of it. What the library does not start,
-// another launch of mpirun does.
+// spawned handles the result of a spawn. If the library did not start the
+// helper, another launch of mpirun does.
 func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 	a, m := s.a, s.move
 	i := slices.IndexFunc(a.spawning, func(y *spawn) bool {
@@ -182,8 +184,8 @@ func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 	})
 }
 
-// unspawned lets another launch of mpirun start the helper that did not come by
-// the library, and those after it.
+// unspawned makes another launch of mpirun start a helper that the library did
+// not start, and all helpers after it.
 func (s *Supervisor) unspawned(m *move, by *spawn, why string) {
 	s.a.refused = true
 	if m == nil || m != s.move || m.ID != by.move {

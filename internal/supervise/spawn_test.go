@@ -18,7 +18,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// When destinations are started by the MPI library of the others, and by whom.
+// TestSpawning_Conditions tests when the MPI library of the others starts
+// destinations, and which rank executes the spawn.
 func TestSpawning_Conditions(t *testing.T) {
 	on := func(name string) *host { return &host{shared: name, up: true} }
 	one, two := []*host{on("a"), on("a")}, []*host{on("a"), on("b")}
@@ -61,7 +62,8 @@ func TestSpawning_Conditions(t *testing.T) {
 			t.Errorf("to %s: %q, not %q", goal, got, want)
 		}
 	}
-	// One that moves does it, if it is of the library's world; else any that is.
+	// A rank that moves executes it, if it belongs to the library's world;
+	// otherwise any rank that does.
 	spawned := on("b")
 	spawned.spawned = true
 	ranks := func(list ...rank) *Supervisor {
@@ -93,8 +95,8 @@ func TestSpawning_Conditions(t *testing.T) {
 	}
 }
 
-// spawnedRun begins a run of two ranks whose launcher says that it is Open MPI 4;
-// sent returns the hosts to which it has sent others by itself.
+// spawnedRun begins a run of two ranks whose launcher claims to be Open MPI 4.
+// sent returns the hosts to which the launcher itself has sent helpers.
 func spawnedRun(t *testing.T, args ...string) (l *live, sent func() string) {
 	dir := t.TempDir()
 	script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && echo 'mpirun (Open MPI) 4.1.4' && exit
@@ -113,8 +115,8 @@ wait`)
 	}
 }
 
-// Ranks move to helpers that the MPI library of the others starts. Those stay
-// when their rank has left.
+// TestSpawn_Move moves ranks to helpers that the MPI library of the others
+// starts. These helpers stay when their rank has moved away.
 func TestSpawn_Move(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:1:14:"+gate)
@@ -140,7 +142,7 @@ func TestSpawn_Move(t *testing.T) {
 	l.exactMoved(20, map[int][]int{1: {8, 12}, 0: {10}})
 }
 
-// helpers counts those that are there.
+// helpers returns the number of helpers.
 func (l *live) helpers() (n int) {
 	counted := make(chan bool)
 	l.s.post(func() {
@@ -155,7 +157,7 @@ func (l *live) helpers() (n int) {
 	return n
 }
 
-// until waits for something that comes to hold.
+// until waits until a condition holds.
 func until(t *testing.T, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(joinTime / 2); !cond(); time.Sleep(time.Millisecond) {
@@ -165,8 +167,8 @@ func until(t *testing.T, cond func() bool) {
 	}
 }
 
-// What a rank says of a spawn is taken in when it has left, too; one that has
-// left has nothing to say.
+// TestSpawned_AfterHandOver shows that a rank's message about a spawn is
+// handled after it has handed over, too, but not one of its old process.
 func TestSpawned_AfterHandOver(t *testing.T) {
 	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
 	for _, left := range []bool{false, true} {
@@ -176,7 +178,7 @@ func TestSpawned_AfterHandOver(t *testing.T) {
 		s := &Supervisor{a: a, move: m, n: 2, limits: usualLimits}
 		if left {
 			s.handedOver(x)
-		} else { // the process is not the rank's any more
+		} else { // the process does not belong to the rank any more
 			a.ranks[1].on = to
 			s.fromRank(from, &control.FromRank{Process: control.Process{Rank: 1}, Launch: "x", Carried: control.Carried{Message: &control.Spawned{Move: 3, Moving: 1}}})
 		}
@@ -189,8 +191,8 @@ func TestSpawned_AfterHandOver(t *testing.T) {
 	}
 }
 
-// The shell that a helper is spawned with never fails. It stays only if there
-// were ranks.
+// TestSpawnScript_Stays shows that the shell of a spawned helper never fails,
+// and stays only if there were ranks.
 func TestSpawnScript_Stays(t *testing.T) {
 	dir := t.TempDir()
 	const used = `if [ -n "$CAIRN_STAY" ]; then echo "$CAIRN_STAY" >>log; [ -e again ] || { >again; kill -9 $$; }; exit 0; fi
@@ -219,8 +221,8 @@ pwd >where; kill -USR1 $CAIRN_SHELL; kill -TERM $CAIRN_SHELL; kill -9 $$`
 	}
 }
 
-// The library refuses, or its launcher does: another launch starts the
-// destinations, and it is not asked any more.
+// TestSpawn_Refused has a library, or its launcher, that refuses. Another
+// launch must start the destinations, and the library is not asked again.
 func TestSpawn_Refused(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "spawn:refuses", "pause:8:1", "pause:10:2", "gate:1:13:"+gate)
@@ -235,8 +237,8 @@ func TestSpawn_Refused(t *testing.T) {
 	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
 }
 
-// A rank that does not come to it is no reason to end the others; one that does
-// not come back is lost.
+// TestSpawn_Hangs shows that a rank which does not execute the spawn is no
+// reason to end the others, and that one which does not return from it is lost.
 func TestSpawn_Hangs(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:nothing", "pause:13:2")
@@ -252,7 +254,7 @@ func TestSpawn_Hangs(t *testing.T) {
 		}
 		l.ends(rundir.Finished, 0)
 	})
-	t.Run("one of two", func(t *testing.T) { // a helper that has had no rank goes
+	t.Run("one of two", func(t *testing.T) { // a helper that has had no rank ends
 		gate := fifo(t)
 		l, _ := spawnedRun(t, "spawn:one", "gate:1:13:"+gate)
 		l.reaches(1, 13)

@@ -28,11 +28,11 @@ const (
 	startEvent  event = "start"  // an attempt starts
 	beginEvent  event = "begin"  // its ranks start
 	pauseEvent  event = "pause"  // it failed, and the next one has to wait
-	stopEvent   event = "stop"   // the ranks are asked to save and stop
+	stopEvent   event = "stop"   // the ranks are told to save and stop
 	finishEvent event = "finish" // the ranks have finished
 )
 
-// transitions has the state that follows a state at an event.
+// transitions maps an event and a state to the next state.
 var transitions = map[event]map[string]string{
 	startEvent:  {rundir.Starting: rundir.Starting, rundir.Waiting: rundir.Starting, rundir.Running: rundir.Starting},
 	beginEvent:  {rundir.Starting: rundir.Running},
@@ -41,8 +41,8 @@ var transitions = map[event]map[string]string{
 	finishEvent: {rundir.Starting: rundir.Finishing, rundir.Running: rundir.Finishing, rundir.Stopping: rundir.Finishing},
 }
 
-// after returns the state that follows a state; the same, if the event does
-// not change it.
+// after returns the state that follows a state. It is the same if the event
+// does not change it.
 func (e event) after(state string) string {
 	if next, ok := transitions[e][state]; ok {
 		return next
@@ -61,7 +61,7 @@ func (r Result) after(state string) string {
 // happens changes the state of the run.
 func (s *Supervisor) happens(e event) { s.state = e.after(s.state) }
 
-// phase is how far an attempt is. It only grows:
+// phase is the phase of an attempt. It only grows:
 //
 //	preparing ──▶ launched ──▶ killed
 //	helpers start   ranks run    all ranks were sent SIGKILL
@@ -73,7 +73,7 @@ const (
 	killed
 )
 
-// reaches moves the attempt on to a phase, if it is not beyond it.
+// reaches advances the attempt to a phase, unless it is beyond it.
 func (a *attempt) reaches(p phase) { a.phase = max(a.phase, p) }
 
 // begun reports whether the ranks were started.

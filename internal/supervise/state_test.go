@@ -45,7 +45,7 @@ func TestState_Scripts(t *testing.T) {
 	}
 }
 
-// TestTransitions_Known: every event and state of the table exists.
+// TestTransitions_Known shows that every event and state of the table exists.
 func TestTransitions_Known(t *testing.T) {
 	states := []string{rundir.Starting, rundir.Running, rundir.Waiting, rundir.Stopping, rundir.Finishing}
 	for e, table := range transitions {
@@ -59,7 +59,7 @@ func TestTransitions_Known(t *testing.T) {
 	}
 }
 
-// TestPhase_Grows: an attempt does not come back from a later phase.
+// TestPhase_Grows shows that an attempt does not return from a later phase.
 func TestPhase_Grows(t *testing.T) {
 	a := new(attempt)
 	for _, c := range []struct {

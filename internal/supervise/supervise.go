@@ -97,14 +97,16 @@ type Options struct {
 	Grace      time.Duration // for ranks to save and stop in; 0: 60 s
 
 	// EvacuateWhen is a command for /bin/sh that each host runs every
-	// EvacuatePoll (0: 30 s). When it ends with status 0, that host is evacuated.
+	// EvacuatePoll (0: 30 s). When it ends with status 0, that host is
+	// evacuated.
 	EvacuateWhen string
 	EvacuatePoll time.Duration
 
 	// Line shows a line of output, without its newline; nil: output is only
-	// kept. One goroutine calls Line; it may block. The line is valid until Line
-	// returns. Line, or a later call in the same order, calls done for each line
-	// and says whether it was written. The next start shows what was not.
+	// kept. One goroutine calls Line; it may block. The line is valid until
+	// Line returns. Line, or a later call in the same order, calls done for
+	// each line and says whether it was written. The next start shows what was
+	// not.
 	Line func(rank, stream int, line []byte, done func(written bool))
 	// Event reports what happens. One goroutine calls it; it must not block.
 	Event func(Event)
@@ -137,10 +139,10 @@ const (
 	youngTime  = 10 * time.Second       // a program that does not use Cairn counts as just started this long
 	lostMoment = 500 * time.Millisecond // ranks get this long to end after another one was lost
 
-	hostSilence   = 30 * time.Second                // then a host is lost
-	joinTime      = 60 * time.Second                // for a helper to appear
-	helperEndTime = helper.Silence + 10*time.Second // besides the grace time, for an earlier helper to end
-	busyEvery     = 100 * time.Millisecond          // between two looks at whether it has
+	hostSilence   = 30 * time.Second                // after that, a host is lost
+	joinTime      = 60 * time.Second                // how long a helper may take to connect
+	helperEndTime = helper.Silence + 10*time.Second // how long an earlier helper may take to end, in addition to the grace time
+	busyEvery     = 100 * time.Millisecond          // time between two checks whether it has ended
 
 	maxRanks = 1 << 16
 )
@@ -157,8 +159,8 @@ func pause(failures int) time.Duration {
 	return d
 }
 
-// place gives the ranks 0 … n-1 to hosts by block: how many each takes, nil
-// if there is no room.
+// place distributes ranks 0 … n-1 over hosts by block. It returns how many each
+// host gets, or nil if there is no room.
 func place(n int, slots []int) []int {
 	out := make([]int, len(slots))
 	for i, k := range slots {

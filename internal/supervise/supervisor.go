@@ -34,21 +34,21 @@ type Supervisor struct {
 	launcher *launcher // mpirun or srun; nil: fork
 
 	state               string
-	a                   *attempt // the current one
+	a                   *attempt // the current attempt
 	began               bool     // ranks were started in this or an earlier attempt
 	killed              bool     // ctx has ended: ranks are killed
 	stopping            bool
-	why                 string // of the last failure, or of the stop
-	failures            int    // in a row without progress
-	suspect             uint64 // the checkpoint that the last attempts restored,
-	suspectFailures     int    // and how many of them failed without a new checkpoint
+	why                 string // reason of the last failure, or of the stop
+	failures            int    // consecutive failures without progress
+	suspect             uint64 // the checkpoint that the last attempts restored
+	suspectFailures     int    // how many of these attempts failed without a new checkpoint
 	reached             uint64 // the newest checkpoint that was committed or restored
 	progress            progress
 	last                *control.CheckpointState
-	failuresBeforePoint int                           // failures in a row before the first point
-	pending             map[uint64]*partialCheckpoint // saved by some ranks
+	failuresBeforePoint int                           // consecutive failures before the first point
+	pending             map[uint64]*partialCheckpoint // checkpoints that some ranks have saved
 	unreported          *partialCheckpoint            // committed, and not reported yet
-	saveFailures        control.SaveFailures          // since the last commit
+	saveFailures        control.SaveFailures          // failures to save since the last commit
 	intent              *rundir.Intent                // what to do with the earlier run in the directory
 	requests            []*commandRequest
 	tick                *time.Timer
@@ -58,15 +58,15 @@ type Supervisor struct {
 
 	limits        moveLimits
 	moveQueue     []*moveRequest              // moves that wait
-	move          *move                       // the current one
-	failedMoves   []*move                     // they failed together with their attempt
-	moves         []*control.MoveState        // all that status shows
+	move          *move                       // the current move
+	failedMoves   []*move                     // moves that failed together with their attempt
+	moves         []*control.MoveState        // all moves that status shows
 	stopAfterMove string                      // why to stop when the move is over
-	lostMoves     []*control.MoveState        // not over when the earlier supervisor was lost
+	lostMoves     []*control.MoveState        // moves that were not over when the earlier supervisor was lost
 	watches       map[string]*evacuationWatch // by the host's title
-	overrides     map[string]hostOverrides    // likewise
+	overrides     map[string]hostOverrides    // by the host's title
 	owned         bool                        // the run directory belongs to this run
-	unanswered    []*moveRequest              // to answer when the run has ended
+	unanswered    []*moveRequest              // requests to answer when the run has ended
 }
 
 // Dir returns the run directory.
@@ -77,7 +77,7 @@ func (s *Supervisor) Stop(why string) {
 	s.post(func() { s.stop(why) })
 }
 
-// post hands f to the goroutine of Run.
+// post makes the goroutine of Run call f.
 func (s *Supervisor) post(f func()) {
 	select {
 	case s.calls <- f:
@@ -89,7 +89,7 @@ func (s *Supervisor) post(f func()) {
 // failed too often. When ctx ends, it kills all ranks at once. The caller calls
 // it once.
 func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
-	// The last answers go out when the directory is free for the next run.
+	// The last answers are sent when the directory is free for the next run.
 	defer s.serving.Wait()
 	defer close(s.over)
 	defer func() { s.answerAll(res, err) }()
@@ -97,7 +97,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		if res.State == rundir.Finished && err == nil {
 			s.recordFinished()
 		}
-		s.owned = false // the directory may be another's from here on
+		s.owned = false // from here on the directory may belong to another run
 		s.dir.Close()
 	}()
 	socket, err := s.dir.Listen()
@@ -111,7 +111,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 			return Result{}, err
 		}
 		res := Result{State: rundir.Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
-		if s.intent.New || s.intent.Finish { // the directory is still that of the run before
+		if s.intent.New || s.intent.Finish { // until then the directory belongs to the earlier run
 			s.state, s.why = res.after(s.state), res.Why
 			s.say("stopped: %s", res.Why)
 			return res, nil
@@ -171,7 +171,7 @@ func (s *Supervisor) until(ctx context.Context, cond func() bool, deadline <-cha
 	}
 }
 
-// rest is the pause after a failure; it reports whether the run was stopped.
+// rest waits after a failure. It reports whether the run was stopped meanwhile.
 func (s *Supervisor) rest(ctx context.Context) bool {
 	if s.failures == 0 {
 		return s.stopping || s.killed
@@ -216,7 +216,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		}
 		return res, true
 	}
-	if a.unfit != "" && f.own { // neither the checkpoint is at fault, nor would it be otherwise next time
+	if a.unfit != "" && f.own { // the checkpoint is not the cause, and another attempt would give the same result
 		f.why, f.fatal, a.outside = a.unfit, true, true
 	}
 	s.why = f.why
@@ -244,7 +244,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 func (s *Supervisor) end(res Result) (Result, error) {
 	s.state, s.why = res.after(s.state), res.Why
 	s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint = res.Status, res.Why, res.BeforeFirstPoint
-	if res.State != rundir.Finished { // a helper may have published a checkpoint that nobody heard of
+	if res.State != rundir.Finished { // a helper may have published a checkpoint that no rank reported
 		if index, at, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok && (s.last == nil || s.last.Index != index) {
 			s.last = &control.CheckpointState{Index: index, Time: at}
 		}

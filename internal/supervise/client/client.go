@@ -19,8 +19,8 @@ import (
 // statusTime is how long a supervisor may take to answer Status.
 const statusTime = 5 * time.Second
 
-// Read returns what is known of a run: from its supervisor if it runs and
-// answers within 5 s, else from its directory.
+// Read returns the state of a run: from its supervisor if it runs and answers
+// within 5 s, otherwise from the run directory.
 func Read(ctx context.Context, run string) (*control.RunState, error) {
 	run, err := filepath.Abs(run)
 	if err != nil {
@@ -68,8 +68,8 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 	return st, nil
 }
 
-// Checkpoint asks a running run for a checkpoint and returns the checkpoint when it
-// is committed.
+// Checkpoint asks a running run for a checkpoint and returns the checkpoint
+// when it is committed.
 func Checkpoint(ctx context.Context, run, reason string) (*control.CheckpointState, error) {
 	m, err := ask(ctx, run, &control.Checkpoint{Reason: reason})
 	if err != nil {
@@ -117,7 +117,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*control.Mo
 		Host: o.Host, To: o.To, StartLimit: o.StartLimit, Program: o.Program, Env: o.Env})
 	if errors.Is(err, errNoAnswer) {
 		lives := supervised(ctx, run)
-		if rec, err := rundir.ReadRecord(run); !lives && err == nil && rec != nil && rec.Settled() != rundir.Interrupted { // it has just ended
+		if rec, err := rundir.ReadRecord(run); !lives && err == nil && rec != nil && rec.Settled() != rundir.Interrupted { // the run has just ended
 			if !heard {
 				return last, notRunning(run)
 			}
@@ -133,7 +133,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*control.Mo
 			last.Why = "the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it"
 		case heard:
 			last.Why = "the connection to the supervisor was lost; 'cairn status' tells"
-		default: // it was not asked
+		default: // the supervisor did not get the request
 			return last, err
 		}
 		return last, nil
@@ -152,16 +152,16 @@ func supervised(ctx context.Context, run string) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	_, err := ask(ctx, run, &control.Status{})
-	return err == nil || ctx.Err() != nil // it may have been stopped
+	return err == nil || ctx.Err() != nil // on a timeout, it may have been stopped by a signal
 }
 
-// errNoAnswer says that the supervisor hung up before it had answered.
+// errNoAnswer says that the supervisor closed the connection without an answer.
 var errNoAnswer = errors.New("the supervisor gave no answer")
 
-// question is how a supervisor is asked.
+// question says how a supervisor is asked.
 type question struct {
-	note func(*control.Answer) // told what comes before the last answer
-	off  <-chan struct{}       // closed: it is called off
+	note func(*control.Answer) // called with the answers before the last one
+	off  <-chan struct{}       // closing it cancels the request
 }
 
 // ask sends a request to a run's supervisor and returns the answer.
@@ -199,7 +199,7 @@ func (q question) ask(ctx context.Context, run string, m control.Message) (*cont
 		go func() {
 			select {
 			case <-q.off:
-				c.Send(&control.Cancel{}) // that it failed shows to who listens
+				c.Send(&control.Cancel{}) // if this fails, the reader reports it
 			case <-answered:
 			}
 		}()

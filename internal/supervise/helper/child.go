@@ -40,26 +40,26 @@ type child struct {
 	l           *launch
 	s           *control.Start
 	rank        int
-	byMove      uint64 // the move that it came by; 0: it was started with all others
+	byMove      uint64 // the move that started it; 0: it was started with all others
 	cmd         *exec.Cmd
 	id          rundir.Process
 	ctl         *control.Conn
 	queue       *control.SendQueue
-	outputReady chan struct{} // closed: stdout is where the rank continues; of a destination: it is followed
-	wrote       chan struct{} // closed: its writer has ended
-	stderr      *stderrBuffer // of a destination: stderr until it is one of the ranks
+	outputReady chan struct{} // closed when stdout is complete up to where the rank continues; for a destination: when its output is followed
+	wrote       chan struct{} // closed when its writer has ended
+	stderr      *stderrBuffer // for a destination: stderr before it takes over
 
 	mu        sync.Mutex
-	follow    [3]*follower // by stream; none of a destination before its predecessor's have ended
+	follow    [3]*follower // by stream; nil for a destination until the source's output has ended
 	hello     bool
-	takesOver bool // of a destination: it has been told to continue
-	pausing   bool // it was told to, and not yet what is decided
-	dismissed bool // its end is no failure: it has left, or was not needed
-	killed    bool // by signal, while it was alive
+	takesOver bool // for a destination: it was told to continue
+	pausing   bool // it was told to pause, and the move is not decided yet
+	dismissed bool // its end is not a failure: it has handed over, or was not needed
+	killed    bool // a signal was sent while it was alive
 	reaped    bool
 }
 
-// start starts the rank and what watches it.
+// start starts the rank and the goroutines that watch it.
 func (c *child) start(i int) (err error) {
 	s := c.s
 	var mine []io.Closer
@@ -154,7 +154,7 @@ func (c *child) start(i int) (err error) {
 		go reserveOutput(rundir.OutputFile(s.Output, c.rank, control.Stdout), read)
 	}
 	c.wrote = make(chan struct{})
-	c.say(&control.Running{Pid: c.id.Pid}) // before it can have ended
+	c.say(&control.Running{Pid: c.id.Pid}) // before its end can be reported
 	go func() {
 		defer close(read)
 		c.listen()
@@ -162,7 +162,8 @@ func (c *child) start(i int) (err error) {
 	go func() {
 		defer close(c.wrote)
 		defer writer.Close()
-		// A writer's trouble has been told to its rank; nobody else can act on it.
+		// The writer has reported its errors to the rank. Nothing else can be
+		// done about them.
 		_ = ckpt.Serve(context.Background(), writer, ckpt.ServeOptions{})
 	}()
 	go c.watch(writer, read)
@@ -242,8 +243,8 @@ func (c *child) say(m control.Message) {
 
 func (c *child) process() control.Process { return control.Process{Rank: c.rank, ByMove: c.byMove} }
 
-// layOut returns the rank's descriptors from 3 on: the files to keep under their
-// numbers, and the two sockets under the lowest numbers that are free.
+// layOut returns the rank's descriptors from 3 on: the files to keep under
+// their numbers, and the two sockets under the lowest numbers that are free.
 func layOut(keep map[int]*os.File, a, b *os.File) (extra []*os.File, numbers []int) {
 	place := []*os.File{a, b}
 	for fd := 3; len(place) > 0; fd++ {
@@ -300,7 +301,7 @@ func (c *child) listen() {
 			}
 			c.queue.Send(&w)
 			c.mu.Lock()
-			c.hello = true // others may speak to it now
+			c.hello = true // from now on messages can be sent to it
 			c.mu.Unlock()
 		case *control.Restored:
 			select {
@@ -316,8 +317,8 @@ func (c *child) listen() {
 		case *control.Linked:
 			c.stderr.pass()
 		case *control.HandedOver:
-			// It has let go of its writer, which holds the lock of the checkpoint
-			// directory, too: the destination needs it.
+			// The source has released its writer, which also holds the lock of
+			// the checkpoint directory. The destination needs the lock.
 			select {
 			case <-c.wrote:
 			case <-time.After(writerEndTime):
@@ -328,7 +329,7 @@ func (c *child) listen() {
 			c.dismiss()
 			continue
 		default:
-			continue // nothing that a rank says
+			continue // not a message that a rank sends
 		}
 		c.say(m)
 	}
@@ -354,8 +355,8 @@ func (c *child) tell(m control.Message) {
 	}
 }
 
-// waits reports whether this is a destination that has not taken over, or a rank
-// that pauses until a move is decided.
+// waits reports whether this is a destination that has not taken over, or a
+// rank that pauses until a move is decided.
 func (c *child) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,7 +395,7 @@ func (c *child) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.reaped {
-		c.reaped = true // from here on the number may belong to another process
+		c.reaped = true // from now on the number may belong to another process
 		c.cmd.Wait()
 	}
 }
@@ -413,8 +414,8 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	pid := c.id.Pid
 	m := new(control.Exited)
 	m.Code, m.Signal = ending(pid)
-	// What the rank sent is read to the end even if a child of it still holds
-	// the other side open.
+	// What the rank has sent is read to the end, even if a child of it still
+	// has the other side open.
 	c.ctl.CloseRead()
 	<-read
 	c.mu.Lock()
@@ -429,13 +430,13 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 			c.l.bad.Store(true)
 		}
 		if c.l.bad.Load() {
-			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
+			syscall.Kill(-pid, syscall.SIGKILL) // the rest of its process group, see launch.reap
 		}
 		if c.byMove != 0 && !joined {
 			m.Stderr = c.stderr.last()
 		}
 		c.say(m)
-		m = new(control.Exited) // that one is being sent
+		m = new(control.Exited) // it is being reported already
 	}
 	if joined {
 		c.stderr.pass()
@@ -443,7 +444,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	writer.CloseRead()
 	<-c.wrote
 	if joined && c.byMove != 0 {
-		select { // its predecessor's output is still being shown
+		select { // the source's output is still being shown
 		case <-c.outputReady:
 		case <-c.h.gone:
 		}
@@ -457,7 +458,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 			m.Offsets = append(m.Offsets, f.at)
 		}
 	}
-	if alone { // the others continue: nobody waits for the end of the launch
+	if alone { // the others continue, so the end of the launch is not awaited
 		c.reap()
 		c.l.remove(c)
 		c.say(m)
@@ -488,7 +489,7 @@ func endLeftOver(lock *os.File) {
 		endProcess(p, groupTime)
 		born, err := strconv.ParseUint(p.Born, 10, 64)
 		if leader, ok := readStat(p.Pid); err != nil || ok && leader.Process != p {
-			continue // the number is another one's now
+			continue // another process has the number now
 		}
 		endGroup(func(st stat) bool {
 			return st.group == p.Pid && st.born >= born && st.user == uint32(os.Geteuid()) && (old.Session == 0 || st.session == old.Session)

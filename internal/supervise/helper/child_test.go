@@ -10,8 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestChildSignal_AlreadyEnded: a rank that had ended before it was to be
-// killed was not killed by the supervisor, even if nobody has heard of its end.
+// TestChildSignal_AlreadyEnded shows that a rank which ended before it was to
+// be killed does not count as killed by the supervisor, even if its end is not
+// known yet.
 func TestChildSignal_AlreadyEnded(t *testing.T) {
 	for _, dead := range []bool{true, false} {
 		cmd := exec.Command("sleep", "600")

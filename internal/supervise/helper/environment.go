@@ -11,29 +11,30 @@ package helper
 
 import "time"
 
-// PingEvery is how often supervisor and helpers look at each other.
+// PingEvery is how often supervisor and helpers check each other.
 const PingEvery = 5 * time.Second
 
-// Silence is how long a helper hears nothing of its supervisor until it
-// takes it for lost.
+// Silence is how long a helper may hear nothing from its supervisor before it
+// considers the supervisor lost.
 const Silence = 60 * time.Second
 
 // Environment of helpers that a launcher starts, see launcher.go of package
 // supervise.
 const (
-	EnvSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
-	EnvSecret     = "CAIRN_SECRET"     // hex
-	EnvShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn.go
+	EnvSupervisor = "CAIRN_SUPERVISOR" // addresses, separated by commas
+	EnvSecret     = "CAIRN_SECRET"     // in hexadecimal
+	EnvShell      = "CAIRN_SHELL"      // process that started the helper, see spawn.go
 )
 
 // StreamMark is the first thing that a helper writes to its stdout. The
 // supervisor skips what a login shell prints before.
 const StreamMark = "\ncairn-host/1\n"
 
-// EnvParent is where Open MPI's processes find that they were spawned. It is
-// empty, and they would wait there.
+// EnvParent is the variable by which processes of Open MPI learn that they were
+// spawned. It must be removed: the port that it names is empty, and they would
+// wait for it.
 const EnvParent = "OMPI_PARENT_PORT"
 
-// EnvStay has a helper wait for the end of all ranks, and do nothing else: the
-// launch, a colon, and the run directory.
+// EnvStay makes a helper wait for the end of all ranks and do nothing else. Its
+// value is the launch, a colon, and the run directory.
 const EnvStay = "CAIRN_STAY"

@@ -15,7 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// watchEvacuation runs the command of EvacuateWhen again and again, and sends
+// watchEvacuation runs the command of EvacuateWhen repeatedly, and sends
 // Evacuate when it ends with status 0.
 func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 	// The command's PDEATHSIG comes when the thread that forked it ends.
@@ -30,7 +30,7 @@ func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 		case <-h.gone:
 			return
 		}
-		if h.secret != nil && !h.serves() { // there is nobody to leave
+		if h.secret != nil && !h.serves() { // there are no ranks to move
 			continue
 		}
 		evacuate, err := runEvacuateWhen(w)
@@ -44,7 +44,8 @@ func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 	}
 }
 
-// runEvacuateWhen runs the command once; it may take as long as the time between two.
+// runEvacuateWhen runs the command once. It may take as long as the time
+// between two runs.
 func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 	cmd := exec.Command("/bin/sh", "-c", w.Command)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, EnvSupervisor+"=") })
@@ -66,7 +67,7 @@ func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 			late <- true
 		}
 	}()
-	ending(pid) // not reaped: its number is still ours
+	ending(pid) // it is not reaped, so the number still belongs to it
 	close(ended)
 	killed := <-late
 	err = cmd.Wait()
@@ -76,7 +77,7 @@ func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 	case killed:
 		return false, fmt.Errorf("--evacuate-when: %s did not end within %s and was killed", control.ShellQuote(w.Command), control.TimeText(w.Every))
 	case code == 126 || code == 127:
-		return false, fmt.Errorf("--evacuate-when: %s can't be run: the shell ended with status %d; the host is not watched", control.ShellQuote(w.Command), code)
+		return false, fmt.Errorf("--evacuate-when: %s cannot be run: the shell ended with status %d; the host is not watched", control.ShellQuote(w.Command), code)
 	}
 	return false, nil
 }

@@ -17,8 +17,8 @@ func TestRunEvacuateWhen_Status(t *testing.T) {
 		want     string
 	}{
 		{"true", true, ""}, {"false", false, ""}, {"kill -9 $$", false, ""},
-		{"no-such-command-at-all 2>/dev/null", false, "can't be run: the shell ended with status 127"},
-		{"/dev/null 2>/dev/null", false, "can't be run: the shell ended with status 126"},
+		{"no-such-command-at-all 2>/dev/null", false, "cannot be run: the shell ended with status 127"},
+		{"/dev/null 2>/dev/null", false, "cannot be run: the shell ended with status 126"},
 		{"sleep 100 & sleep 100", false, "did not end within 500 ms and was killed"},
 	} {
 		evacuate, err := runEvacuateWhen(&control.EvacuateWhen{Command: c.command, Every: 500 * time.Millisecond})

@@ -19,7 +19,7 @@ import (
 
 const outputChunk = 32 << 10
 
-// watch tells followers that files in a directory were written to (inotify).
+// watch informs followers that files in a directory were written to (inotify).
 type watch struct {
 	f    *os.File
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ func (w *watch) on(path string) chan struct{} {
 	return ch
 }
 
-// off ends what on began.
+// off ends the effect of on.
 func (w *watch) off(path string, ch chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,19 +109,20 @@ func cString(b []byte) string {
 	return string(b)
 }
 
-// follower passes on what is appended to a file, a piece at a time: the next
-// one when the last was taken. send without data says that the file was cut.
+// follower passes on what is appended to a file, piece by piece: it sends the
+// next piece when the last one was taken. send without data says that the file
+// was cut.
 type follower struct {
-	ready chan struct{} // closed: the file is as it should be
+	ready chan struct{} // closed when the file can be followed
 	taken chan struct{} // a piece was taken
-	last  chan struct{} // closed: nothing more will be written
-	gone  chan struct{} // nobody takes any more
+	last  chan struct{} // closed when nothing more will be written
+	gone  chan struct{} // closed when nothing takes the pieces any more
 	done  chan struct{}
-	at    int64 // to where the file was passed on; to be read when done
+	at    int64 // offset up to which the file was passed on; valid when done
 }
 
-// follow begins when ready is closed: a rank that restores appends to its old
-// output what it prints before, and then cuts that off.
+// follow begins when ready is closed: a rank that restores appends its first
+// output to its old output, and then cuts it off.
 func follow(w *watch, path string, at int64, ready, gone chan struct{}, send func(offset int64, data []byte)) *follower {
 	f := &follower{ready: ready, taken: make(chan struct{}, 1), last: make(chan struct{}), gone: gone, done: make(chan struct{}), at: at}
 	changed := w.on(path)
@@ -138,7 +139,7 @@ func follow(w *watch, path string, at int64, ready, gone chan struct{}, send fun
 			f.work(file, changed, send)
 		case <-gone:
 		case <-f.last:
-			select { // both may have come
+			select { // both may have happened
 			case <-ready:
 				f.work(file, changed, send)
 			default:
@@ -159,8 +160,9 @@ func (f *follower) work(file *os.File, changed chan struct{}, send func(int64, [
 		}
 	}
 	for {
-		// A cut and new output between two looks go unseen here; what was
-		// written to files from this is put right when the run ends.
+		// A cut followed by new output between two checks is not seen here. The
+		// files that are written from these pieces are corrected when the run
+		// ends.
 		if st, err := file.Stat(); err == nil && st.Size() < f.at {
 			f.at = st.Size()
 			send(f.at, nil)
@@ -184,7 +186,7 @@ func (f *follower) work(file *os.File, changed chan struct{}, send func(int64, [
 		select {
 		case <-changed:
 		case <-f.last:
-			final = true // and one more look
+			final = true // check once more
 		case <-f.gone:
 			return
 		}

@@ -53,7 +53,7 @@ func RunLaunched(ctx context.Context) error {
 		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", EnvSecret)
 	}
 	os.Unsetenv(EnvSecret)
-	shell, _ := strconv.Atoi(os.Getenv(EnvShell)) // most have none
+	shell, _ := strconv.Atoi(os.Getenv(EnvShell)) // most helpers have none
 	os.Unsetenv(EnvShell)
 	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(EnvSupervisor), ","), secret)
 	if err != nil {
@@ -104,26 +104,26 @@ func takeStdio() (in, out *os.File, err error) {
 
 // helper is the state of a helper process.
 type helper struct {
-	up          *control.SendQueue // to the supervisor
+	up          *control.SendQueue // queue to the supervisor
 	fork        chan func()
 	gone        chan struct{} // closed when the supervisor is gone
-	secret      []byte        // of a launched helper
-	sameMachine bool          // the supervisor is on this machine: its silence means nothing
+	secret      []byte        // for a launched helper
+	sameMachine bool          // the supervisor is on this machine: its silence has no meaning
 	keep        map[int]*os.File
 	name        string
-	dir         string // the run's
+	dir         string // the run directory
 	lock        *os.File
-	shell       int // that started this helper for an MPI library; 0: none
+	shell       int // process that started this helper for an MPI library; 0: none
 
 	mu   sync.Mutex
 	now  *launch
-	late []*lateStart // that wait for the end of now
+	late []*lateStart // destinations that wait for the end of the current launch
 	quit bool
 }
 
 func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shell int) error {
-	// Batch systems signal every process of a job; what happens next is the
-	// supervisor's to decide. (Ignored signals would stay ignored in ranks.)
+	// Batch systems signal every process of a job. The supervisor decides what
+	// to do. (Signals that are ignored here would stay ignored in ranks.)
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(ignored)
@@ -148,7 +148,7 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 	}()
 	look := time.NewTicker(PingEvery)
 	defer look.Stop()
-	missed := 0 // looks since something was heard; time in which this process was stopped does not count
+	missed := 0 // checks since the last message; time in which this process was stopped does not count
 	for !h.over() {
 		var ended chan struct{}
 		if h.now != nil && (h.quit || len(h.late) > 0) {
@@ -268,7 +268,7 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	return "", rundir.RecordProcesses(lock, "", nil)
 }
 
-// busyHost is an ErrBusy with a text of its own.
+// busyHost is an ErrBusy with another text.
 type busyHost struct{ error }
 
 func (busyHost) Is(target error) bool { return target == rundir.ErrBusy }

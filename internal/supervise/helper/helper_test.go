@@ -59,7 +59,8 @@ func TestLayOut_Descriptors(t *testing.T) {
 	}
 }
 
-// Ranks are waited for as long as their helper lives and has any.
+// TestAwaitRanks_OtherHelpers shows that ranks are awaited as long as their
+// helper lives and has ranks.
 func TestAwaitRanks_OtherHelpers(t *testing.T) {
 	run := t.TempDir()
 	if err := os.Mkdir(filepath.Join(run, "hosts"), 0o700); err != nil {
@@ -83,13 +84,13 @@ func TestAwaitRanks_OtherHelpers(t *testing.T) {
 	lock("that-is-lost", "x", one).Close()
 	awaitRanks(run, "x", far)
 	b, a := lock("b", "x", one), lock("a", "x")
-	awaitRanks(run, "x", time.Now().Add(50*time.Millisecond)) // not for ever
+	awaitRanks(run, "x", time.Now().Add(50*time.Millisecond)) // it does not wait forever
 	over := make(chan bool)
 	go func() {
 		awaitRanks(run, "x", far)
 		close(over)
 	}()
-	moved := time.AfterFunc(100*time.Millisecond, func() { // a rank of b goes to a
+	moved := time.AfterFunc(100*time.Millisecond, func() { // a rank moves from b to a
 		rundir.RecordProcesses(a, "x", []rundir.Process{one})
 		rundir.RecordProcesses(b, "x", nil)
 	})

@@ -18,17 +18,17 @@ import (
 // ranks have ended. A destination that starts later begins another launch.
 type launch struct {
 	h     *helper
-	start *control.Start // the first
+	start *control.Start // the first start
 	watch *watch
 	err   error         // why there is no watch
-	bad   atomic.Bool   // a rank did not end well, or was sent a signal
-	done  chan struct{} // all have ended, with their writers and outputs
+	bad   atomic.Bool   // a rank ended with an error, or was sent a signal
+	done  chan struct{} // closed when all ranks have ended, with their writers and outputs
 
-	// Under helper.mu.
+	// helper.mu guards the following fields.
 	children []*child
-	live     int    // children that are not done, and starts under way
-	number   uint64 // of the last start
-	over     bool   // live has come to zero
+	live     int    // children that are not done, and starts in progress
+	number   uint64 // number of the last start
+	over     bool   // live has reached zero
 }
 
 // running reports whether there is a launch that is not done.
@@ -76,7 +76,7 @@ func (h *helper) startDestination(s *control.Start) {
 	h.mu.Unlock()
 	switch {
 	case joins:
-	case h.running(): // it is just about to end
+	case h.running(): // the launch is about to end
 		h.late = append(h.late, &lateStart{Start: s})
 		return
 	default:
@@ -168,7 +168,8 @@ func (h *helper) fill(l *launch, s *control.Start) {
 	l.release()
 }
 
-// add adds a child. The caller does so before the child can send or get messages.
+// add adds a child. The caller does so before the child can send or get
+// messages.
 func (l *launch) add(c *child) {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -184,7 +185,8 @@ func (l *launch) remove(c *child) {
 	l.h.record()
 }
 
-// release notes that a child is done, or a start. The last one ends the launch.
+// release records that a child, or a start, is done. The last one ends the
+// launch.
 func (l *launch) release() {
 	l.h.mu.Lock()
 	l.live--
@@ -213,7 +215,7 @@ func (l *launch) release() {
 func (l *launch) reap() {
 	if l.bad.Load() {
 		groups := make(map[int]bool)
-		for _, c := range l.children { // not reaped yet: the numbers are still ours
+		for _, c := range l.children { // not reaped yet, so the numbers still belong to them
 			groups[c.id.Pid] = true
 			syscall.Kill(-c.id.Pid, syscall.SIGKILL)
 		}
@@ -269,7 +271,8 @@ func (h *helper) child(p control.Process) *child {
 // name returns the child's name in messages.
 func (c *child) name() string { return fmt.Sprintf("rank %d on %s", c.rank, c.h.name) }
 
-// keepShell has the shell that started this helper stay when that is killed.
+// keepShell makes the shell that started this helper stay when the helper is
+// killed.
 func (h *helper) keepShell() {
 	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
 		syscall.Kill(h.shell, syscall.SIGUSR1)

@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// A destination comes to a host whose ranks have just ended, and is called off or
-// not before all of them is done.
+// TestHelper_LateDestination starts a destination on a host whose ranks have
+// just ended. It is cancelled, or not, before the launch is done.
 func TestHelper_LateDestination(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		ours, theirs := net.Pipe()
@@ -37,7 +37,7 @@ func TestHelper_LateDestination(t *testing.T) {
 			return &control.Start{Launch: "l", Number: number, Ranks: []int{2}, Command: []string{"/bin/true"}, Dir: "/", Output: t.TempDir(), OutputOffsets: make([][2]int64, 1)}
 		}
 		l := h.open(start(1))
-		l.over = true // and not done
+		l.over = true // over, but not done
 		s := start(2)
 		s.Welcome.Move = &control.Move{ID: 7}
 		h.handle(&control.StartDestination{Start: *s})

@@ -13,7 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// orphaned stops the ranks when the supervisor is gone, and waits for their end.
+// orphaned stops the ranks when the supervisor is gone, and waits for their
+// end.
 func (h *helper) orphaned() error {
 	close(h.gone)
 	h.up.Finish()
@@ -21,10 +22,10 @@ func (h *helper) orphaned() error {
 	if l == nil {
 		return nil
 	}
-	until := time.Now().Add(l.start.Grace + 2*PingEvery) // others may notice it later
+	until := time.Now().Add(l.start.Grace + 2*PingEvery) // other helpers may notice the loss later
 	asked := false
 	for _, c := range h.all() {
-		if c.waits() { // for a word of the supervisor that it may continue
+		if c.waits() { // it may be waiting for the supervisor's decision
 			c.dismiss()
 		} else if c.greeted() {
 			c.tell(&control.Checkpoint{Reason: "the supervisor is gone", Stop: true})
@@ -46,15 +47,15 @@ func (h *helper) orphaned() error {
 	return nil
 }
 
-// awaitRanks waits until then for the end of a launch's ranks under all helpers
-// of a run. mpirun kills all its processes when one of them ends under which MPI
-// was initialised and not finalised, as happens after a move. Ranks that still
-// save would be lost.
+// awaitRanks waits until a time for the end of a launch's ranks under all
+// helpers of a run. mpirun kills all its processes when a process ends in which
+// MPI was initialised and not finalised, as happens after a move. Ranks that
+// are still saving would be lost.
 func awaitRanks(run, launch string, until time.Time) {
 	dir := filepath.Dir(rundir.HostLock(run, ""))
 	for waited := true; waited; { // ranks may have moved meanwhile
 		waited = false
-		list, _ := os.ReadDir(dir) // in one that is lost nothing is saved, either
+		list, _ := os.ReadDir(dir) // ranks of a lost helper save nothing either
 		for _, x := range list {
 			name := filepath.Join(dir, x.Name())
 			for wait := 25 * time.Millisecond; filepath.Ext(name) == ".lock" && hasRanks(name, launch); wait = min(2*wait, time.Second) {
@@ -81,7 +82,7 @@ func hasRanks(path, launch string) bool {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	}
 	if err != syscall.EWOULDBLOCK {
-		return false // nobody has it, or nothing can be known
+		return false // it is not locked, or nothing is known
 	}
 	var who rundir.Holder
 	if err := json.NewDecoder(f).Decode(&who); err != nil {

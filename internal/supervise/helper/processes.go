@@ -17,10 +17,11 @@ import (
 // groupTime is how long killed processes may take to disappear.
 const groupTime = 10 * time.Second
 
-// ending waits for a child's end without reaping it: its number, and that of
-// its group, stay ours. It returns the status, or the signal that ended it.
+// ending waits for a child's end without reaping it, so that its number, and
+// that of its group, are not reused. It returns the status, or the signal that
+// ended it.
 func ending(pid int) (code, signal int) {
-	// waitid's siginfo: three numbers, on 64-bit systems a gap, and then
+	// waitid's siginfo has three numbers, a gap on 64-bit systems, and then
 	// process, user and status.
 	var info unix.Siginfo
 	for unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -45,13 +46,13 @@ func ended(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// stat is what the kernel tells of a process.
+// stat is the kernel's information about a process.
 type stat struct {
 	rundir.Process
 	group, session int
 	born           uint64
 	user           uint32
-	gone           bool // ended, and not reaped yet
+	gone           bool // it has ended, and is not reaped yet
 }
 
 func readStat(pid int) (st stat, ok bool) {
@@ -60,7 +61,7 @@ func readStat(pid int) (st stat, ok bool) {
 	if err != nil {
 		return stat{}, false
 	}
-	// The name, in parentheses, may hold anything; the state follows it.
+	// The name, in parentheses, may contain anything. The state follows it.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
 		return stat{}, false
@@ -78,7 +79,7 @@ func readStat(pid int) (st stat, ok bool) {
 	return st, true
 }
 
-// members returns the processes that match, less those that have ended.
+// members returns the processes that match, without those that have ended.
 func members(match func(stat) bool) (out []rundir.Process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -112,7 +113,8 @@ func endGroup(match func(stat) bool) {
 	}
 }
 
-// endProcess kills a process, if it is still the same, and waits for it.
+// endProcess kills a process, if the number still belongs to it, and waits for
+// its end.
 func endProcess(p rundir.Process, wait time.Duration) {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// A rank writes its standard output straight to a file on the disk of the run.
-// Few programs look whether that succeeds: on a full disk, lines would be missing
-// at the end. So the file has room ahead of what was written, which is enough
-// for a program that says little until somebody makes room on the disk.
+// A rank writes its standard output directly to a file on the disk of the run.
+// Few programs check whether that succeeds: on a full disk, lines would be
+// missing at the end. So space is reserved after the written part of the file.
+// It is enough for a program with little output until there is room on the disk
+// again.
 const (
 	outputRoom  = 256 << 10
 	reserveTime = 100 * time.Millisecond
@@ -29,7 +30,8 @@ func reserveOutput(path string, ended <-chan struct{}) {
 	for {
 		if st, err := f.Stat(); err == nil {
 			const keepSize = 1
-			// Where that is not known, or the disk is full, it is as it was.
+			// If the file system does not support it, or the disk is full,
+			// nothing changes.
 			_ = syscall.Fallocate(int(f.Fd()), keepSize, st.Size(), outputRoom)
 		}
 		select {

@@ -17,8 +17,8 @@ import (
 type stderrBuffer struct {
 	mu     sync.Mutex
 	f      *os.File // a file without a name
-	to     string   // the rank's
-	passed int64    // bytes that are there
+	to     string   // the rank's stderr file
+	passed int64    // bytes that were appended to it
 }
 
 // pass appends what is new to the rank's output. It ignores errors.
@@ -42,9 +42,9 @@ func (e *stderrBuffer) pass() {
 }
 
 const (
-	lastBytes = 16 << 10 // of what a destination wrote are looked at,
-	lastLines = 3        // and so many lines told,
-	lastText  = 400      // of so many bytes
+	lastBytes = 16 << 10 // bytes of a destination's output that are examined
+	lastLines = 3        // lines that are reported
+	lastText  = 400      // bytes that are reported
 )
 
 // last returns the last lines in one line; after a panic of a Go program, those

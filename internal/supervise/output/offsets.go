@@ -10,15 +10,16 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// outputOffsets is RUN/output-offsets: up to where stdout and stderr of each rank have been
-// shown, two numbers of a fixed width per rank. Each is overwritten right after
-// a line was written, so that after kill -9 of the supervisor the next one goes
-// on there: at most the line that was being written is shown again, and none is
-// lost. The file is not synced: who loses the machine may see more lines again.
+// outputOffsets is RUN/output-offsets: up to where stdout and stderr of each
+// rank have been shown, two numbers of a fixed width per rank. Each number is
+// overwritten right after a line was written. So after kill -9 of the
+// supervisor, the next one continues there: at most the line that was being
+// written is shown again, and none is lost. The file is not synced: after a
+// crash of the machine, more lines may be shown again.
 type outputOffsets struct{ f *os.File }
 
-// offsetWidth is that of a number: none of them lies in two pages, and so each is
-// there as a whole or not at all.
+// offsetWidth is the width of a number. No number crosses a page boundary, so
+// each is written completely or not at all.
 const offsetWidth = 16
 
 func offsetText(at int64) (text [offsetWidth]byte) {
@@ -30,8 +31,8 @@ func offsetText(at int64) (text [offsetWidth]byte) {
 	return text
 }
 
-// readOffsets reads what the supervisor before us has noted; nil if it was one
-// that kept no notes.
+// readOffsets reads the offsets of the previous supervisor. It returns nil if
+// there are none.
 func readOffsets(run string, n int) [][2]int64 {
 	text, err := os.ReadFile(filepath.Join(run, "output-offsets"))
 	if err != nil || len(text) != n*2*offsetWidth {
@@ -48,7 +49,7 @@ func readOffsets(run string, n int) [][2]int64 {
 	return out
 }
 
-// newOutputOffsets takes the place of an earlier file, which a process that ends may
+// newOutputOffsets replaces an earlier file, which a process that is ending may
 // still write to.
 func newOutputOffsets(run string, now [][2]int64) (*outputOffsets, error) {
 	text := make([]byte, 0, len(now)*2*offsetWidth)
@@ -73,7 +74,8 @@ func newOutputOffsets(run string, now [][2]int64) (*outputOffsets, error) {
 	return &outputOffsets{f}, nil
 }
 
-// put notes a position. What can't be noted is shown again at worst.
+// put records a position. If it cannot be recorded, output is shown again at
+// worst.
 func (s *outputOffsets) put(rank, stream int, at int64) {
 	if s != nil {
 		text := offsetText(at)

@@ -13,8 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestOutput_AfterRollback: what a rank prints after it was rolled back is shown where it
-// differs from what was shown before, by whole lines, and nothing is shown twice.
+// TestOutput_AfterRollback shows that the output of a rank after a rollback is
+// shown where it differs from what was shown before, by whole lines, and that
+// nothing is shown twice.
 func TestOutput_AfterRollback(t *testing.T) {
 	type text struct {
 		at   int64
@@ -58,16 +59,16 @@ func TestOutput_AfterRollback(t *testing.T) {
 	}
 }
 
-// TestOutput_AfterSupervisor: a supervisor continues after what the one before it has noted as
-// shown, or, where there are no notes, after what is in the file; and keeps notes
-// of lines that were written.
+// TestOutput_AfterSupervisor shows that a supervisor continues after the
+// recorded offsets of the previous one or, if there are none, after the content
+// of the file; and that it records the offsets of lines that were written.
 func TestOutput_AfterSupervisor(t *testing.T) {
 	const notes = "%015d\n000000000000000\n"
 	for _, v := range []struct {
 		name, file, notes string
-		at                int64 // what the file is cut back to before the rank continues, and
+		at                int64 // offset to which the file is cut before the rank continues
 		text              string
-		fail              string // line that can't be written
+		fail              string // line that cannot be written
 		want              string
 		noted             int
 	}{

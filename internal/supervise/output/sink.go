@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package output shows the ranks' output and writes it to files. After a restart
-// it shows only what is new.
+// Package output shows the ranks' output and writes it to files. After a
+// restart it shows only what is new.
 package output
 
 import (
@@ -36,24 +36,24 @@ type Options struct {
 	Line func(rank, stream int, line []byte, done func(written bool))
 }
 
-// Sink shows the ranks' output and writes Options.Out. Helpers send one piece of
-// each stream at a time, so the queue is bounded even if the reader is slow. A
-// blocked screen does not delay an attempt that has failed or has to stop.
+// Sink shows the ranks' output and writes Options.Out. Helpers send one piece
+// of each stream at a time, so the queue is bounded even if the reader is slow.
+// A blocked screen does not delay an attempt that has failed or has to stop.
 type Sink struct {
 	o       Options
 	n       int
 	done    chan struct{}  // closed when run has ended
-	ranks   [][2]stream    // lines and files belong to run
-	offsets *outputOffsets // nil: none are kept
+	ranks   [][2]stream    // only run uses their lines and files
+	offsets *outputOffsets // nil: offsets are not recorded
 
 	mu     sync.Mutex
-	some   sync.Cond // something below has changed
+	some   sync.Cond // signals a change of the fields below
 	queue  []piece
-	began  time.Time // when the piece was begun that is being shown; zero: none is
-	now    *piece    // that piece, until its helper may send more
-	hurry  bool      // what can't be shown soon is let go
-	stuck  bool      // … as is done now
-	given  int       // lines that Options.Line has not answered for
+	began  time.Time // when showing the current piece began; zero: there is none
+	now    *piece    // the current piece, until its helper may send more
+	hurry  bool      // discard what cannot be shown soon
+	stuck  bool      // the reader is stuck, and output is being discarded
+	given  int       // lines for which Options.Line has not called done
 	closed bool
 }
 
@@ -63,11 +63,11 @@ const tailSize = 64 << 10
 
 // stream is stdout or stderr of a rank.
 type stream struct {
-	offset int64  // bytes shown; under mu
-	tail   []byte // the last of them
-	skip   string // launch whose rest is not shown; under mu
-	gap    bool   // a line could not be written: the notes stay before it; under mu
-	line   []byte // the line begun
+	offset int64  // bytes shown; guarded by mu
+	tail   []byte // the last bytes that were shown
+	skip   string // launch whose remaining output is not shown; guarded by mu
+	gap    bool   // a line could not be written, so the recorded offset stays before it; guarded by mu
+	line   []byte // the incomplete line
 	live   *os.File
 	err    error
 }
@@ -76,14 +76,14 @@ type stream struct {
 type piece struct {
 	from *control.FromRank
 	*control.Output
-	queue *control.SendQueue // takes the acknowledgement; nil: of a rank that has ended
+	queue *control.SendQueue // gets the acknowledgement; nil for a rank that has ended
 }
 
 // New opens the output of a run with n ranks.
 func New(o Options, n int) (*Sink, error) {
 	k := &Sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
 	k.some.L = &k.mu
-	own := o.RankOutput == filepath.Join(o.Run, "output") // the notes are about these files
+	own := o.RankOutput == filepath.Join(o.Run, "output") // the offsets belong to these files
 	var old [][2]int64
 	if own {
 		old = readOffsets(o.Run, n)
@@ -109,7 +109,7 @@ func New(o Options, n int) (*Sink, error) {
 		if o.Out == "" || r > 0 && !k.perRank() {
 			continue
 		}
-		// Of a pipe, neither opening nor writing may block for ever.
+		// With a pipe, neither opening nor writing may block forever.
 		f, err := os.OpenFile(k.outName(r), os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o666)
 		if errors.Is(err, syscall.ENXIO) {
 			err = fmt.Errorf("%w: no process reads this pipe; start its reader first", err)
@@ -142,8 +142,8 @@ func (k *Sink) Offsets(rank int) [2]int64 {
 	return [2]int64{k.ranks[rank][0].offset, k.ranks[rank][1].offset}
 }
 
-// StartOffsets returns from which offsets on a helper sends a rank's stdout and stderr
-// at a start. They include the tail, which is compared.
+// StartOffsets returns from which offsets on a helper sends a rank's stdout and
+// stderr at a start. They include the tail, which is compared.
 func (k *Sink) StartOffsets(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,9 +178,9 @@ func (st *stream) load(name string, at int64) {
 	}
 }
 
-// unseen takes in a piece of the stream and returns the part to show. A rank that
-// was rolled back prints again what was shown. If it prints something else,
-// unseen returns all from the line on that differs, and other is true.
+// unseen takes in a piece of the stream and returns the part to show. A rank
+// that was rolled back prints again what was shown. If it prints something
+// else, unseen returns all from the line on that differs, and other is true.
 func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	end, from := offset+int64(len(data)), st.offset-int64(len(st.tail))
 	lo, hi := max(offset, from), min(end, st.offset)
@@ -197,7 +197,7 @@ func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	if end <= st.offset {
 		return nil, false
 	}
-	if offset > st.offset { // some was let go
+	if offset > st.offset { // some output was discarded
 		st.tail = nil
 	} else {
 		data = data[st.offset-offset:]
@@ -213,8 +213,8 @@ func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 	return fresh, other
 }
 
-// Take queues a piece of a rank's output. When it has been shown, queue gets the
-// acknowledgement, if it is not nil.
+// Take queues a piece of a rank's output. When it has been shown, queue gets
+// the acknowledgement, if it is not nil.
 func (k *Sink) Take(from *control.FromRank, out *control.Output, queue *control.SendQueue) {
 	p := piece{from, out, queue}
 	if p.from.Rank < 0 || p.from.Rank >= k.n {
@@ -328,7 +328,7 @@ func (k *Sink) show(p piece) {
 		}
 		return
 	}
-	if other && len(st.line) > 0 { // there is no rest of it any more
+	if other && len(st.line) > 0 { // the rest of this line will not come
 		k.give(rank, m.Stream, end-int64(len(fresh)))
 	}
 	for {
@@ -341,7 +341,7 @@ func (k *Sink) show(p piece) {
 		fresh = fresh[i+1:]
 		k.give(rank, m.Stream, end-int64(len(fresh)))
 	}
-	if len(st.line) > 1<<20 { // no line
+	if len(st.line) > 1<<20 { // too long for a line
 		k.give(rank, m.Stream, end)
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// NewestCheckpoint returns the newest checkpoint in a checkpoint directory that has a file of
-// every rank.
+// NewestCheckpoint returns the newest checkpoint in a checkpoint directory that
+// has a file of every rank.
 func NewestCheckpoint(dir string, n int) (index uint64, at time.Time, ok bool) {
 	index, at, ok, _ = newestComplete(dir, n)
 	return index, at, ok
 }
 
-// newestComplete is NewestCheckpoint with the error of an unreadable directory.
+// newestComplete also returns the error of an unreadable directory.
 func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
 	complete, err := CompleteCheckpoints(dir, n)
 	if len(complete) == 0 {
@@ -31,8 +31,8 @@ func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err
 	return complete[0].Index, complete[0].at, true, err
 }
 
-// CompleteCheckpoints returns the checkpoints in a checkpoint directory that have a file of every
-// rank, the newest first.
+// CompleteCheckpoints returns the checkpoints in a checkpoint directory that
+// have a file of every rank, the newest first.
 func CompleteCheckpoints(dir string, n int) (out []completeCheckpoint, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,12 +17,12 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Intent is what a start does with the run in the directory.
+// Intent is what a start will do with the run in the directory.
 type Intent struct {
 	Record *Record
-	New    bool   // rec is new: until it is written, the directory is that of an earlier run
-	Finish bool   // the ranks have finished: only their end is to be completed
-	Note   string // what the user is to know
+	New    bool   // rec is new: until it is written, the directory belongs to an earlier run
+	Finish bool   // the ranks have finished: only the end of the run must be completed
+	Note   string // text for the user
 }
 
 // Claim decides what to do with the run in the directory, for a run of command
@@ -93,7 +93,7 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
 
 // movedTo reports whether the user has moved the checkpoints of a run to the
-// directory that is given now.
+// given directory.
 func (d *Dir) movedTo(r *Record, checkpointDir string) bool {
 	if r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
 		return false
@@ -106,7 +106,7 @@ func (d *Dir) movedTo(r *Record, checkpointDir string) bool {
 	return err == nil && id == r.CheckpointsID
 }
 
-// differs returns how a run differs from the recorded one.
+// differs describes how a run differs from the recorded one.
 func (r *Record) differs(command []string, n int, checkpointDir string) (out []string) {
 	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
 		out = append(out, fmt.Sprintf("it was started as %s", control.ShellCommand(r.Command)))
@@ -120,7 +120,7 @@ func (r *Record) differs(command []string, n int, checkpointDir string) (out []s
 	return out
 }
 
-// trace returns a file or directory of an earlier run; empty: there is none.
+// trace returns a file or directory of an earlier run, or "".
 func (d *Dir) trace(output string) (string, error) {
 	if there, err := store.Holds(d.FS, d.File("ckpt")); err != nil || there {
 		return d.File("ckpt"), err
@@ -137,8 +137,9 @@ func (d *Dir) trace(output string) (string, error) {
 	return "", nil
 }
 
-// rebuild makes a new record from the checkpoints, if the old one is damaged or
-// lost. Without checkpoints nobody knows how far the run came: it refuses.
+// rebuild makes a new record from the checkpoints if the old one is damaged or
+// lost. Without checkpoints it is unknown how far the run came, and rebuild
+// refuses.
 func (d *Dir) rebuild(in *Intent, why error) (*Intent, error) {
 	r := in.Record
 	index, at, ok, err := newestComplete(r.CheckpointDir, r.Ranks)
@@ -169,7 +170,7 @@ func (d *Dir) vanished(r *Record) error {
 	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
 	there, err := store.Holds(d.FS, r.CheckpointDir)
 	if err != nil {
-		return fmt.Errorf("the checkpoints of this run can't be looked at: %w", err)
+		return fmt.Errorf("the checkpoints of this run cannot be looked at: %w", err)
 	}
 	if r.Last != nil && !there {
 		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.Path, r.Last.Index, r.CheckpointDir, remedy)
@@ -215,10 +216,11 @@ func (d *Dir) worthless(r *Record) bool {
 	return true
 }
 
-// MakeCheckpointDir makes a checkpoint directory, with the file that the ranks lock.
+// MakeCheckpointDir makes a checkpoint directory, with the file that the ranks
+// lock.
 func MakeCheckpointDir(fsys vfs.FS, dir string) error {
 	d, err := store.Create(fsys, dir, 0)
-	if errors.Is(err, store.ErrLocked) { // it is there; the ranks say more
+	if errors.Is(err, store.ErrLocked) { // it exists; the ranks report errors
 		return nil
 	}
 	if err != nil {

@@ -53,8 +53,8 @@ func HostLock(run, name string) string {
 	return filepath.Join(run, "hosts", strings.ReplaceAll(name, "/", "_")+".lock")
 }
 
-// Process identifies a process. The system uses a number again, but not with
-// the same start time.
+// Process identifies a process. The system reuses numbers, but not with the
+// same start time.
 type Process struct {
 	Pid  int    `json:"pid"`
 	Born string `json:"born"`
@@ -65,13 +65,13 @@ type Holder struct {
 	Helper  int       `json:"helper"`
 	Host    string    `json:"host"`
 	Boot    string    `json:"boot"`
-	Session int       `json:"session"` // that the ranks belong to
+	Session int       `json:"session"` // session that the ranks belong to
 	Launch  string    `json:"launch"`
 	Ranks   []Process `json:"ranks"`
 }
 
-// whoHas returns who has locked a file with this content: a supervisor writes
-// plain text, a helper a holder.
+// whoHas describes the process that has locked a file with this content: a
+// supervisor writes plain text, a helper a Holder.
 func whoHas(text []byte) string {
 	var who Holder
 	plain := strings.TrimSpace(string(text))
@@ -95,7 +95,7 @@ func whoHas(text []byte) string {
 	return out
 }
 
-const someRanks = 8 // of many, that are named
+const someRanks = 8 // maximum number of ranks that are named
 
 func BootID() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -45,8 +45,8 @@ const (
 // file they are relative to RUN or to the working directory where they can be.
 type Record struct {
 	Format           int                      `json:"format"`
-	ID               string                   `json:"id"`  // of the run, made once
-	Seq              uint64                   `json:"seq"` // how often it was written
+	ID               string                   `json:"id"`  // identity of the run, chosen once
+	Seq              uint64                   `json:"seq"` // number of writes
 	Command          []string                 `json:"command"`
 	Ranks            int                      `json:"ranks"`
 	Hosts            []string                 `json:"hosts"`
@@ -58,30 +58,30 @@ type Record struct {
 	Host             string                   `json:"host"`
 	Attempt          int                      `json:"attempt"`
 	Cwd              string                   `json:"cwd"`                     // where it was started, absolute
-	Up               int                      `json:"up"`                      // how many levels that is above RUN; -1: it is elsewhere
-	FormerDirs       []string                 `json:"formerDirs,omitempty"`    // … and before RUN was moved or copied together with that
-	RequestedDir     string                   `json:"requestedDir"`            // checkpoint directory that was asked for
+	Up               int                      `json:"up"`                      // number of levels that Cwd is above RUN; -1: it is elsewhere
+	FormerDirs       []string                 `json:"formerDirs,omitempty"`    // earlier values of Cwd, before RUN was moved or copied together with it
+	RequestedDir     string                   `json:"requestedDir"`            // checkpoint directory that was requested
 	CheckpointDir    string                   `json:"checkpointDir"`           // checkpoint directory that the ranks use
-	Used             bool                     `json:"used,omitempty"`          // … and have used
-	CheckpointsID    string                   `json:"checkpointsId,omitempty"` // … as its file run-id says; of meaning as soon as there is a checkpoint
+	Used             bool                     `json:"used,omitempty"`          // the ranks have used it
+	CheckpointsID    string                   `json:"checkpointsId,omitempty"` // content of its file run-id; valid as soon as there is a checkpoint
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
-	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can go
+	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
 	Quarantined      []uint64                 `json:"quarantined"`
 	Last             *control.CheckpointState `json:"last,omitempty"`
 	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
 	Moves            []control.MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end
-	Moved            uint64                   `json:"moved,omitempty"`   // number of the last move that was asked for
+	Moved            uint64                   `json:"moved,omitempty"`   // number of the last requested move
 	Time             time.Time                `json:"time"`
 
-	places places // that its paths were read with
-	note   string // what was wrong with the files, for the user
+	places places // the places that its paths are relative to
+	note   string // errors in the files, for the user
 }
 
-// places are what paths in a record are relative to.
+// places are the directories that paths in a record are relative to.
 type places struct{ run, cwd string }
 
-// RealPath is a path without symbolic links, as far as it exists.
+// RealPath returns a path without symbolic links, as far as it exists.
 func RealPath(path string) string {
 	if r, err := filepath.EvalSymlinks(path); err == nil {
 		return r
@@ -93,7 +93,7 @@ func RealPath(path string) string {
 	return filepath.Join(RealPath(dir), filepath.Base(path))
 }
 
-// portable is a path as it stands in a record. A link at its end is kept.
+// portable returns the form of a path in a record. It keeps a link at the end.
 func (p places) portable(path string) string {
 	if path == "" {
 		return ""
@@ -112,7 +112,7 @@ func (p places) portable(path string) string {
 	return path
 }
 
-// absolute is the path that a record's text means.
+// absolute returns the path for the form in a record.
 func (p places) absolute(text string) string {
 	if rest, ok := strings.CutPrefix(text, "$RUN"); ok {
 		return filepath.Join(p.run, rest)
@@ -136,7 +136,7 @@ func (r *Record) each(f func(string) string) {
 	}
 }
 
-// above is how many levels dir is above run; -1 if it is not.
+// above returns how many levels dir is above run, or -1.
 func above(run, dir string) int {
 	rel, err := filepath.Rel(RealPath(dir), RealPath(run))
 	if err != nil || !filepath.IsLocal(rel) {
@@ -148,8 +148,8 @@ func above(run, dir string) int {
 	return strings.Count(rel, string(filepath.Separator)) + 1
 }
 
-// relocated notes where the run was started before, if its directory was moved
-// or copied together with the one that it is started in.
+// relocated records where the run was started before, if its directory was
+// moved or copied together with the directory in which it is started.
 func (r *Record) relocated(run, cwd string) {
 	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || RealPath(r.Cwd) == RealPath(cwd) {
 		return
@@ -157,9 +157,10 @@ func (r *Record) relocated(run, cwd string) {
 	r.FormerDirs = append(slices.DeleteFunc(r.FormerDirs, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
 }
 
-// locate makes the record's paths absolute. cwd is the working directory of who
-// starts the run; empty: of someone who only looks. Then it is the one that the
-// run was started in, which may have been moved together with RUN.
+// locate makes the record's paths absolute. cwd is the working directory in
+// which the run is started. If it is empty, the record is only read; then the
+// directory is the one that the run was started in, which may have been moved
+// together with RUN.
 func (r *Record) locate(run, cwd string) {
 	p := places{run, cwd}
 	if cwd == "" {
@@ -175,11 +176,12 @@ func (r *Record) locate(run, cwd string) {
 	r.each(p.absolute)
 }
 
-// errNoRecord says that neither file of the record is there.
+// errNoRecord says that both files of the record are missing.
 var errNoRecord = errors.New("there is no record")
 
-// loadRecord reads the record of a run from its two files; errNoRecord if there
-// is none. Damage of both wraps store.ErrDamaged. Its paths are not absolute yet.
+// loadRecord reads the record of a run from its two files. It returns
+// errNoRecord if there is none; if both are damaged, the error wraps
+// store.ErrDamaged. The paths are not absolute yet.
 func loadRecord(fsys vfs.FS, run string) (*Record, error) {
 	var best *Record
 	var bad []error
@@ -222,8 +224,8 @@ func loadRecord(fsys vfs.FS, run string) (*Record, error) {
 	return best, nil
 }
 
-// ReadRecord reads the record of a run for someone who only looks; nil if there
-// is none.
+// ReadRecord reads the record of a run without starting it. It returns nil if
+// there is none.
 func ReadRecord(run string) (*Record, error) {
 	r, err := loadRecord(vfs.OS(), run)
 	if errors.Is(err, errNoRecord) {
@@ -241,7 +243,8 @@ func ReadRecord(run string) (*Record, error) {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// essence is what the copy must have: all but what the checkpoints tell, too.
+// essence returns what the copy must contain: everything except what the
+// checkpoints show, too.
 func (r *Record) essence() string {
 	c := *r
 	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Time = 0, nil, nil, nil, 0, time.Time{}
@@ -268,7 +271,7 @@ func (d *Dir) Write(r *Record) error {
 	return store.WriteRecord(d.FS, d.File(RecordName), &out)
 }
 
-// Settled is the state of a run that is not running.
+// Settled returns the state of a run that is not running.
 func (r *Record) Settled() string {
 	switch r.State {
 	case Stopped, Finishing, Finished, Failed:
@@ -282,12 +285,12 @@ func (r *Record) is(path, given string) bool {
 	if path == given || RealPath(path) == RealPath(given) {
 		return true
 	}
-	was := r.places // the path may have been given from where the run was started first
+	was := r.places // the path may be relative to where the run was started first
 	was.cwd = cmp.Or(r.Cwd, was.cwd)
 	return RealPath(was.absolute(r.places.portable(path))) == RealPath(given)
 }
 
-// LostMove notes that the supervisor of a move was lost before the move was
+// LostMove records that the supervisor of a move was lost before the move was
 // over.
 func LostMove(m *control.MoveState) {
 	if !m.Over() {

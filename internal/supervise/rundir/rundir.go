@@ -21,13 +21,13 @@ const EvacuateFile = "evacuate"
 
 // Dir is a locked run directory.
 type Dir struct {
-	FS   vfs.FS // for the record and the checkpoints
+	FS   vfs.FS // file system of the record and the checkpoints
 	Path string
 	Cwd  string // the program's working directory
 	lock *os.File
 	log  *os.File
 
-	copied string // what the record's copy has, as far as it matters
+	copied string // the essence of the record's copy
 }
 
 func (d *Dir) File(name ...string) string {
@@ -84,7 +84,7 @@ func refused(err error) error {
 	return err
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *Dir) Close() {
 	d.log.Close()
 	d.lock.Close()

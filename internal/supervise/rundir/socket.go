@@ -19,7 +19,7 @@ const SocketName = "control.sock"
 // Listen makes the control socket and listens on it.
 func (d *Dir) Listen() (l *net.UnixListener, err error) {
 	path := d.File(SocketName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // the lock is ours: nobody listens there
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // we have the lock, so no supervisor listens there
 		return nil, err
 	}
 	err = inDir(d.Path, func(short string) (err error) {
@@ -49,8 +49,8 @@ func Dial(ctx context.Context, run string) (conn net.Conn, err error) {
 	return conn, nil
 }
 
-// inDir calls f with a short path of a directory, because a socket's address has
-// at most 107 bytes.
+// inDir calls f with a short path of a directory, because a socket's address
+// has at most 107 bytes.
 func inDir(dir string, f func(short string) error) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -28,10 +28,10 @@ var (
 const (
 	Starting    = "starting"
 	Running     = "running"
-	Waiting     = "waiting" // for the end of the pause after a failure
+	Waiting     = "waiting" // until the next attempt after a failure
 	Stopping    = "stopping"
 	Stopped     = "stopped"
-	Finishing   = "finishing" // the ranks have finished; their output is put together
+	Finishing   = "finishing" // the ranks have finished; the output is being completed
 	Finished    = "finished"
 	Failed      = "failed"
 	Interrupted = "interrupted" // its supervisor is gone
