@@ -29,10 +29,10 @@ interconnects: ## stop and resume one run on every interconnect, and draw docs/i
 build: ## build the cairn command and the examples into build/
 	$(GO) build -o build/ ./cmd/cairn ./examples/...
 
-lib: ## build libcairn, for C and Python programs, into build/lib (needs a C compiler)
+lib: ## build libcairn, for C, Fortran and Python programs, into build/lib (needs a C compiler)
 	@$(MAKE) --no-print-directory -C lib
 
-install: build lib ## install the cairn command, libcairn and its headers under PREFIX (/usr/local)
+install: build lib ## install the cairn command, libcairn, its headers and Fortran module under PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 build/cairn $(DESTDIR)$(PREFIX)/bin
 	@$(MAKE) --no-print-directory -C lib install PREFIX=$(PREFIX)

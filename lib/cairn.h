@@ -1,5 +1,5 @@
 /*
- * libcairn: checkpoints for C, C++ and Python programs.
+ * libcairn: checkpoints for C, C++, Fortran and Python programs.
  *
  *     cairn_run *run;
  *     if (cairn_open(&run, "ckpt", NULL) != CAIRN_OK)

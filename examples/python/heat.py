@@ -1,7 +1,9 @@
 """Heat in a plate, by rows, on all processes of an MPI program.
 
-    mpirun -n 4 python3 heat.py 2000 1000    # kill it, start it again: it resumes
-    cairn run --launcher mpirun -n 4 python3 heat.py 2000 1000   # … by itself
+    mpirun -n 4 python3 -m mpi4py heat.py 2000 1000    # kill it, start it again: it resumes
+    cairn run --launcher mpirun -n 4 python3 -m mpi4py heat.py 2000 1000   # … by itself
+
+With "-m mpi4py", an exception on one rank ends all of them.
 """
 
 import sys

@@ -42,7 +42,7 @@ func heatPython(t *testing.T) (args []string) {
 			t.Skipf("%s has no %s", python, module)
 		}
 	}
-	return []string{python, source(t, "testdata/killed.py"), source(t, "../../examples/python/heat.py")}
+	return []string{python, "-m", "mpi4py", source(t, "testdata/killed.py"), source(t, "../../examples/python/heat.py")}
 }
 
 // TestHeatFortran_RankKilled kills one rank of an MPI program in Fortran.

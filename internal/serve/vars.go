@@ -30,15 +30,11 @@ var basic = []reflect.Type{
 	10: reflect.TypeFor[float64](),
 	11: reflect.TypeFor[complex64](),
 	12: reflect.TypeFor[complex128](),
-	13: reflect.TypeFor[longDouble](),
-	14: reflect.TypeFor[[2]longDouble](),
+	13: reflect.TypeFor[[16]byte](), // a long double as it is in memory: HDF5 and Go have no such type
+	14: reflect.TypeFor[[2][16]byte](),
 	15: reflect.TypeFor[bool](),
 	16: reflect.TypeFor[uint8](),
 }
-
-// longDouble is a long double of C as it lies in memory. No other type of Go or
-// HDF5 that all machines have is as wide.
-type longDouble [16]byte
 
 const (
 	maxDims  = 32
