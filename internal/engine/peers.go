@@ -220,24 +220,23 @@ type remoteError struct {
 func (r *remoteError) Error() string { return r.text }
 func (r *remoteError) Unwrap() error { return r.is }
 
-// gatherIndices gives every rank's list of checkpoints to all ranks.
-func (t *peers) gatherIndices(mine []uint64) ([][]uint64, error) {
+// gather gives every rank's list to all ranks.
+func gather[T any](t *peers, mine []T) ([][]T, error) {
 	n := t.world.Size()
-	counts := make([]int, n)
+	counts, displs := make([]int, n), make([]int, n)
 	if err := mpi.Allgather(t.world, []int{len(mine)}, counts); err != nil {
 		return nil, err
 	}
-	displs := make([]int, n)
 	total := 0
 	for r, c := range counts {
 		displs[r] = total
 		total += c
 	}
-	flat := make([]uint64, total)
+	flat := make([]T, total)
 	if err := mpi.Allgatherv(t.world, mine, flat, counts, displs); err != nil {
 		return nil, err
 	}
-	out := make([][]uint64, n)
+	out := make([][]T, n)
 	for r, c := range counts {
 		out[r] = flat[displs[r] : displs[r]+c]
 	}
@@ -264,7 +263,7 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 				have = append(have, n)
 			}
 		}
-		all, err := t.gatherIndices(have)
+		all, err := gather(t, have)
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/mpi"
 )
 
 // sharedFile is what a rank knows of a file that other ranks may write, too.
@@ -54,7 +53,7 @@ func (t *peers) shareSizes() error {
 	if err != nil {
 		return err
 	}
-	all, err := t.gather(text)
+	all, err := gather(t, text)
 	if err = errors.Join(failed, err); err != nil {
 		return err
 	}
@@ -113,27 +112,4 @@ func (o *openFile) key() (string, error) {
 		path = real
 	}
 	return fmt.Sprintf("%s %d %d %d", path, control.Inode(st), st.Size(), st.ModTime().UnixNano()), nil
-}
-
-// gather gives every rank's bytes to all ranks.
-func (t *peers) gather(mine []byte) ([][]byte, error) {
-	n := t.world.Size()
-	counts, displs := make([]int, n), make([]int, n)
-	if err := mpi.Allgather(t.world, []int{len(mine)}, counts); err != nil {
-		return nil, err
-	}
-	total := 0
-	for r, c := range counts {
-		displs[r] = total
-		total += c
-	}
-	flat := make([]byte, total)
-	if err := mpi.Allgatherv(t.world, mine, flat, counts, displs); err != nil {
-		return nil, err
-	}
-	out := make([][]byte, n)
-	for r, c := range counts {
-		out[r] = flat[displs[r] : displs[r]+c]
-	}
-	return out, nil
 }

@@ -127,7 +127,7 @@ func (p *Run) toRestore() (uint64, error) {
 	}
 	index := uint64(0)
 	if p.identity.Size > 1 {
-		all, err := p.peers.gatherIndices(list)
+		all, err := gather(p.peers, list)
 		if err != nil {
 			return 0, err
 		}
