@@ -159,54 +159,16 @@ func (c *converter) declareGeneric(l *closure, free bool) {
 
 // mentions calls f for each type parameter in a type.
 func mentions(t types.Type, f func(*types.TypeParam)) {
-	list := func(l *types.TypeList) {
-		for t := range l.Types() {
-			mentions(t, f)
-		}
-	}
 	switch t := t.(type) {
 	case *types.TypeParam:
 		f(t)
-	case *types.Named:
-		list(t.TypeArgs())
 	case *types.Alias:
-		list(t.TypeArgs())
 		if t.TypeArgs().Len() == 0 && t.Obj().Parent() != nil && t.Obj().Pkg() != nil && t.Obj().Parent() != t.Obj().Pkg().Scope() {
 			mentions(types.Unalias(t), f)
 		}
-	case *types.Pointer:
-		mentions(t.Elem(), f)
-	case *types.Slice:
-		mentions(t.Elem(), f)
-	case *types.Array:
-		mentions(t.Elem(), f)
-	case *types.Chan:
-		mentions(t.Elem(), f)
-	case *types.Map:
-		mentions(t.Key(), f)
-		mentions(t.Elem(), f)
-	case *types.Tuple:
-		for v := range t.Variables() {
-			mentions(v.Type(), f)
-		}
-	case *types.Signature:
-		mentions(t.Params(), f)
-		mentions(t.Results(), f)
-	case *types.Struct:
-		for v := range t.Fields() {
-			mentions(v.Type(), f)
-		}
-	case *types.Interface:
-		for m := range t.ExplicitMethods() {
-			mentions(m.Type(), f)
-		}
-		for e := range t.EmbeddedTypes() {
-			mentions(e, f)
-		}
-	case *types.Union:
-		for i := range t.Len() {
-			mentions(t.Term(i).Type(), f)
-		}
+	}
+	for part := range rewrite.TypeParts(t) {
+		mentions(part, f)
 	}
 }
 

@@ -378,34 +378,16 @@ func mentionsParam(t types.Type, seen map[types.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	in := func(t types.Type) bool { return mentionsParam(t, seen) }
-	switch t := types.Unalias(t).(type) {
+	switch t = types.Unalias(t); t.(type) {
 	case *types.TypeParam:
 		return true
-	case *types.Named:
-		for a := range t.TypeArgs().Types() {
-			if in(a) {
-				return true
-			}
+	case *types.Interface, *types.Union:
+		return false
+	}
+	for part := range rewrite.TypeParts(t) {
+		if mentionsParam(part, seen) {
+			return true
 		}
-	case *types.Map:
-		return in(t.Key()) || in(t.Elem())
-	case interface{ Elem() types.Type }:
-		return in(t.Elem())
-	case *types.Struct:
-		for f := range t.Fields() {
-			if in(f.Type()) {
-				return true
-			}
-		}
-	case *types.Tuple:
-		for v := range t.Variables() {
-			if in(v.Type()) {
-				return true
-			}
-		}
-	case *types.Signature:
-		return in(t.Params()) || in(t.Results())
 	}
 	return false
 }

@@ -94,35 +94,20 @@ func (n *normalizer) usesMoved(t types.Type, seen map[types.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	in := func(t types.Type) bool { return n.usesMoved(t, seen) }
 	switch t := t.(type) {
 	case *types.Alias:
-		return n.moved[t.Obj()] || in(t.Rhs())
+		return n.moved[t.Obj()] || n.usesMoved(t.Rhs(), seen)
 	case *types.Named:
-		for a := range t.TypeArgs().Types() {
-			if in(a) {
-				return true
-			}
+		if n.moved[t.Obj()] {
+			return true
 		}
-		return n.moved[t.Obj()]
-	case *types.Map:
-		return in(t.Key()) || in(t.Elem())
-	case interface{ Elem() types.Type }:
-		return in(t.Elem())
-	case *types.Struct:
-		for f := range t.Fields() {
-			if in(f.Type()) {
-				return true
-			}
+	case *types.Interface, *types.Union:
+		return false
+	}
+	for part := range rewrite.TypeParts(t) {
+		if n.usesMoved(part, seen) {
+			return true
 		}
-	case *types.Tuple:
-		for v := range t.Variables() {
-			if in(v.Type()) {
-				return true
-			}
-		}
-	case *types.Signature:
-		return in(t.Params()) || in(t.Results())
 	}
 	return false
 }
