@@ -70,20 +70,6 @@ func (l *Library) Lookup(symbol string) (uintptr, error) {
 	return addr, nil
 }
 
-// Bind makes a Go function of a C function: fn points to a variable of a
-// function type that fits the C declaration. Integers, floats, pointers,
-// strings (copied, with a zero at the end) and bool are allowed. A call takes
-// some hundred nanoseconds; Call is faster and knows integers only. Bind
-// panics if fn is of a type that cannot be called.
-func (l *Library) Bind(fn any, symbol string) error {
-	addr, err := l.Lookup(symbol)
-	if err != nil {
-		return err
-	}
-	bind(fn, addr)
-	return nil
-}
-
 // Call calls the C function at addr with up to 15 integers and pointers, and
 // returns its integer result. A pointer must be converted in the argument
 // list itself, as in uintptr(unsafe.Pointer(p)): then what it points to

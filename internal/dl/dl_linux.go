@@ -14,8 +14,6 @@ func dlopen(name string, global bool) (uintptr, error) {
 
 func dlsym(handle uintptr, symbol string) (uintptr, error) { return purego.Dlsym(handle, symbol) }
 
-func bind(fn any, addr uintptr) { purego.RegisterFunc(fn, addr) }
-
 //go:uintptrescapes
 func call(addr uintptr, args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(addr, args...)

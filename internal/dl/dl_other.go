@@ -4,5 +4,4 @@ package dl
 
 func dlopen(string, bool) (uintptr, error)   { return 0, ErrUnsupported }
 func dlsym(uintptr, string) (uintptr, error) { return 0, ErrUnsupported }
-func bind(any, uintptr)                      { panic(ErrUnsupported) }
 func call(uintptr, ...uintptr) uintptr       { panic(ErrUnsupported) }
