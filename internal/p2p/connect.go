@@ -40,19 +40,6 @@ func (e *Engine) endpoint() endpoint {
 	return mine
 }
 
-// AddDriver adds a transport, as the least preferred one, to the endpoint and
-// to the transports of later connections. Ranks that have this rank's endpoint
-// need the new one.
-func (e *Engine) AddDriver(d transport.Driver) error {
-	e.lock()
-	defer e.mu.Unlock()
-	if e.driver(d.Name()) != nil {
-		return fmt.Errorf("rank %d has a transport %s already", e.rank, d.Name())
-	}
-	e.cfg.Drivers = append(slices.Clone(e.cfg.Drivers), d)
-	return nil
-}
-
 func (e *Engine) exchange(ctx context.Context) ([]endpoint, error) {
 	raw, err := e.Endpoint()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/transport"
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
@@ -302,41 +301,6 @@ func TestCounters_Restored(t *testing.T) {
 	}
 	if p.Received(0) != 1 || p.Taken(0) != 1 {
 		t.Errorf("%d received and %d taken of 1 that is counted", p.Received(0), p.Taken(0))
-	}
-}
-
-// TestAddDriver shows that a transport that is added later serves destinations
-// that the first one does not reach.
-func TestAddDriver(t *testing.T) {
-	s := newStage(t, "shm", 3)
-	later := newStage(t, "tcp", 3) // provides the later drivers
-	s.open = func(r int) []transport.Driver { return later.open(r)[:1] }
-	s.hold()
-	for r, p := range s.at {
-		d := later.open(r)[0]
-		if err := p.AddDriver(d); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.AddDriver(d); err == nil {
-			t.Error("the same driver twice")
-		}
-		p.drivers = append(p.drivers, d)
-		var err error
-		if s.endpoints[r], err = p.Endpoint(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.move([]int{1}, make([][]*pending, 3))
-	s.release()
-	x := newTraffic(3)
-	x.run(s, 3, 0)
-	for _, c := range []struct {
-		from, to int
-		want     string
-	}{{0, 1, "tcp"}, {1, 2, "tcp"}, {0, 2, "shm"}} {
-		if got := s.at[c.from].Transport(c.to); got != c.want {
-			t.Errorf("%d → %d goes by %s, not %s", c.from, c.to, got, c.want)
-		}
 	}
 }
 
