@@ -355,8 +355,14 @@ func TestSaver_Ranks(t *testing.T) {
 			}
 			s.Close()
 		}
-		if got, err := store.Ranks(fsys, "/ckpt"); err != nil || !slices.Equal(got, []int{0, 1}) {
-			t.Errorf("ranks %v, %v", got, err)
+		if got, err := store.Members(fsys, "/ckpt"); err != nil || len(got) == 0 {
+			t.Errorf("members %v, %v", got, err)
+		} else {
+			for index, ranks := range got {
+				if !slices.Equal(ranks, []int{0, 1}) {
+					t.Errorf("checkpoint %d has ranks %v", index, ranks)
+				}
+			}
 		}
 	})
 }

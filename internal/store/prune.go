@@ -96,18 +96,3 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	}
 	return out, nil
 }
-
-// Ranks returns the ranks that have committed files in a run's directory, in
-// ascending order.
-func Ranks(fsys vfs.FS, path string) ([]int, error) {
-	members, err := Members(fsys, path)
-	if err != nil {
-		return nil, err
-	}
-	var out []int
-	for _, ranks := range members {
-		out = append(out, ranks...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
-}
