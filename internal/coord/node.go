@@ -217,9 +217,6 @@ func (n *Node) Limit() uint64 {
 // or blocked.
 func (n *Node) Pulling() bool { return n.paused || n.phase == phaseTargeted }
 
-// NextIndex returns the index that the next checkpoint would get now.
-func (n *Node) NextIndex() uint64 { return n.next }
-
 // setDue notes that due points up to due are done.
 func (n *Node) setDue(due uint64) {
 	n.due, n.dueAt = due, math.MaxUint64
