@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -114,21 +113,6 @@ func (f *File) attributes(path string, visit func(rawAttr) error) error {
 		}
 	}
 	return nil
-}
-
-// Attrs returns the names of an object's attributes, sorted. It includes
-// attributes whose values Attr cannot return.
-func (f *File) Attrs(path string) ([]string, error) {
-	var names []string
-	err := f.attributes(path, func(a rawAttr) error {
-		names = append(names, a.name)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("attributes of %q: %w", path, err)
-	}
-	slices.Sort(names)
-	return names, nil
 }
 
 // Attr returns the value of an attribute: a string, bool, int64, uint64 or

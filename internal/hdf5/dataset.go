@@ -288,15 +288,6 @@ func (d *Dataset) parseChunked(c *cursor) error {
 // Size returns the number of bytes that ReadAt can read.
 func (d *Dataset) Size() int64 { return int64(d.bytes) }
 
-// Contiguous returns the file offset of the bytes if the file holds all of them
-// in one piece. It does not for a dataset that is empty or was never written.
-func (d *Dataset) Contiguous() (addr uint64, ok bool) {
-	if d.layout.class != layoutContiguous || d.layout.addr == undef {
-		return 0, false
-	}
-	return d.layout.addr, true
-}
-
 // Chunks returns the chunks that are present, ordered by Index. The caller must
 // not change the slice. It is empty for a dataset that is not chunked.
 func (d *Dataset) Chunks() ([]Chunk, error) {

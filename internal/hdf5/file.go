@@ -3,7 +3,6 @@ package hdf5
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -233,23 +232,4 @@ func (f *File) lookup(path string) (uint64, error) {
 		}
 	}
 	return at, nil
-}
-
-// List returns the names in a group, sorted. It includes soft and external
-// links, wherever they lead.
-func (f *File) List(path string) ([]string, error) {
-	at, err := f.lookup(path)
-	var g *links
-	if err == nil {
-		g, err = f.links(at)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("group %q: %w", path, err)
-	}
-	names := make([]string, 0, len(g.find))
-	for name := range g.find {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
 }

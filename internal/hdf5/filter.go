@@ -34,9 +34,6 @@ func Shuffle(elemSize int) Filter { return Filter{FilterShuffle, []uint32{uint32
 // Deflate compresses with zlib at level 0 to 9.
 func Deflate(level int) Filter { return Filter{FilterDeflate, []uint32{uint32(level)}} }
 
-// Fletcher32 appends a checksum, which the reader verifies.
-func Fletcher32() Filter { return Filter{ID: FilterFletcher32} }
-
 // Zstd compresses with Zstandard, at a level of the zstd tool. The HDF5 library
 // needs a plugin to read it.
 func Zstd(level int) Filter { return Filter{FilterZstd, []uint32{uint32(level)}} }
