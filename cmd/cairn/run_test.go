@@ -388,7 +388,7 @@ func TestStatusLine(t *testing.T) {
 	s.terminal = true
 	s.event(supervise.Event{Time: now, Text: "started", State: st})
 	s.line(1, 1, []byte("hello"), func(bool) {})
-	s.end()
+	s.close(t.Context())
 	for part := range strings.SplitSeq(b.String(), "\n") {
 		parts := strings.Split(part, "\r")
 		if last := parts[len(parts)-1]; last != "cairn: started" && last != "[1] hello" && last != "" {

@@ -131,14 +131,11 @@ func (s *screen) draw() {
 	}
 }
 
-// end shows what is left and erases the status line.
-func (s *screen) end() { s.close(context.Background()) }
-
 // closeTime is how long an interrupted run waits for its last output to be shown.
 const closeTime = 2 * time.Second
 
-// close is end for a run that may have been interrupted: when ctx is done, it
-// does not wait long for a terminal or a pipe that accepts nothing.
+// close shows what is left and erases the status line. When ctx is done, it does
+// not wait long for a terminal or a pipe that accepts nothing.
 func (s *screen) close(ctx context.Context) {
 	if s.out != s.main {
 		s.out.close()
