@@ -213,3 +213,14 @@ func TestSimulation_FindsMistakes(t *testing.T) {
 		t.Error("a wrong number is not seen")
 	}
 }
+
+// counted returns how many cases disturbed something, with real processes or
+// simulated.
+func (r *records) counted(real bool) (n int) {
+	for _, x := range r.last {
+		if x.Real == real && x.Outcome != skipped && x.Outcome != missed {
+			n++
+		}
+	}
+	return n
+}

@@ -120,17 +120,6 @@ func (r *records) bad() (out []*result) {
 	return out
 }
 
-// counted returns how many cases disturbed something, with real processes or
-// simulated.
-func (r *records) counted(real bool) (n int) {
-	for _, x := range r.last {
-		if x.Real == real && x.Outcome != skipped && x.Outcome != missed {
-			n++
-		}
-	}
-	return n
-}
-
 // table counts outcomes by kind, for real processes and simulations separately.
 func (r *records) table() string {
 	var b strings.Builder

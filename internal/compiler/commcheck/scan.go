@@ -29,15 +29,14 @@ type info struct {
 
 // procInfo describes a procedure and all its callees.
 type procInfo struct {
-	acts    bool // it communicates, launches or joins, or its source is unknown
-	talks   bool // it communicates, or may communicate
-	gotos   bool // it has a goto, or a jump whose target is not a loop or switch
-	returns bool
-	writes  map[*ir.Var]bool
-	calls   map[*ir.Proc]bool
-	puts    map[*ir.Var]bool // fields that it writes to
-	news    map[string]bool  // types of objects that it makes
-	looks   map[*ir.Var]look // how the procedure itself uses its parameters
+	acts   bool // it communicates, launches or joins, or its source is unknown
+	talks  bool // it communicates, or may communicate
+	gotos  bool // it has a goto, or a jump whose target is not a loop or switch
+	writes map[*ir.Var]bool
+	calls  map[*ir.Proc]bool
+	puts   map[*ir.Var]bool // fields that it writes to
+	news   map[string]bool  // types of objects that it makes
+	looks  map[*ir.Var]look // how the procedure itself uses its parameters
 }
 
 func vars(e ir.Expr, f func(*ir.Var)) { ir.Vars(e, f) }
