@@ -30,7 +30,7 @@ type scene struct {
 	body  func(c *mpi.Comm) error
 }
 
-// sizes from 1 to n.
+// upTo returns the sizes from 1 to n.
 func upTo(n int) []int {
 	s := make([]int, n)
 	for i := range s {

@@ -33,7 +33,7 @@ var moving = []scenario{
 	{name: "chain of three", scripts: []string{"p", "p", "p"}, cfg: Config{Arity: 1}, asks: []string{"2m"}, swap: "1", moves: 1, errs: "F", offs: "F"},
 }
 
-// larger ones take longer.
+// movingLarger are larger scenarios, which take longer.
 var movingLarger = []scenario{
 	{name: "early bookmark", scripts: []string{"p p", "p s2 p", "p r1 p"}, cfg: Config{Every: 2}, asks: []string{"0m"}, swap: "2", saves: 1, moves: 1, errs: "F", offs: "F"},
 	{name: "ring of three", scripts: []string{"p s1 r2 p", "p s2 r0 p", "p s0 r1 p"}, asks: []string{"1m"}, swap: "012", moves: 1, errs: "F", offs: "F"},

@@ -76,8 +76,8 @@ func loopback(text string) netip.Addr {
 	return home
 }
 
-// pest connects to ports and sends data that does not belong there.
-type pest struct {
+// attacker connects to ports and sends data that does not belong there.
+type attacker struct {
 	sent  atomic.Int64
 	mu    sync.Mutex
 	dice  *rand.Rand
@@ -86,12 +86,12 @@ type pest struct {
 	slots chan struct{}
 }
 
-func newPest(seed uint64) *pest {
-	return &pest{dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 24)}
+func newPest(seed uint64) *attacker {
+	return &attacker{dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 24)}
 }
 
-// bother starts attacks and does not wait for them.
-func (p *pest) bother(address string) {
+// attack starts attacks and does not wait for them.
+func (p *attacker) attack(address string) {
 	p.slots <- struct{}{}
 	p.mu.Lock()
 	what, cut, b := p.dice.IntN(5), 1+p.dice.IntN(9), make([]byte, 1+p.dice.IntN(4096))
@@ -105,7 +105,7 @@ func (p *pest) bother(address string) {
 	})
 }
 
-func (p *pest) send(address string, what, cut int, b []byte) {
+func (p *attacker) send(address string, what, cut int, b []byte) {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		return
@@ -137,7 +137,7 @@ func (p *pest) send(address string, what, cut int, b []byte) {
 	c.Close()
 }
 
-func (p *pest) close() {
+func (p *attacker) close() {
 	p.going.Wait()
 	for _, c := range p.open {
 		c.Close()
@@ -170,7 +170,7 @@ func TestRanks_Hostile(t *testing.T) {
 				defer toSupervisor.close()
 				for ctx.Err() == nil {
 					for _, a := range listening(s.cmd.Process.Pid) {
-						toSupervisor.bother(a)
+						toSupervisor.attack(a)
 					}
 				}
 			})
@@ -183,7 +183,7 @@ func TestRanks_Hostile(t *testing.T) {
 					}
 					for _, rank := range st.Ranks {
 						for _, a := range listening(rank.Pid) {
-							toRanks.bother(a)
+							toRanks.attack(a)
 						}
 					}
 				}

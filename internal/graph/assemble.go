@@ -317,7 +317,7 @@ func (c *Collector) vars(img *Image) {
 			if s := (*sliceHeader)(ptr); s.cap > 0 {
 				k := c.pieces.find(uintptr(s.ptr), &guess)
 				lo, hi, q := c.extent(k)
-				if lo == uintptr(s.ptr) && hi == lo+uintptr(s.cap)*p.elem.size && q == p.elem.base && !c.held[uint32(k)] {
+				if lo == uintptr(s.ptr) && hi == lo+uintptr(s.cap)*p.elem.size && q == p.elem.base && !c.covered[uint32(k)] {
 					v.Data = uint64(c.pieces.num.S[k]) + 1
 				}
 			}

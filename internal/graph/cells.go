@@ -427,8 +427,8 @@ type group struct {
 	items  bool
 }
 
-// settle decides which cells stay cells. The others become items.
-func (c *Collector) settle() error {
+// separateCells decides which cells stay cells. The others become items.
+func (c *Collector) separateCells() error {
 	v := &c.cells
 	c.walked = len(c.items.S)
 	if !v.on || len(v.kinds) == 0 {
@@ -484,7 +484,7 @@ func (c *Collector) settle() error {
 			items = append(items, byPage[g.from:g.to]...)
 		}
 	}
-	return c.unsettle(items)
+	return c.makeItems(items)
 }
 
 // byPages sorts groups by page. Several groups of one page are merged into one
@@ -560,9 +560,9 @@ func (v *cells) extent(g *group, byPage []uint32, scratch []span) []span {
 	return all
 }
 
-// unsettle turns the cells of some pages into items, and computes the ranks of
+// makeItems turns the cells of some pages into items, and computes the ranks of
 // the others.
-func (c *Collector) unsettle(pages []uint32) error {
+func (c *Collector) makeItems(pages []uint32) error {
 	v := &c.cells
 	// The new items follow the order in which their cells were found, as far as
 	// it is known.

@@ -24,40 +24,40 @@ type Collector struct {
 	names *resolver
 	types []reflect.Type // types of the roots, to check whether names is up to date
 
-	items    mem.OffHeap[item]
-	byID     []*plan             // plans of items, by id
-	head     int                 // next item to walk
-	lastRun  int                 // see rootOf
-	runs     []itemRun           // the root of each item, see itemRun
-	partial  map[int]partial     // items of which only some elements have to be walked
-	cells    cells               // small objects that need no item
-	queue    mem.OffHeap[queued] // cells whose references have not been followed yet
-	root     int                 // the root that is being walked
-	touched  byte                // sink for the reads in walkCells
-	barred   map[cellKey]bool    // kinds that must not be cells
-	named    map[uintptr]bool    // pages with package variables, see cellsIn
-	celled   bool                // there may be cells
-	shown    bool                // collect again: an array on a device has a host copy in the state, see show
-	plain    bool                // for tests: no cells
-	numbered bool                // place belongs to the image that is being collected
-	seen     table               // end of a walked piece → its start
-	begun    table               // start of a walked slice → its end
-	made     table               // map, stand-in, zero-size value → its item, later its region
-	keep     []any               // keeps stand-ins alive
-	timers   map[*hchan]bool     // channels of timers
-	trace    bool                // record how items were reached, for an error's path
-	untold   bool                // the error lacks its path: set trace and collect again
-	traces   []trace
+	items      mem.OffHeap[item]
+	byID       []*plan             // plans of items, by id
+	head       int                 // next item to walk
+	lastRun    int                 // see rootOf
+	runs       []itemRun           // the root of each item, see itemRun
+	partial    map[int]partial     // items of which only some elements have to be walked
+	cells      cells               // small objects that need no item
+	queue      mem.OffHeap[queued] // cells whose references have not been followed yet
+	root       int                 // the root that is being walked
+	touched    byte                // sink for the reads in walkCells
+	barred     map[cellKey]bool    // kinds that must not be cells
+	named      map[uintptr]bool    // pages with package variables, see cellsIn
+	celled     bool                // there may be cells
+	shown      bool                // collect again: an array on a device has a host copy in the state, see show
+	plain      bool                // for tests: no cells
+	numbered   bool                // place belongs to the image that is being collected
+	seen       table               // end of a walked piece → its start
+	begun      table               // start of a walked slice → its end
+	made       table               // map, stand-in, zero-size value → its item, later its region
+	keep       []any               // keeps stand-ins alive
+	timers     map[*hchan]bool     // channels of timers
+	trace      bool                // record how items were reached, for an error's path
+	needsTrace bool                // the error lacks its path: set trace and collect again
+	traces     []trace
 
-	order  mem.OffHeap[uint32] // scratch memory for sweep
-	where  mem.OffHeap[uint32] // item → piece, box or stand-in
-	pieces sorted              // merged memory
-	merged map[uint32]merged
-	early  map[uint32]uint32 // piece → the item that was reached first, if it is not the lowest
-	walked int               // items from this index on were cells
-	held   map[uint32]bool   // pieces that a root covers completely
-	boxes  sorted            // values in interfaces
-	stands []standIn
+	order      mem.OffHeap[uint32] // scratch memory for sweep
+	where      mem.OffHeap[uint32] // item → piece, box or stand-in
+	pieces     sorted              // merged memory
+	merged     map[uint32]merged
+	firstFound map[uint32]uint32 // piece → the item that was reached first, if it is not the lowest
+	walked     int               // items from this index on were cells
+	covered    map[uint32]bool   // pieces that a root covers completely
+	boxes      sorted            // values in interfaces
+	stands     []standIn
 
 	dyn      []*plan          // dynamic types, in order of discovery
 	dynIndex map[*plan]uint32 // index in dyn, plus 1
@@ -165,7 +165,7 @@ func Outline(roots []Root, env *Env) (*Image, error) {
 
 // Collect works like the function Collect, and keeps tables for the next call.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
-	c.place.turn(c)
+	c.place.rotate(c)
 	c.numbered = false
 	ended := false
 	defer func() {
@@ -191,7 +191,7 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 		if c.numbered {
 			c.Forget()
 		} else {
-			c.place.turn(c) // the next image continues the last complete one
+			c.place.rotate(c) // the next image continues the last complete one
 		}
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (c *Collector) reset(roots []Root, env *Env) {
 	clear(c.keep)
 	c.env, c.roots = env, roots
 	c.items.Reset()
-	c.keep, c.traces, c.partial, c.untold = c.keep[:0], c.traces[:0], nil, false
+	c.keep, c.traces, c.partial, c.needsTrace = c.keep[:0], c.traces[:0], nil, false
 	c.runs, c.dyn, c.inRoots = c.runs[:0], c.dyn[:0], c.inRoots[:0]
 	c.cells.clear()
 	c.cells.on = false
@@ -285,7 +285,7 @@ func rootPlans(roots []Root) ([]*plan, error) {
 // reach finds everything that the roots lead to.
 func (c *Collector) reach(roots []Root, env *Env) error {
 	err := c.tryReach(roots, env)
-	if err != nil && c.untold && !c.trace { // collect once more, to find the path for the error
+	if err != nil && c.needsTrace && !c.trace { // collect once more, to find the path for the error
 		c.trace = true
 		err = c.tryReach(roots, env)
 	}

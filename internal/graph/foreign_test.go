@@ -15,9 +15,9 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// abroad returns the form that another machine would write: the other byte
+// foreignForm returns the form that another machine would write: the other byte
 // order, packed, fields in reverse order, and ints of 4 bytes if small is set.
-func abroad(t hdf5.Type, small bool) hdf5.Type {
+func foreignForm(t hdf5.Type, small bool) hdf5.Type {
 	switch t.Class {
 	case hdf5.Int, hdf5.Uint, hdf5.Float:
 		if t.Size > 1 {
@@ -27,14 +27,14 @@ func abroad(t hdf5.Type, small bool) hdf5.Type {
 			t.Size = 4
 		}
 	case hdf5.Array:
-		e := abroad(*t.Elem, small)
+		e := foreignForm(*t.Elem, small)
 		n := t.Size / t.Elem.Size
 		t.Elem, t.Size = &e, n*e.Size
 	case hdf5.Compound:
 		u := hdf5.Type{Class: hdf5.Compound, Size: 3}
 		for i := len(t.Fields) - 1; i >= 0; i-- {
 			f := t.Fields[i]
-			f.Type = abroad(f.Type, small && f.Name != "sec")
+			f.Type = foreignForm(f.Type, small && f.Name != "sec")
 			f.Offset = u.Size
 			u.Size += f.Type.Size
 			u.Fields = append(u.Fields, f)
@@ -82,7 +82,7 @@ func emigrate(t testing.TB, f *file, small bool) (*Image, [][]byte) {
 			data = append(data, nil)
 			continue
 		}
-		form := abroad(p.Form, small)
+		form := foreignForm(p.Form, small)
 		b := make([]byte, int(p.Count)*form.Size)
 		for k := range int(p.Count) {
 			translate(p.Form, form, f.data[i][k*p.Form.Size:], b[k*form.Size:])

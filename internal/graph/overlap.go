@@ -170,11 +170,11 @@ func (c *Collector) sortPage(in []uint32) {
 
 // sweep merges overlapping items into pieces.
 func (c *Collector) sweep() error {
-	if err := c.settle(); err != nil {
+	if err := c.separateCells(); err != nil {
 		return err
 	}
 	where := c.where.Grow(len(c.items.S))
-	c.merged, c.early, c.held = nil, nil, make(map[uint32]bool)
+	c.merged, c.firstFound, c.covered = nil, nil, make(map[uint32]bool)
 	// State of the piece that is being built.
 	var hi uintptr
 	var p *plan
@@ -188,10 +188,10 @@ func (c *Collector) sweep() error {
 			return
 		}
 		if found != lowest {
-			if c.early == nil {
-				c.early = make(map[uint32]uint32)
+			if c.firstFound == nil {
+				c.firstFound = make(map[uint32]uint32)
 			}
-			c.early[uint32(cur)] = found
+			c.firstFound[uint32(cur)] = found
 		}
 		if it := c.items.S[found]; rooted || it.addr != c.pieces.lo.S[cur] || c.end(it) != hi || c.plan(it).base != p {
 			if c.merged == nil {
@@ -260,7 +260,7 @@ func (c *Collector) itemPath(i int32) string {
 		return c.roots[i].Name
 	}
 	if !c.trace {
-		c.untold = true
+		c.needsTrace = true
 		return "?"
 	}
 	return c.path(c.traces[i].parent, c.traces[i].at)
@@ -277,12 +277,12 @@ func (c *Collector) checkRoots() error {
 	}
 	for i := range c.roots {
 		if !c.items.S[i].alone() && covers(i) {
-			c.held[where[i]] = true
+			c.covered[where[i]] = true
 		}
 	}
 	for i := range c.roots {
 		it := c.items.S[i]
-		if it.alone() || c.held[where[i]] {
+		if it.alone() || c.covered[where[i]] {
 			continue
 		}
 		other := ""

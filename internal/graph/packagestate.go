@@ -45,7 +45,7 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 		if err == nil {
 			err = c.sweep()
 		}
-		if err != nil && c.untold { // collect once more, to find the path for the error
+		if err != nil && c.needsTrace { // collect once more, to find the path for the error
 			c.trace = true
 			continue
 		}

@@ -16,7 +16,7 @@ const (
 // path returns a Go expression for the place at byte at of item i.
 func (c *Collector) path(i int32, at uintptr) string {
 	if !c.trace {
-		c.untold = true
+		c.needsTrace = true
 		return "?"
 	}
 	type step struct {

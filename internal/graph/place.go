@@ -23,8 +23,8 @@ type placement struct {
 	cells   cells
 }
 
-// turn makes the tables of the last image those of the previous one.
-func (l *placement) turn(c *Collector) {
+// rotate makes the tables of the last image those of the previous one.
+func (l *placement) rotate(c *Collector) {
 	if !c.Remember {
 		l.drop()
 		return
@@ -86,9 +86,9 @@ func (b bitset) add(i uint32) bool {
 	return true
 }
 
-// recall gives pieces, boxes and stand-ins the regions that they had in the
+// reuseRegions gives pieces, boxes and stand-ins the regions that they had in the
 // last image.
-func (c *Collector) recall() {
+func (c *Collector) reuseRegions() {
 	join := func(now, old *sorted) {
 		j := 0
 		for k, lo := range now.lo.S {
@@ -101,7 +101,7 @@ func (c *Collector) recall() {
 		}
 	}
 	join(&c.pieces, &c.place.pieces)
-	c.recallBoxes()
+	c.reuseBoxRegions()
 	where := c.where.S
 	for i := range c.made.slots {
 		s := &c.made.slots[i]
@@ -114,9 +114,9 @@ func (c *Collector) recall() {
 	}
 }
 
-// recallBoxes does this for boxes. Boxes of several types may have the same
+// reuseBoxRegions does this for boxes. Boxes of several types may have the same
 // address.
-func (c *Collector) recallBoxes() {
+func (c *Collector) reuseBoxRegions() {
 	old := &c.place.boxes
 	if old.len() == 0 {
 		return
@@ -168,8 +168,8 @@ func (c *Collector) leaders(f func(l *leader) error) error {
 		l = leader{item: i, it: it, p: p.base, addr: it.addr, count: it.n() * p.mult, root: c.runs[run].root}
 		switch {
 		case !it.alone():
-			if len(c.early) > 0 {
-				if e, ok := c.early[w]; ok && e != uint32(i) {
+			if len(c.firstFound) > 0 {
+				if e, ok := c.firstFound[w]; ok && e != uint32(i) {
 					continue
 				}
 			}
@@ -229,7 +229,7 @@ func numbers(p *plan, count uint64) uint32 {
 
 // Up to spared bytes in unused places are always tolerated. Beyond that, unused
 // places may take a quarter of the memory in use.
-const spared = 1 << 16
+const unusedAllowed = 1 << 16
 
 // number assigns numbers and places to all regions.
 func (c *Collector) number(img *Image) error {
@@ -240,7 +240,7 @@ func (c *Collector) number(img *Image) error {
 	kept := c.Remember && c.place.total > 0 && slices.Equal(names, c.place.names)
 	var used bitset
 	if kept {
-		c.recall()
+		c.reuseRegions()
 		used = newBitset(int(c.place.total))
 		kept = c.keepPlaces(used)
 	}
@@ -335,7 +335,7 @@ func (c *Collector) keepPlaces(used bitset) bool {
 			dead += (l.fills[s.old] - min(l.fills[s.old], max(s.kept, s.elems))) * size
 		}
 	}
-	return dead <= live/4+spared
+	return dead <= live/4+unusedAllowed
 }
 
 // rowList combines regions into rows.

@@ -198,7 +198,7 @@ func (c *Collector) staticVars(img *Image) {
 			if hi > s.hi {
 				break
 			}
-			if c.held[uint32(k)] {
+			if c.covered[uint32(k)] {
 				continue
 			}
 			p.finish()

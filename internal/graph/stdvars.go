@@ -85,14 +85,14 @@ func (c *Collector) stdVars(img *Image) {
 			continue
 		}
 		k := c.pieces.find(uintptr(r.ptr), &guess)
-		if k < 0 || c.held[uint32(k)] {
+		if k < 0 || c.covered[uint32(k)] {
 			continue
 		}
 		if lo, _, p := c.extent(k); lo != uintptr(r.ptr) || p != r.p {
 			continue
 		}
 		r.p.finish()
-		c.held[uint32(k)] = true
+		c.covered[uint32(k)] = true
 		img.Vars = append(img.Vars, Var{Name: stdPrefix + stdErrors[i].name, Type: r.p.text, Region: uint64(c.pieces.num.S[k])})
 	}
 	if wholeProgram {

@@ -22,39 +22,39 @@ import (
 
 // attempt is one start of all ranks.
 type attempt struct {
-	launch        string
-	ranks         []rank
-	alive         int // ranks that have not ended
-	phase         phase
-	kept          bool // ranks resume, so output files keep their content
-	failure       *failure
-	started       time.Time
-	base          time.Duration // computing time of the state that it resumed from
-	since         time.Time     // when it resumed
-	at            time.Duration // computing time of its newest checkpoint, or base
-	failed        time.Time
-	stopped       bool   // a rank stopped on request
-	unsaved       string // why the rank could not save before that
-	newCheckpoint bool
-	newUnheard    bool   // it committed a checkpoint, but no rank reported the commit
-	fresh         bool   // the ranks started from the beginning
-	outside       bool   // a rank or a host was lost, and the program did not cause it
-	unfit         string // why the program refuses to resume from its checkpoint
-	status        int    // the largest exit status of ranks that finished
-	restored      *uint64
-	asked         bool // rank 0 was told to stop
-	exchanges     map[uint64]*exchange
-	endpoints     [][]byte // endpoints of the last complete exchange
-	epoch         uint64   // number of that exchange
-	secret        []byte
-	moves         uint64 // number of moves that were begun
-	successions   []succession
-	total         uint64    // sum of the points and messages of all ranks
-	moved         time.Time // time when a rank last made progress
-	timers        map[*time.Timer]bool
-	spawning      []*spawn // spawns without a rank's answer
-	refused       bool     // mpirun refused a spawn; another one might make it end
-	spawned       bool     // ranks run under helpers that mpirun spawned
+	launch           string
+	ranks            []rank
+	alive            int // ranks that have not ended
+	phase            phase
+	kept             bool // ranks resume, so output files keep their content
+	failure          *failure
+	started          time.Time
+	base             time.Duration // computing time of the state that it resumed from
+	since            time.Time     // when it resumed
+	at               time.Duration // computing time of its newest checkpoint, or base
+	failed           time.Time
+	stopped          bool   // a rank stopped on request
+	unsaved          string // why the rank could not save before that
+	newCheckpoint    bool
+	unreportedCommit bool   // it committed a checkpoint, but no rank reported the commit
+	fresh            bool   // the ranks started from the beginning
+	outside          bool   // a rank or a host was lost, and the program did not cause it
+	unfit            string // why the program refuses to resume from its checkpoint
+	status           int    // the largest exit status of ranks that finished
+	restored         *uint64
+	asked            bool // rank 0 was told to stop
+	exchanges        map[uint64]*exchange
+	endpoints        [][]byte // endpoints of the last complete exchange
+	epoch            uint64   // number of that exchange
+	secret           []byte
+	moves            uint64 // number of moves that were begun
+	successions      []succession
+	total            uint64    // sum of the points and messages of all ranks
+	moved            time.Time // time when a rank last made progress
+	timers           map[*time.Timer]bool
+	spawning         []*spawn // spawns without a rank's answer
+	refused          bool     // mpirun refused a spawn; another one might make it end
+	spawned          bool     // ranks run under helpers that mpirun spawned
 }
 
 // rank is a rank, and the process that it runs in.

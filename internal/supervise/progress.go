@@ -84,8 +84,8 @@ func (w *progress) further(a *attempt, at time.Duration) bool {
 	return true
 }
 
-// fell records where an attempt has failed.
-func (w *progress) fell(a *attempt) {
+// failed records where an attempt has failed.
+func (w *progress) failed(a *attempt) {
 	if !a.begun() || a.kept && a.restored == nil { // nothing was computed
 		return
 	}

@@ -46,7 +46,7 @@ func failures(list []goes) (out []int) {
 		}
 		a.failed = after(g.fails)
 		n++
-		w.fell(a)
+		w.failed(a)
 		out = append(out, n)
 	}
 	return out
@@ -138,8 +138,8 @@ func TestProgress_UnheardCommit(t *testing.T) {
 		now := time.Now()
 		a := &attempt{phase: launched, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
 		s := &Supervisor{rec: &rundir.Record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
-		if s.unheard(a); s.failures != c.failures || a.newUnheard != (c.failures == 0) {
-			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.newUnheard)
+		if s.unheard(a); s.failures != c.failures || a.unreportedCommit != (c.failures == 0) {
+			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.unreportedCommit)
 		}
 	}
 }

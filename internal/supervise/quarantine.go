@@ -70,7 +70,7 @@ func (s *Supervisor) unheard(a *attempt) {
 	s.reached, s.suspectFailures = index, 0
 	at := a.at + (a.base+a.failed.Sub(a.since)-a.at)/2
 	s.progress.note(index, at)
-	a.newUnheard = true
+	a.unreportedCommit = true
 	if s.progress.further(a, at) {
 		s.failures = 0
 	}
@@ -80,7 +80,7 @@ func (s *Supervisor) unheard(a *attempt) {
 // was about to, and quarantines a checkpoint that has failed too often. The
 // quarantine is recorded before anything is started from an older checkpoint.
 func (s *Supervisor) blame(a *attempt) {
-	if a.newCheckpoint || a.newUnheard || a.fresh || a.outside || !a.failure.own || s.o.Quarantine <= 0 {
+	if a.newCheckpoint || a.unreportedCommit || a.fresh || a.outside || !a.failure.own || s.o.Quarantine <= 0 {
 		return
 	}
 	index := uint64(0)

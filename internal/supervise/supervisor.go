@@ -222,7 +222,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	s.why = f.why
 	s.unheard(a)
 	s.failures++
-	s.progress.fell(a)
+	s.progress.failed(a)
 	if s.failuresBeforePoint++; !f.beforeFirstPoint {
 		s.failuresBeforePoint = 0
 	}

@@ -32,8 +32,8 @@ func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one
 	return yes, no, maybe, sym, one
 }
 
-// trust records that a condition was assumed to be the same on all ranks.
-func (a *analyzer) trust(at ir.Pos, sym entry) {
+// noteAssumption records that a condition was assumed to be the same on all ranks.
+func (a *analyzer) noteAssumption(at ir.Pos, sym entry) {
 	if a.isAssumed(sym) {
 		a.given = append(a.given, Reason{at, "", "decides in the same way on all ranks"})
 	}
@@ -65,7 +65,7 @@ func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 			a.walk(els, Unknown, why)
 			yes, maybe = yes.or(maybe), newSet(a.n)
 		case one:
-			a.trust(st.At(), sym)
+			a.noteAssumption(st.At(), sym)
 			t := a.clone(s)
 			a.assume(s, sym, 1)
 			a.assume(t, sym, 0)
@@ -77,10 +77,10 @@ func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 			a.walk(els, Unknown, why)
 			switch {
 			case a.info.acts(then) || a.info.acts(els):
-				a.ruin(s, why)
+				a.giveUp(s, why)
 			case a.escapes(then) || a.escapes(els):
 				if !a.diverge(st, s, why, then, els) {
-					a.ruin(s, why)
+					a.giveUp(s, why)
 				}
 			default:
 				a.forget(then, s)
@@ -121,7 +121,7 @@ func (a *analyzer) forget(list []ir.Stmt, s *state) {
 	}
 	puts, news := a.info.objects(list)
 	for _, f := range puts {
-		a.blur(f, s.live.list(), s)
+		a.forgetFieldEverywhere(f, s.live.list(), s)
 	}
 	for _, t := range news {
 		a.unknownObject(t, s)

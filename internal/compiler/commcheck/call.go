@@ -49,7 +49,7 @@ func (a *analyzer) call(c *ir.Call, s *state) []*state {
 		return a.merge(out, c.Pos)
 	case acts:
 		a.walk([]ir.Stmt{c}, Unknown, why)
-		a.ruin(s, why)
+		a.giveUp(s, why)
 	default:
 		for _, p := range c.Procs {
 			a.walkProc(p, Unknown, why)
@@ -70,7 +70,7 @@ func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	}
 	switch {
 	case !known(p):
-		a.ruin(s, Reason{c.Pos, "call of " + p.Name, "leads to a procedure whose source is not known"})
+		a.giveUp(s, Reason{c.Pos, "call of " + p.Name, "leads to a procedure whose source is not known"})
 		return []*state{s}
 	case pi.gotos, len(a.frames) >= maxDepth:
 		why := gotoReason(p)
@@ -79,7 +79,7 @@ func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 		}
 		a.walkProc(p, Unknown, why)
 		if pi.acts {
-			a.ruin(s, why)
+			a.giveUp(s, why)
 		} else {
 			a.forget([]ir.Stmt{c}, s)
 		}
@@ -180,7 +180,7 @@ func (a *analyzer) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*sta
 		}
 		inner := t.env
 		t.env = append([]vec(nil), outer...)
-		a.comeBack(c, p, pi, inner, here, t)
+		a.returnTo(c, p, pi, inner, here, t)
 	}
 	return a.merge(out, c.Pos)
 }
@@ -195,8 +195,8 @@ func passed(c *ir.Call, i int) *ir.Var {
 	return nil
 }
 
-// comeBack gives the results of p to the caller of c.
-func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
+// returnTo gives the results of p to the caller of c.
+func (a *analyzer) returnTo(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
 	for i, v := range p.Params {
 		if from := passed(c, i); from != nil && !pi.writes[v] {
 			a.rename(v, from, here, s)

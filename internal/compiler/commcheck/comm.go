@@ -81,7 +81,7 @@ func called(c *ir.Comm) string {
 func (a *analyzer) communicate(c *ir.Comm, s *state) {
 	ranks := s.live.list()
 	groups := a.group(c.Group, s)
-	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
+	fail := func(why string) { a.giveUp(s, Reason{c.Pos, called(c), why}) }
 	if c.Kind != ir.Wait && c.Kind != ir.Probe {
 		for _, r := range ranks {
 			if groups[r] == noComm { // an error, which ends the run
@@ -181,7 +181,7 @@ func (a *analyzer) lose(v *ir.Var, r int, s *state) {
 }
 
 func (a *analyzer) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *state) {
-	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
+	fail := func(why string) { a.giveUp(s, Reason{c.Pos, called(c), why}) }
 	recv := c.Kind == ir.Recv || c.Kind == ir.StartRecv
 	peer, tag := a.all(num(-1)), a.all(num(-1))
 	if c.Peer != nil {
@@ -259,7 +259,7 @@ func (a *analyzer) send(m msg, s *state) {
 	for i, o := range s.opens {
 		if o.dst == m.dst && fits(m, msg{comm: o.comm, tag: o.tag, anyTag: o.anyTag}) != 0 {
 			if one := newSet(a.n).with(m.src); !o.srcs.sub(one).empty() {
-				a.spoil(o, m.by)
+				a.revokeSafe(o, m.by)
 			}
 			s.opens = append([]open(nil), s.opens...)
 			s.opens[i].srcs = o.srcs.with(m.src)
@@ -281,7 +281,7 @@ func (a *analyzer) send(m msg, s *state) {
 				continue
 			}
 			if wild {
-				a.ruin(s, Reason{m.by.Pos, called(m.by), fmt.Sprintf("may be received by more than one receive, as that at %v", r.by.Pos)})
+				a.giveUp(s, Reason{m.by.Pos, called(m.by), fmt.Sprintf("may be received by more than one receive, as that at %v", r.by.Pos)})
 				return
 			}
 			s.recvs[m.dst] = remove(s.recvs[m.dst], i)
@@ -295,7 +295,7 @@ func (a *analyzer) send(m msg, s *state) {
 }
 
 func (a *analyzer) ruinTags(s *state, x, y *ir.Comm) {
-	a.ruin(s, Reason{x.Pos, called(x), fmt.Sprintf("and that at %v have tags that cannot be compared", y.Pos)})
+	a.giveUp(s, Reason{x.Pos, called(x), fmt.Sprintf("and that at %v have tags that cannot be compared", y.Pos)})
 }
 
 func (a *analyzer) receive(m msg, s *state) {
@@ -316,7 +316,7 @@ func (a *analyzer) receive(m msg, s *state) {
 		case 1:
 			for _, w := range s.recvs[m.dst] {
 				if w.src < 0 && fits(x, w) != 0 {
-					a.ruin(s, Reason{x.by.Pos, called(x.by), fmt.Sprintf("may be received by more than one receive, as that at %v", w.by.Pos)})
+					a.giveUp(s, Reason{x.by.Pos, called(x.by), fmt.Sprintf("may be received by more than one receive, as that at %v", w.by.Pos)})
 					return
 				}
 			}
@@ -396,9 +396,9 @@ func (a *analyzer) leaveOpen(o open, s *state) {
 	s.opens = append(out, o)
 }
 
-// spoil revokes that places are safe, because o may have received a message
+// revokeSafe revokes that places are safe, because o may have received a message
 // that m sends after them. m is nil if the sender is unknown.
-func (a *analyzer) spoil(o open, m *ir.Comm) {
+func (a *analyzer) revokeSafe(o open, m *ir.Comm) {
 	why := "receives from any rank, and may have got a message that is sent later"
 	if m != nil {
 		why += fmt.Sprintf(" at %v", m.Pos)
@@ -429,7 +429,7 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 			continue
 		}
 		if g.members[r] == nil {
-			a.ruin(s, Reason{c.Pos, called(c), fmt.Sprintf("is called by rank %d, which is not in the communicator", r)})
+			a.giveUp(s, Reason{c.Pos, called(c), fmt.Sprintf("is called by rank %d, which is not in the communicator", r)})
 			return
 		}
 		found := false
@@ -438,11 +438,11 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 				continue
 			}
 			if p.by.Name != c.Name || !split && differ(p.root, root[r]) {
-				a.ruin(s, Reason{c.Pos, called(c), fmt.Sprintf("on rank %d meets %s at %v on others", r, called(p.by), p.by.Pos)})
+				a.giveUp(s, Reason{c.Pos, called(c), fmt.Sprintf("on rank %d meets %s at %v on others", r, called(p.by), p.by.Pos)})
 				return
 			}
 			if p.by != c && writesComm(c) {
-				a.ruin(s, Reason{c.Pos, called(c), fmt.Sprintf("makes a communicator together with that at %v", p.by.Pos)})
+				a.giveUp(s, Reason{c.Pos, called(c), fmt.Sprintf("makes a communicator together with that at %v", p.by.Pos)})
 				return
 			}
 			colls[i].came, found = p.came.with(r), true
@@ -454,13 +454,13 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 	}
 	for _, r := range ranks {
 		if groups[r].members == nil && len(ranks) < a.n {
-			a.ruin(s, Reason{c.Pos, called(c), "is called by some ranks only, in a communicator whose ranks are not known"})
+			a.giveUp(s, Reason{c.Pos, called(c), "is called by some ranks only, in a communicator whose ranks are not known"})
 			return
 		}
 		if groups[r] != groups[ranks[0]] {
 			complete = false
 			if groups[r].members == nil || groups[ranks[0]].members == nil {
-				a.ruin(s, Reason{c.Pos, called(c), "is called in different communicators whose ranks are not known"})
+				a.giveUp(s, Reason{c.Pos, called(c), "is called in different communicators whose ranks are not known"})
 				return
 			}
 		}

@@ -75,8 +75,8 @@ func (o *object) set(f *ir.Var, i int64, x vec) {
 	o.fields[f] = c
 }
 
-// spoilField makes a field unknown on some ranks.
-func (a *analyzer) spoilField(o *object, f *ir.Var, ranks []int) {
+// forgetField makes a field unknown on some ranks.
+func (a *analyzer) forgetField(o *object, f *ir.Var, ranks []int) {
 	c := &cells{all: map[int64]vec{}}
 	blur := func(x vec) vec {
 		x = append(vec(nil), x...)
@@ -177,16 +177,16 @@ func (a *analyzer) create(st *ir.New, s *state) {
 		// The other ranks have no such object: its contents are unknown there.
 		others := a.full.sub(s.live).list()
 		for _, f := range a.info.fields[st.Type] {
-			a.spoilField(o, f, others)
+			a.forgetField(o, f, others)
 		}
 	}
 	a.setObject(s, o)
 	a.store(st.Dst, a.all(ref), s)
-	a.crowd(s)
+	a.limitObjects(s)
 }
 
-// crowd forgets the objects of a type if there are too many.
-func (a *analyzer) crowd(s *state) {
+// limitObjects forgets the objects of a type if there are too many.
+func (a *analyzer) limitObjects(s *state) {
 	if s.heap.root == nil || s.heap.root.over == 0 {
 		return
 	}
@@ -285,7 +285,7 @@ func (a *analyzer) put(st *ir.Put, s *state) {
 			wild = append(wild, r)
 		case index != nil && !index[r].known() || st.Src == nil:
 			c := o.clone()
-			a.spoilField(c, st.Field, []int{r})
+			a.forgetField(c, st.Field, []int{r})
 			a.setObject(s, c)
 		default:
 			i := int64(noIndex)
@@ -304,12 +304,12 @@ func (a *analyzer) put(st *ir.Put, s *state) {
 		}
 	}
 	if len(wild) > 0 {
-		a.blur(st.Field, wild, s)
+		a.forgetFieldEverywhere(st.Field, wild, s)
 	}
 }
 
-// blur makes a field unknown in all objects, on some ranks.
-func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
+// forgetFieldEverywhere makes a field unknown in all objects, on some ranks.
+func (a *analyzer) forgetFieldEverywhere(f *ir.Var, ranks []int, s *state) {
 	a.steps += s.heap.size()
 	kind, ok := a.kinds[f.Type]
 	if !ok {
@@ -321,7 +321,7 @@ func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
 	}
 	for i, o := range l {
 		l[i] = o.clone()
-		a.spoilField(l[i], f, ranks)
+		a.forgetField(l[i], f, ranks)
 	}
 	s.heap = s.heap.with(kind, l, &a.work)
 }
@@ -445,6 +445,6 @@ func (a *analyzer) joinHeap(s, t *state, alike bool) (changed bool) {
 			changed = changed || s.heap.size() != before
 		}
 	}
-	a.crowd(s)
+	a.limitObjects(s)
 	return changed
 }

@@ -89,7 +89,7 @@ func (a *analyzer) run() {
 	}
 	a.frames = append(a.frames, &frame{proc: a.p.Main})
 	if a.info.procs[a.p.Main].gotos {
-		a.ruin(s, gotoReason(a.p.Main))
+		a.giveUp(s, gotoReason(a.p.Main))
 	}
 	a.exec(a.p.Main.Body, []*state{s})
 }
@@ -209,13 +209,13 @@ func launched(l *ir.Launch) string {
 	return "concurrent work"
 }
 
-// ruin records that nothing is known about s from here on.
-func (a *analyzer) ruin(s *state, r Reason) {
+// giveUp records that nothing is known about s from here on.
+func (a *analyzer) giveUp(s *state, r Reason) {
 	if s.poison != nil {
 		return
 	}
 	for _, o := range s.opens {
-		a.spoil(o, nil)
+		a.revokeSafe(o, nil)
 	}
 	*s = state{poison: &r, live: a.full, jumps: make([]jump, a.n), env: make([]vec, len(s.env)),
 		sends: make([][]msg, a.n), recvs: make([][]msg, a.n)}
@@ -298,7 +298,7 @@ func (a *analyzer) step(st ir.Stmt, s *state) []*state {
 	}
 	a.steps += a.n
 	if a.steps > a.budget {
-		a.ruin(s, Reason{st.At(), "", "is come to after too much work for the analysis; a larger budget may help"})
+		a.giveUp(s, Reason{st.At(), "", "is come to after too much work for the analysis; a larger budget may help"})
 		return a.step(st, s)
 	}
 	a.visit(st, s)
@@ -492,7 +492,7 @@ func (a *analyzer) jump(st *ir.Jump, s *state) {
 		}
 	}
 	if j.to == nil && (st.Kind == ir.Break || st.Kind == ir.Continue || st.Kind == ir.Goto) {
-		a.ruin(s, Reason{st.Pos, "", "is a jump that is not followed"})
+		a.giveUp(s, Reason{st.Pos, "", "is a jump that is not followed"})
 		return
 	}
 	for _, r := range s.live.list() {
@@ -534,7 +534,7 @@ func (a *analyzer) launch(st *ir.Launch, s *state) {
 	}
 	if a.talks(st) {
 		for _, o := range s.opens {
-			a.spoil(o, nil)
+			a.revokeSafe(o, nil)
 		}
 	}
 }
@@ -561,6 +561,6 @@ func (a *analyzer) join(st *ir.Join, s *state) {
 	}
 	s.works = left
 	if talked != nil && len(left) == 0 {
-		a.ruin(s, Reason{talked.Pos, launched(talked), "communicates, or may, and what it left under way is not known"})
+		a.giveUp(s, Reason{talked.Pos, launched(talked), "communicates, or may, and what it left under way is not known"})
 	}
 }

@@ -207,7 +207,7 @@ func (a *analyzer) fixpoint(l *ir.Loop, s *state) []*state {
 	}
 	if failed != nil {
 		for _, h := range heads {
-			a.ruin(h.s, *failed)
+			a.giveUp(h.s, *failed)
 		}
 		a.walk([]ir.Stmt{l}, Unknown, *failed)
 		return []*state{heads[0].s}
@@ -237,7 +237,7 @@ func (a *analyzer) decide(l *ir.Loop, s *state) (on, off []*state) {
 		s.live = yes
 		put(s)
 	case one:
-		a.trust(l.Pos, sym)
+		a.noteAssumption(l.Pos, sym)
 		t := a.clone(s)
 		a.assume(s, sym, 1)
 		a.exit(l, s, no)
@@ -250,10 +250,10 @@ func (a *analyzer) decide(l *ir.Loop, s *state) (on, off []*state) {
 		a.walk([]ir.Stmt{l}, Unknown, why)
 		switch {
 		case a.info.acts([]ir.Stmt{l}):
-			a.ruin(s, why)
+			a.giveUp(s, why)
 		case escapes(l.Body, a.inMain(), []string{l.Label}, 1, 1):
 			if !a.diverge(l, s, why, []ir.Stmt{l}) {
-				a.ruin(s, why)
+				a.giveUp(s, why)
 			}
 		default:
 			a.forget(l.Body, s)

@@ -252,7 +252,7 @@ func TestMutants(t *testing.T) {
 			})
 		}
 	})
-	holdKillers(t, list, dir)
+	checkKillers(t, list, dir)
 	table := mutantTable(list, dir)
 	t.Logf("\n%s", table)
 	if name := os.Getenv("CAIRN_MUTANTS_TABLE"); name != "" {
@@ -358,9 +358,9 @@ func noteRewritings(t *testing.T, dir string) {
 	})
 }
 
-// holdKillers checks that the programs which killed mutants are right with the
+// checkKillers checks that the programs which killed mutants are right with the
 // correct compiler. Otherwise they prove nothing.
-func holdKillers(t *testing.T, list []*mutant, dir string) {
+func checkKillers(t *testing.T, list []*mutant, dir string) {
 	t.Helper()
 	killers := make(map[string]bool)
 	for _, m := range list {

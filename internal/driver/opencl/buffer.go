@@ -20,9 +20,9 @@ const (
 	maxParts = 128
 )
 
-// maxLeaving is the maximum number of freed buffers with parts that commands
+// maxDeferred is the maximum number of freed buffers with parts that commands
 // still use.
-const maxLeaving = 256
+const maxDeferred = 256
 
 type region struct{ off, n int64 } // it has the layout of a cl_buffer_region
 
@@ -35,14 +35,14 @@ type buffer struct {
 	d    *device
 	size int64
 
-	mu    sync.Mutex
-	mem   uintptr            // 0: released
-	users int                // calls that use mem or parts
-	freed bool               // its last user releases it
-	parts map[region]uintptr // sub-buffers
-	made  []uintptr          // the same, oldest first
-	uses  []use              // commands that may still use them
-	later bool               // it is in device.leaving
+	mu       sync.Mutex
+	mem      uintptr            // 0: released
+	users    int                // calls that use mem or parts
+	freed    bool               // its last user releases it
+	parts    map[region]uintptr // sub-buffers
+	made     []uintptr          // the same, oldest first
+	uses     []use              // commands that may still use them
+	deferred bool               // it is in device.leaving
 }
 
 // use is the last command of a queue that uses a part of a buffer.
@@ -61,10 +61,10 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	if err := d.open(op); err != nil {
 		return nil, err
 	}
-	d.reap(false)
+	d.releaseDeferred(false)
 	mem, err := d.room(op, n)
 	if errors.Is(err, driver.ErrMemory) && n <= d.info.Memory {
-		d.reap(true)
+		d.releaseDeferred(true)
 		mem, err = d.room(op, n)
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func (b *buffer) Size() int64 { return b.size }
 func (b *buffer) Free() error {
 	b.d.remove(b)
 	b.drop()
-	b.d.reap(false)
+	b.d.releaseDeferred(false)
 	return nil
 }
 
@@ -136,31 +136,31 @@ func (b *buffer) drop() {
 	b.mu.Lock()
 	b.freed = true
 	b.mu.Unlock()
-	b.leave()
+	b.releaseOrDefer()
 }
 
-// leave releases a freed buffer that no call uses. OpenCL itself waits for
+// releaseOrDefer releases a freed buffer that no call uses. OpenCL itself waits for
 // commands that use the buffer, but not for commands that use parts of it. If
 // there are such commands, the buffer is released later.
-func (b *buffer) leave() {
+func (b *buffer) releaseOrDefer() {
 	b.mu.Lock()
-	if b.goes() || b.users > 0 || b.mem == 0 || b.later {
+	if b.tryRelease() || b.users > 0 || b.mem == 0 || b.deferred {
 		b.mu.Unlock()
 		return
 	}
-	b.later = true
+	b.deferred = true
 	b.mu.Unlock()
 	b.d.mu.Lock()
-	b.d.leaving = append(b.d.leaving, b)
-	many := len(b.d.leaving) > maxLeaving
+	b.d.deferred = append(b.d.deferred, b)
+	many := len(b.d.deferred) > maxDeferred
 	b.d.mu.Unlock()
 	if many {
-		b.d.reap(true)
+		b.d.releaseDeferred(true)
 	}
 }
 
-// goes releases b if that is possible now, and reports whether it did.
-func (b *buffer) goes() bool {
+// tryRelease releases b if that is possible now, and reports whether it did.
+func (b *buffer) tryRelease() bool {
 	if !b.freed || b.users > 0 || b.mem == 0 || !b.idle() {
 		return false
 	}
@@ -171,33 +171,33 @@ func (b *buffer) goes() bool {
 	return true
 }
 
-// reap releases freed buffers that no command uses any more. With wait set, it
+// releaseDeferred releases freed buffers that no command uses any more. With wait set, it
 // waits and releases all of them. If the device is lost, they stay.
-func (d *device) reap(wait bool) {
+func (d *device) releaseDeferred(wait bool) {
 	if wait {
-		d.reaping.Lock()
-	} else if !d.reaping.TryLock() {
+		d.releasing.Lock()
+	} else if !d.releasing.TryLock() {
 		return
 	}
-	defer d.reaping.Unlock()
+	defer d.releasing.Unlock()
 	d.mu.Lock()
-	list := d.leaving
-	d.leaving = nil
+	list := d.deferred
+	d.deferred = nil
 	d.mu.Unlock()
 	var stay []*buffer
 	for _, b := range list {
 		b.mu.Lock()
 		if wait {
-			b.rest()
+			b.waitParts()
 		}
-		if !b.goes() {
+		if !b.tryRelease() {
 			stay = append(stay, b)
 		}
 		b.mu.Unlock()
 	}
 	if len(stay) > 0 {
 		d.mu.Lock()
-		d.leaving = append(d.leaving, stay...)
+		d.deferred = append(d.deferred, stay...)
 		d.mu.Unlock()
 	}
 }
@@ -208,8 +208,8 @@ func (b *buffer) idle() bool {
 	return len(b.uses) == 0
 }
 
-// rest waits for the commands that use parts of b, unless the device is lost.
-func (b *buffer) rest() {
+// waitParts waits for the commands that use parts of b, unless the device is lost.
+func (b *buffer) waitParts() {
 	for _, u := range b.uses {
 		if u.passed() {
 			continue
@@ -257,13 +257,13 @@ func (b *buffer) unuse() {
 	b.users--
 	last := b.users == 0 && b.freed
 	if b.users == 0 && len(b.made) > maxParts {
-		if b.rest(); b.idle() {
+		if b.waitParts(); b.idle() {
 			b.dropParts()
 		}
 	}
 	b.mu.Unlock()
 	if last {
-		b.leave()
+		b.releaseOrDefer()
 	}
 }
 

@@ -142,14 +142,14 @@ type device struct {
 	used atomic.Int64                 // bytes allocated
 	lost atomic.Pointer[driver.Error] // why the device is lost
 
-	mu      sync.Mutex
-	closed  bool
-	context uintptr // 0 until it is needed
-	own     uintptr // a queue for Alloc
-	live    map[closer]struct{}
-	leaving []*buffer // freed buffers that may still be in use
+	mu       sync.Mutex
+	closed   bool
+	context  uintptr // 0 until it is needed
+	own      uintptr // a queue for Alloc
+	live     map[closer]struct{}
+	deferred []*buffer // freed buffers that may still be in use
 
-	reaping sync.Mutex // held while buffers in leaving are released
+	releasing sync.Mutex // held while buffers in leaving are released
 
 	pins     pins
 	arrivals arrivals
@@ -161,7 +161,7 @@ func (d *device) FreeMemory() (int64, error) {
 	if err := d.usable("FreeMemory"); err != nil {
 		return 0, err
 	}
-	d.reap(false)
+	d.releaseDeferred(false)
 	return max(d.info.Memory-d.used.Load(), 0), nil
 }
 
@@ -273,7 +273,7 @@ func (d *device) Close() error {
 	for c := range live {
 		c.drop()
 	}
-	d.reap(true)
+	d.releaseDeferred(true)
 	if d.context != 0 {
 		dl.Call(d.a.releaseQueue, d.own)
 		dl.Call(d.a.releaseContext, d.context)

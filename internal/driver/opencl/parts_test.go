@@ -146,7 +146,7 @@ func TestParts_Freed(t *testing.T) {
 			check(t, bufs[0].Free())
 			check(t, bufs[1].Free())
 			check(t, bufs[1].Free())
-			if left := len(b.d.leaving); holding && waits && left == 0 {
+			if left := len(b.d.deferred); holding && waits && left == 0 {
 				t.Error("a buffer whose parts are in use went")
 			}
 		}
@@ -165,7 +165,7 @@ func TestParts_Freed(t *testing.T) {
 			check(t, kept[i].Free())
 			check(t, bufs[i].Free())
 		}
-		if got, left := b.d.used.Load(), len(b.d.leaving); got != used || left != 0 {
+		if got, left := b.d.used.Load(), len(b.d.deferred); got != used || left != 0 {
 			t.Fatalf("round %d: %d bytes are in use, not %d; %d buffers stay", round, got, used, left)
 		}
 	}
@@ -175,9 +175,9 @@ func TestParts_Freed(t *testing.T) {
 	}
 }
 
-// TestLeaving shows that the number of buffers that are released later is
+// TestFree_Deferred shows that the number of buffers that are released later is
 // bounded, and that their memory can be reused.
-func TestLeaving(t *testing.T) {
+func TestFree_Deferred(t *testing.T) {
 	b := newBench(t, false)
 	add := must(b.p.Kernel("add"))(t)
 	used := b.d.used.Load()
@@ -188,10 +188,10 @@ func TestLeaving(t *testing.T) {
 		check(t, x.Free())
 	}
 	pass := held(t, b)
-	for range maxLeaving {
+	for range maxDeferred {
 		leave(2 * b.d.align)
 	}
-	if got := len(b.d.leaving); got != maxLeaving || b.d.used.Load() != used+maxLeaving*2*b.d.align {
+	if got := len(b.d.deferred); got != maxDeferred || b.d.used.Load() != used+maxDeferred*2*b.d.align {
 		t.Error(got, b.d.used.Load())
 	}
 	done := make(chan bool)
@@ -207,7 +207,7 @@ func TestLeaving(t *testing.T) {
 	pass()
 	<-done
 	check(t, b.q.Finish())
-	if got := len(b.d.leaving); got != 0 || b.d.used.Load() != used {
+	if got := len(b.d.deferred); got != 0 || b.d.used.Load() != used {
 		t.Error(got, b.d.used.Load())
 	}
 
@@ -227,7 +227,7 @@ func TestLeaving(t *testing.T) {
 	b.q = must(b.d.NewQueue())(t)
 	leave(3 * b.d.align)
 	check(t, b.d.Close())
-	if got := len(b.d.leaving); got != 0 || b.d.used.Load() != 0 {
+	if got := len(b.d.deferred); got != 0 || b.d.used.Load() != 0 {
 		t.Error(got, b.d.used.Load())
 	}
 }

@@ -231,7 +231,7 @@ func (q *queue) copyBuffer(op string, dst uintptr, dstOff int64, src uintptr, sr
 func (q *queue) Finish() error {
 	err := q.settle("Finish")
 	if err == nil {
-		q.d.reap(false)
+		q.d.releaseDeferred(false)
 	}
 	return err
 }

@@ -177,7 +177,7 @@ func finishedBody() error {
 	if err := errors.Join(d.Close(), d.Close()); err != nil {
 		return err
 	}
-	if _, err := d.Connect(context.Background(), nil, deaf{}); !errors.Is(err, ErrFinished) {
+	if _, err := d.Connect(context.Background(), nil, discard{}); !errors.Is(err, ErrFinished) {
 		return fmt.Errorf("connected after the end: %v", err)
 	}
 	if _, err := Open(Options{}); !errors.Is(err, ErrFinished) {

@@ -21,10 +21,10 @@ const (
 	// ringSize is how many messages MPI can receive into the link's buffers
 	// before Poll sees them. Further messages wait in MPI's own memory.
 	ringSize = 32
-	// maxFlying is the maximum number of messages to one peer that MPI has at a
+	// maxSending is the maximum number of messages to one peer that MPI has at a
 	// time.
-	maxFlying = 128
-	pieceSize = 1 << 30 // pieces of long payloads: MPI counts with 32 bits
+	maxSending = 128
+	pieceSize  = 1 << 30 // pieces of long payloads: MPI counts with 32 bits
 	// burst is the maximum number of frames that one Poll takes.
 	burst = 64
 
@@ -74,9 +74,9 @@ type peer struct {
 	met         bool
 	answered    bool
 
-	flying []pendingSend // messages that MPI has, in order
-	queue  []item        // frames that MPI does not have yet
-	busy   bool          // it is in link.busy
+	sending []pendingSend // messages that MPI has, in order
+	queue   []item        // frames that MPI does not have yet
+	busy    bool          // it is in link.busy
 
 	// A long payload that is being received. Messages behind it wait.
 	head    transport.Header
@@ -162,7 +162,7 @@ func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	if p == nil || p.lost != nil {
 		return true
 	}
-	if len(p.queue) > 0 || len(p.flying) >= maxFlying {
+	if len(p.queue) > 0 || len(p.sending) >= maxSending {
 		p.queue = append(p.queue, item{*h, payload, token})
 		l.mark(p)
 		return false
@@ -191,15 +191,15 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 		l.launch(p, pendingSend{payload: payload, last: len(rest) == 0, token: token}, piece, p.tag+1)
 	}
 	if p.lost != nil { // Sent will not be called for it
-		p.flying = append(p.flying, pendingSend{payload: payload, last: true, token: token})
+		p.sending = append(p.sending, pendingSend{payload: payload, last: true, token: token})
 	}
 	return false
 }
 
 // newestSent tests the newest message, and removes it if it is sent.
 func (l *link) newestSent(p *peer) bool {
-	last := len(p.flying) - 1
-	f := &p.flying[last]
+	last := len(p.sending) - 1
+	f := &p.sending[last]
 	done, err := l.lib.done(f.request)
 	if err != nil {
 		f.request = 0
@@ -209,7 +209,7 @@ func (l *link) newestSent(p *peer) bool {
 	if done {
 		l.free = append(l.free, f.buf)
 		*f = pendingSend{}
-		p.flying = p.flying[:last]
+		p.sending = p.sending[:last]
 	}
 	return done
 }
@@ -223,7 +223,7 @@ func (l *link) launch(p *peer, f pendingSend, b []byte, tag int) bool {
 		return false
 	}
 	f.request = request
-	p.flying = append(p.flying, f)
+	p.sending = append(p.sending, f)
 	return true
 }
 
@@ -251,7 +251,7 @@ func (l *link) Poll() bool {
 		if l.work(l.busy[i]) {
 			moved = true
 		}
-		if p := l.busy[i]; len(p.flying) == 0 && len(p.queue) == 0 && p.body == nil && p.lost == nil {
+		if p := l.busy[i]; len(p.sending) == 0 && len(p.queue) == 0 && p.body == nil && p.lost == nil {
 			p.busy = false
 			last := len(l.busy) - 1
 			l.busy[i] = l.busy[last] // the last one was handled before
@@ -266,7 +266,7 @@ func (l *link) work(p *peer) (moved bool) {
 	if l.finishSends(p) {
 		moved = true
 	}
-	for len(p.queue) > 0 && len(p.flying) < maxFlying && p.lost == nil {
+	for len(p.queue) > 0 && len(p.sending) < maxSending && p.lost == nil {
 		it := p.queue[0]
 		p.queue[0] = item{}
 		if p.queue = p.queue[1:]; len(p.queue) == 0 {
@@ -289,8 +289,8 @@ func (l *link) work(p *peer) (moved bool) {
 
 // finishSends removes messages that are sent, in order.
 func (l *link) finishSends(p *peer) (moved bool) {
-	for len(p.flying) > 0 && p.lost == nil {
-		f := &p.flying[0]
+	for len(p.sending) > 0 && p.lost == nil {
+		f := &p.sending[0]
 		done, err := l.lib.done(f.request)
 		if err != nil {
 			f.request = 0
@@ -306,8 +306,8 @@ func (l *link) finishSends(p *peer) (moved bool) {
 		}
 		last, token := f.last, f.token
 		*f = pendingSend{}
-		if p.flying = p.flying[1:]; len(p.flying) == 0 {
-			p.flying = nil
+		if p.sending = p.sending[1:]; len(p.sending) == 0 {
+			p.sending = nil
 		}
 		if last {
 			l.h.Sent(token)
@@ -462,8 +462,8 @@ func (l *link) lose(p *peer) {
 
 // giveBack returns payloads for a peer that have not been sent.
 func (l *link) giveBack(p *peer) {
-	flying, queue := p.flying, p.queue
-	p.flying, p.queue = nil, nil
+	flying, queue := p.sending, p.queue
+	p.sending, p.queue = nil, nil
 	for _, f := range flying {
 		l.d.kept = append(l.d.kept, f.buf, f.payload)
 		if f.last {
@@ -503,7 +503,7 @@ func (l *link) Close(ctx context.Context) error {
 	if !l.d.open || l.ring == nil {
 		return nil
 	}
-	l.h = deaf{}
+	l.h = discard{}
 	l.d.last = nil
 	all := slices.DeleteFunc(slices.Clone(l.peers), func(p *peer) bool { return p == nil })
 	said := slices.Clone(l.bye)
@@ -520,7 +520,7 @@ func (l *link) Close(ctx context.Context) error {
 			pause(idle)
 		}
 	}
-	sent := func(p *peer) bool { return len(p.flying) == 0 && len(p.queue) == 0 }
+	sent := func(p *peer) bool { return len(p.sending) == 0 && len(p.queue) == 0 }
 	left := settle(sent)
 	for _, p := range all {
 		if l.peers[p.rank] != p || p.lost != nil {
@@ -577,16 +577,16 @@ func (l *link) abandon() {
 	}
 	for _, p := range l.peers {
 		if p != nil {
-			l.d.kept = append(l.d.kept, p.flying, p.queue, p.body)
+			l.d.kept = append(l.d.kept, p.sending, p.queue, p.body)
 		}
 	}
 	l.ring, l.peers, l.busy = nil, nil, nil
 }
 
-// deaf is the handler of a link that is closing. It ignores everything.
-type deaf struct{}
+// discard is the handler of a link that is closing. It ignores everything.
+type discard struct{}
 
-func (deaf) Arriving(_ int, _ *transport.Header, n int) []byte { return make([]byte, n) }
-func (deaf) Arrived(int, *transport.Header, []byte)            {}
-func (deaf) Sent(any)                                          {}
-func (deaf) Lost(int, error)                                   {}
+func (discard) Arriving(_ int, _ *transport.Header, n int) []byte { return make([]byte, n) }
+func (discard) Arrived(int, *transport.Header, []byte)            {}
+func (discard) Sent(any)                                          {}
+func (discard) Lost(int, error)                                   {}

@@ -139,7 +139,7 @@ func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Ha
 	}
 	err := l.open(from)
 	if err == nil {
-		err = l.meet(ctx)
+		err = l.connectPeers(ctx)
 	}
 	if l.inbox != nil {
 		l.inbox.unlink()
@@ -179,13 +179,13 @@ func (l *Link) watch(fd, tag int) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(tag)})
 }
 
-// meet waits until every peer is connected in both directions.
-func (l *Link) meet(ctx context.Context) error {
+// connectPeers waits until every peer is connected in both directions.
+func (l *Link) connectPeers(ctx context.Context) error {
 	pause := 20 * time.Microsecond
 	for {
 		var missing error
 		for _, p := range l.live {
-			err := l.meetOne(p)
+			err := l.connectPeer(p)
 			if err == nil {
 				continue
 			}
@@ -207,9 +207,9 @@ func (l *Link) meet(ctx context.Context) error {
 	}
 }
 
-// meetOne continues to connect one peer. It returns nil when the peer is
+// connectPeer continues to connect one peer. It returns nil when the peer is
 // connected, and errNotYet if it must be called again.
-func (l *Link) meetOne(p *peer) error {
+func (l *Link) connectPeer(p *peer) error {
 	if p.pidfd < 0 {
 		fd, err := unix.PidfdOpen(int(p.address.pid), 0)
 		switch {

@@ -17,20 +17,20 @@ const (
 
 // Link is a rank's transport.Link. It is a transport.Puller.
 type Link struct {
-	d        *Driver
-	h        transport.Handler
-	rank     int
-	peers    []*peer // by rank; nil where there is none
-	live     []*peer // peers that are not lost
-	inbox    *inbox
-	sleeping *uint64
-	epoll    int
-	eager    int
-	polls    uint64
-	owed     int  // rings of the bell that have not been read from the FIFO yet
-	look     bool // call lookAround in the next Poll
-	ending   bool // some peer has why set
-	closed   bool
+	d           *Driver
+	h           transport.Handler
+	rank        int
+	peers       []*peer // by rank; nil where there is none
+	live        []*peer // peers that are not lost
+	inbox       *inbox
+	sleeping    *uint64
+	epoll       int
+	eager       int
+	polls       uint64
+	unreadRings int  // rings of the bell that have not been read from the FIFO yet
+	look        bool // call lookAround in the next Poll
+	ending      bool // some peer has why set
+	closed      bool
 }
 
 // peer is the other end of a connection, with the two rings.
@@ -286,7 +286,7 @@ func (l *Link) Disarm() {
 		return
 	}
 	if atomic.SwapUint64(l.sleeping, 0) == 2 {
-		l.owed++
+		l.unreadRings++
 	} else {
 		l.look = true // not woken by the bell, so perhaps by a death
 	}
@@ -296,10 +296,10 @@ func (l *Link) Disarm() {
 			p.waits = false
 		}
 	}
-	if l.owed > 0 {
+	if l.unreadRings > 0 {
 		var b [16]byte
 		if n, err := unix.Read(l.inbox.fd, b[:]); err == nil {
-			l.owed = max(0, l.owed-n)
+			l.unreadRings = max(0, l.unreadRings-n)
 		} else {
 			l.look = true
 		}

@@ -152,11 +152,11 @@ func (w *writer) bye() { w.publish(kindBye, 0, line) }
 
 // reader is the reading end of a ring.
 type reader struct {
-	data []byte // the ring
-	read *uint64
-	mask uint64
-	pos  uint64 // position of the next record
-	told uint64 // the value that was last stored in read
+	data      []byte // the ring
+	read      *uint64
+	mask      uint64
+	pos       uint64 // position of the next record
+	published uint64 // the value that was last stored in read
 	// The following fields describe a frame that is not complete yet.
 	head transport.Header
 	buf  []byte // buffer for the whole payload
@@ -174,10 +174,10 @@ func (r *reader) ready() bool { return atomic.LoadUint64(word(r.data, r.pos&r.ma
 // its position.
 func (r *reader) advance(size uint64) bool {
 	r.pos += size
-	if r.pos-r.told < uint64(len(r.data))/4 {
+	if r.pos-r.published < uint64(len(r.data))/4 {
 		return false
 	}
-	r.told = r.pos
+	r.published = r.pos
 	atomic.StoreUint64(r.read, r.pos)
 	return true
 }

@@ -18,11 +18,11 @@ import (
 // Driver listens for peers and connects them. Its methods are called by one
 // goroutine at a time.
 type Driver struct {
-	opts   Options
-	ln     *net.TCPListener
-	me     address
-	early  map[identity]*net.TCPConn // connections of ranks that a later Connect may name; they wait for the verdict
-	closed bool
+	opts      Options
+	ln        *net.TCPListener
+	me        address
+	unclaimed map[identity]*net.TCPConn // connections of ranks that a later Connect may name; they wait for the verdict
+	closed    bool
 }
 
 var _ transport.Driver = (*Driver)(nil)
@@ -63,7 +63,7 @@ func Open(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: rank %d cannot listen at %q: %w", o.Rank, o.Listen, err)
 	}
-	d := &Driver{opts: o, ln: ln.(*net.TCPListener), early: make(map[identity]*net.TCPConn)}
+	d := &Driver{opts: o, ln: ln.(*net.TCPListener), unclaimed: make(map[identity]*net.TCPConn)}
 	bound := d.ln.Addr().(*net.TCPAddr).AddrPort()
 	d.me = address{port: bound.Port(), rank: o.Rank, size: o.Size, host: o.Host}
 	rand.Read(d.me.id[:])
@@ -214,10 +214,10 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
-	for _, c := range d.early {
+	for _, c := range d.unclaimed {
 		c.Close()
 	}
-	clear(d.early)
+	clear(d.unclaimed)
 	return d.ln.Close()
 }
 

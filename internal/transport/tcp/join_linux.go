@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxHalfOpen  = 256             // maximum number of connections without a proof
+	maxUnproven  = 256             // maximum number of connections without a proof
 	maxDialing   = 64              // maximum number of simultaneous dial attempts
 	helloTimeout = 5 * time.Second // until the other side must have sent its proof
 	dialTimeout  = 3 * time.Second // until the other side must have answered
@@ -29,13 +29,13 @@ type join struct {
 	peers []*address
 	wg    sync.WaitGroup
 
-	mu      sync.Mutex
-	conns   []*net.TCPConn // by rank
-	why     []error        // the last failure, by rank
-	missing int
-	over    bool
-	half    []*net.TCPConn // accepted connections without a proof, oldest first
-	done    chan struct{}  // closed when all peers are connected
+	mu       sync.Mutex
+	conns    []*net.TCPConn // by rank
+	why      []error        // the last failure, by rank
+	missing  int
+	over     bool
+	unproven []*net.TCPConn // accepted connections without a proof, oldest first
+	done     chan struct{}  // closed when all peers are connected
 }
 
 // join connects all peers. If ctx ends before that, the error names the missing
@@ -87,7 +87,7 @@ func (j *join) end(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.over = true
-	for _, c := range j.half {
+	for _, c := range j.unproven {
 		c.Close()
 	}
 	if j.missing == 0 {
@@ -136,14 +136,14 @@ func (j *join) accept(ctx context.Context) {
 			j.mu.Unlock()
 			return
 		}
-		if len(j.half) >= maxHalfOpen {
+		if len(j.unproven) >= maxUnproven {
 			// A rank sends its proof within milliseconds, and tries again if
 			// its connection is closed. So the connection that has waited
 			// longest is not from a rank.
-			j.half[0].Close()
-			j.half = slices.Delete(j.half, 0, 1)
+			j.unproven[0].Close()
+			j.unproven = slices.Delete(j.unproven, 0, 1)
 		}
-		j.half = append(j.half, c)
+		j.unproven = append(j.unproven, c)
 		j.mu.Unlock()
 		j.wg.Go(func() { j.welcome(c) })
 	}
@@ -156,8 +156,8 @@ func (j *join) welcome(c *net.TCPConn) {
 	rank, id, err := receive(c, j.d.opts.Secret, &j.d.me)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if i := slices.Index(j.half, c); i >= 0 {
-		j.half = slices.Delete(j.half, i, i+1)
+	if i := slices.Index(j.unproven, c); i >= 0 {
+		j.unproven = slices.Delete(j.unproven, i, i+1)
 	}
 	switch {
 	case err != nil || j.over:
@@ -174,24 +174,24 @@ func (j *join) welcome(c *net.TCPConn) {
 // that.
 func (d *Driver) keep(id identity, c *net.TCPConn) {
 	c.SetDeadline(time.Time{})
-	if old := d.early[id]; old != nil {
+	if old := d.unclaimed[id]; old != nil {
 		old.Close()
 	}
-	d.early[id] = c
+	d.unclaimed[id] = c
 }
 
 // recall admits peers that came too early.
 func (j *join) recall() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for id, c := range j.d.early {
+	for id, c := range j.d.unclaimed {
 		rank := slices.IndexFunc(j.peers, func(p *address) bool { return p != nil && p.id == id })
 		switch {
 		case !alive(c):
 			c.Close()
-			delete(j.d.early, id)
+			delete(j.d.unclaimed, id)
 		case rank >= 0:
-			delete(j.d.early, id)
+			delete(j.d.unclaimed, id)
 			j.admit(rank, c)
 		}
 	}

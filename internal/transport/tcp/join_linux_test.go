@@ -192,7 +192,7 @@ func TestConnect_Flood(t *testing.T) {
 	ds := openDrivers(t, 2, nil)
 	zero := joining(t, ds, 0)
 	var conns []net.Conn
-	for range maxHalfOpen + 50 {
+	for range maxUnproven + 50 {
 		conns = append(conns, dialAddress(t, ds[0]))
 	}
 	refused(t, "the oldest of too many", conns[0], 0)

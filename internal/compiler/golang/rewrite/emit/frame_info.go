@@ -19,7 +19,7 @@ func (w *generator) infos(fn *function) []FrameInfo {
 	}
 	for _, m := range fn.marks {
 		at := w.markLine(m)
-		i := FrameInfo{Func: w.told(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
+		i := FrameInfo{Func: w.reportName(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
 		for _, v := range m.saved {
 			if bookkeeping(v.Name()) || strings.TrimRight(v.Name(), "_") == rewrite.EnvName {
 				continue
@@ -108,9 +108,9 @@ var (
 // function. Reports omit it.
 func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
 
-// told returns a function's name for reports. A closure is named after its
+// reportName returns a function's name for reports. A closure is named after its
 // place.
-func (w *generator) told(fn *function) string {
+func (w *generator) reportName(fn *function) string {
 	m := closureNames.FindStringSubmatch(fn.name)
 	if m == nil {
 		return fn.name
