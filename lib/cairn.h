@@ -240,10 +240,12 @@ int cairn_saving(cairn_run *run);
  * copies those that were not added, and is cairn_save otherwise. Points between
  * cairn_begin and cairn_commit save nothing. cairn_begin waits for the
  * checkpoint before. With several ranks, all call cairn_begin and cairn_commit.
+ * cairn_cancel forgets what was begun.
  */
 cairn_status cairn_begin(cairn_run *run);
 cairn_status cairn_add(cairn_run *run, const char *name);
 cairn_status cairn_commit(cairn_run *run);
+void cairn_cancel(cairn_run *run);
 
 /* cairn_request makes the next point save; cairn_request_stop: and stop. */
 void cairn_request(cairn_run *run);

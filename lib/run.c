@@ -445,9 +445,7 @@ static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 	r->step = r->left;
 	r->stopped = 0;
 	rc = save(r, WHY_CALL, wait);
-	for (size_t i = 0; r->begun && i < r->nvars; i++)
-		r->vars[i]->added = 0;
-	r->begun = 0;
+	cairn_cancel(r);
 	arm(r);
 	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
@@ -455,6 +453,13 @@ static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1, 0); }
 cairn_status cairn_save(cairn_run *r) { return checkpoint(r, 0, 0); }
 cairn_status cairn_commit(cairn_run *r) { return checkpoint(r, 0, 1); }
+
+void cairn_cancel(cairn_run *r)
+{
+	for (size_t i = 0; r->begun && i < r->nvars; i++)
+		r->vars[i]->added = 0;
+	r->begun = 0;
+}
 
 cairn_status cairn_begin(cairn_run *r)
 {

@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
-// mpiLibraries are those that programs are tried with.
-var mpiLibraries = []struct {
+// mpiLibrary is one, with its compiler and launcher.
+type mpiLibrary struct {
 	name, compiler string
 	launcher       []string
-}{
+}
+
+// mpiLibraries are those that programs are tried with.
+var mpiLibraries = []mpiLibrary{
 	{"openmpi", "mpicc.openmpi", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"}},
 	{"mpich", "mpicc.mpich", []string{"mpirun.mpich"}},
 }

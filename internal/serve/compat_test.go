@@ -1,0 +1,197 @@
+//go:build linux
+
+package serve
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// compat is a program written for FTI or VeloC, compiled with its MPI library.
+type compat struct {
+	launcher []string
+	path     string
+	dir      string // where it runs, with its configuration file
+}
+
+// compileCompat compiles testdata/NAME.c with lib/compat/NAME.c.
+func compileCompat(t *testing.T, name, library string) *compat {
+	t.Helper()
+	built := build(t)
+	i := slices.IndexFunc(mpiLibraries, func(l mpiLibrary) bool { return l.name == library })
+	lib := mpiLibraries[i]
+	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir()}
+	cmd := exec.Command(mustFind(t, lib.compiler), "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib/compat", "-I../../lib", "-o", c.path,
+		"testdata/"+name+".c", "../../lib/compat/"+name+".c", filepath.Join(built, "libcairn.a"), "-lpthread", "-ldl")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return c
+}
+
+// configure writes the configuration file.
+func (c *compat) configure(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, "config"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run starts two ranks, of which one kills itself in the given step ("18:1").
+func (c *compat) run(t *testing.T, kill, steps, how string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := program(t, "cairn")
+	cmd.Path, cmd.Dir = mustFind(t, c.launcher[0]), c.dir
+	cmd.Args = append(slices.Clone(c.launcher), "-n", "2", c.path, "config", steps, how)
+	cmd.Env = append(cmd.Env, "KILL="+kill)
+	var text strings.Builder
+	cmd.Stderr = &text
+	out, err := cmd.Output()
+	return string(out), text.String(), err
+}
+
+// survive runs the program undisturbed, then kills it in step 18, and starts it
+// again. It must print the same, and have resumed at step 15.
+func (c *compat) survive(t *testing.T, config, how string) {
+	t.Helper()
+	c.configure(t, config)
+	want, stderr, err := c.run(t, "", "25", how)
+	if err != nil || !strings.HasPrefix(want, "sum ") {
+		t.Fatalf("%s: %v: %s\n%s", how, err, want, stderr)
+	}
+	c.dir = t.TempDir()
+	c.configure(t, config)
+	if out, stderr, err := c.run(t, "18:1", "25", how); err == nil {
+		t.Fatalf("%s: it was not killed: %s\n%s", how, out, stderr)
+	}
+	got, stderr, err := c.run(t, "", "25", how)
+	if err != nil || got != "resumed at step 15\n"+want {
+		t.Errorf("%s: %v: %s, want %s\n%s", how, err, got, want, stderr)
+	}
+}
+
+const configFTI = "[Basic]\nHead = 0\nnode_size = 2 # per node\nckpt_dir = Local\nglbl_dir = \"Global\"\nckpt_L1 = 3\nkeep_last_ckpt = 0\n[Restart]\nfailure = 0\n"
+
+// TestFTI_RankKilled kills a rank of a program written for FTI. It recovers all
+// variables, one by one, or what incremental checkpoints hold.
+func TestFTI_RankKilled(t *testing.T) {
+	for library, ways := range map[string][]string{"openmpi": {"all", "icp"}, "mpich": {"var"}} {
+		t.Run(library, func(t *testing.T) {
+			c := compileCompat(t, "fti", library)
+			for _, how := range ways {
+				c.survive(t, configFTI, how)
+			}
+		})
+	}
+}
+
+// TestFTI_Kept ends the program with keep_last_ckpt: the next start resumes
+// from the last checkpoint, and one that keeps none starts over after it.
+func TestFTI_Kept(t *testing.T) {
+	c := compileCompat(t, "fti", "mpich")
+	c.configure(t, strings.ReplaceAll(configFTI, "keep_last_ckpt = 0", "keep_last_ckpt = 1"))
+	for _, want := range []string{"sum ", "resumed at step 10\n"} {
+		if out, stderr, err := c.run(t, "", "12", "all"); err != nil || !strings.HasPrefix(out, want) {
+			t.Fatalf("%v: %s, want %s\n%s", err, out, want, stderr)
+		}
+	}
+	c.configure(t, configFTI)
+	for _, want := range []string{"resumed at step 10\n", "sum "} {
+		if out, stderr, err := c.run(t, "", "12", "all"); err != nil || !strings.HasPrefix(out, want) {
+			t.Fatalf("%v: %s, want %s\n%s", err, out, want, stderr)
+		}
+	}
+}
+
+// TestFTI_Configuration reads configuration files that say something wrong, or
+// something that has no counterpart.
+func TestFTI_Configuration(t *testing.T) {
+	c := compileCompat(t, "fti", "mpich")
+	for _, x := range []struct {
+		config, says string
+		fails        bool
+	}{
+		{"[Basic]\nckpt_dir = Local\n", "has no glbl_dir", true},
+		{configFTI + "[Basic]\nckpt_l2 = often\n", "config, line 11: ckpt_l2 = often: a whole number", true},
+		{configFTI + "head\n", `config, line 10: "head" is neither`, true},
+		{configFTI + "[Basic]\nhead = 1\ninline_L4 = 0\nenable_staging = 1\n", "head = 1: all 2 processes compute", false},
+	} {
+		c.configure(t, x.config)
+		out, stderr, err := c.run(t, "", "5", "all")
+		if (err != nil) != x.fails || strings.Count(stderr, x.says) != 1 || x.fails && !strings.Contains(out, "FTI_Init returned -1") {
+			t.Errorf("%s%v: %s\n%s, want once: %s", x.config, err, out, stderr, x.says)
+		}
+	}
+}
+
+// TestVELOC_RankKilled kills a rank of a program written for VeloC, which saves
+// and recovers all regions or selected ones, and whose processes restart
+// together or alone.
+func TestVELOC_RankKilled(t *testing.T) {
+	const config = "scratch = scratch\npersistent = persistent\nmax_versions = 3\nmode = "
+	for library, ways := range map[string][]string{"openmpi": {"some async", "single sync"}, "mpich": {"all sync"}} {
+		t.Run(library, func(t *testing.T) {
+			c := compileCompat(t, "veloc", library)
+			for _, way := range ways {
+				how, mode, _ := strings.Cut(way, " ")
+				c.survive(t, config+mode+"\n", how)
+			}
+		})
+	}
+}
+
+// TestVELOC_Configuration reads configuration files that say something wrong.
+func TestVELOC_Configuration(t *testing.T) {
+	c := compileCompat(t, "veloc", "mpich")
+	for config, want := range map[string]string{
+		"scratch = s\n":                                "mode = : sync or async is needed",
+		"mode = sync\n":                                "has no scratch",
+		"mode = sync\nscratch = s\nmax_versions = x\n": "max_versions = x: a whole number",
+	} {
+		c.configure(t, config)
+		if out, stderr, err := c.run(t, "", "5", "all"); err == nil || strings.Count(stderr, want) != 1 || !strings.Contains(out, "VELOC_Init failed") {
+			t.Errorf("%s%v: %s\n%s, want once: %s", config, err, out, stderr, want)
+		}
+	}
+}
+
+// TestInstall_Compat compiles a program written for FTI as its documentation
+// says: with pkg-config, and with -lfti. The program is compiled as C++, too.
+func TestInstall_Compat(t *testing.T) {
+	built := build(t)
+	mpicc := mustFind(t, "mpicc.openmpi")
+	mustFind(t, "pkg-config")
+	prefix := t.TempDir()
+	for _, args := range [][]string{{"install"}, {"compat", "MPICC=" + mpicc}} {
+		args = append([]string{"-s", "-C", "../../lib", "BUILD=" + built, "PREFIX=" + prefix, "CFLAGS=-O1 -g -Werror"}, args...)
+		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for _, name := range []string{"fti", "veloc"} {
+		flags := exec.Command("pkg-config", "--cflags", "--libs", "cairn-"+name)
+		flags.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(prefix, "lib/pkgconfig"))
+		list, err := flags.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		library := map[string]string{"fti": "-lfti", "veloc": "-lveloc-client"}[name]
+		for _, args := range [][]string{
+			strings.Fields(string(list)),
+			{"-I" + prefix + "/include", "-L" + prefix + "/lib", library},
+		} {
+			args = append([]string{"-o", filepath.Join(t.TempDir(), name), "testdata/" + name + ".c"}, args...)
+			if out, err := exec.Command(mpicc, args...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+		}
+		args := append([]string{"-o", filepath.Join(t.TempDir(), name), "-x", "c++", "testdata/" + name + ".c"}, strings.Fields(string(list))...)
+		if out, err := exec.Command(mustFind(t, "mpicxx.openmpi"), args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
