@@ -148,8 +148,8 @@ func TestVELOC_RankKilled(t *testing.T) {
 func TestVELOC_Configuration(t *testing.T) {
 	c := compileCompat(t, "veloc", "mpich")
 	for config, want := range map[string]string{
-		"scratch = s\n":                                "mode = : sync or async is needed",
-		"mode = sync\n":                                "has no scratch",
+		"scratch = s\n": "mode = : sync or async is needed",
+		"mode = sync\n": "has no scratch",
 		"mode = sync\nscratch = s\nmax_versions = x\n": "max_versions = x: a whole number",
 	} {
 		c.configure(t, config)

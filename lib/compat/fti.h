@@ -66,6 +66,8 @@
 #define TYPES_DIMENSION_MAX 32
 #define TYPES_FIELDS_MAX 128
 
+#define talloc(type, num) ((type *)malloc(sizeof(type) * (size_t)(num)))
+
 typedef int fti_id_t;
 #define FTIT_type fti_id_t
 typedef int64_t FTIT_hsize_t;

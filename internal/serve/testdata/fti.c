@@ -97,6 +97,10 @@ int main(int argc, char **argv)
 		wide = wide * 1.01L + step;
 		step++;
 		assert(FTI_Protect(2, trace, step + 1, FTI_LONG) == FTI_SCES);
+		if (icp && step == 1) { /* incomplete: nothing is saved */
+			assert(FTI_InitICP(99, 1, true) == FTI_SCES && FTI_AddVarICP(1) == FTI_SCES);
+			assert(FTI_AddVarICP(1) == FTI_NSCS && FTI_FinalizeICP() == FTI_NSCS);
+		}
 		if (icp) { /* what was added may change at once */
 			assert(FTI_InitICP(step / EVERY, 1, step % EVERY == 0) == FTI_SCES);
 			assert(FTI_AddVarICP(1) == FTI_SCES);

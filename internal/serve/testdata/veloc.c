@@ -68,6 +68,12 @@ int main(int argc, char **argv)
 		step++;
 		count = step + 1;
 		assert(VELOC_Mem_protect(3, trace, count, sizeof *trace) == VELOC_SUCCESS);
+		if (step == 1 && some) { /* without success: nothing is saved */
+			assert(VELOC_Checkpoint_begin("walk", 99) == VELOC_SUCCESS);
+			assert(VELOC_Checkpoint_begin("walk", 100) == VELOC_FAILURE);
+			assert(VELOC_Checkpoint_mem() == VELOC_SUCCESS);
+			assert(VELOC_Checkpoint_end(rank != 1) == VELOC_FAILURE);
+		}
 		if (step % EVERY == 0 && some) {
 			int ids[] = {0, 1, 2, 3};
 			assert(VELOC_Checkpoint_wait() == VELOC_SUCCESS);
