@@ -84,7 +84,7 @@ func dimensions(img *graph.Image, index int) (dims []uint64, slices int) {
 		}
 		dims, text = append(dims, n), rest
 	}
-	if slices > 2 || fixed > 0 && count%fixed != 0 || slices == 0 && count != fixed {
+	if slices > 2 || fixed > 0 && count%fixed != 0 || slices == 0 && count < fixed { // elements may be arrays
 		return nil, 0
 	}
 	switch count /= fixed; {

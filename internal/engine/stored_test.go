@@ -18,6 +18,8 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	p := openFS(t, disk)
 	Protect(p, "a", &a)
 	Protect(p, "big", &big)
+	type wide [16]byte
+	Protect(p, "wide", &[2]wide{{1}, {2}})
 	restore(t, p, false)
 	for i := range 2 {
 		a[0], big[39_999] = int64(i+1), float64(i+1)
@@ -40,6 +42,9 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	var got []float64
 	if err := p.Read(t.Context(), 1, "big", &got); err != nil || len(got) != 40_000 || got[39_999] != 1 {
 		t.Errorf("big has %d elements, %v", len(got), err)
+	}
+	if _, dims, err := p.Stored(1, "wide"); err != nil || !slices.Equal(dims, []uint64{2}) {
+		t.Errorf("wide has dimensions %v, %v", dims, err)
 	}
 	if err := p.Read(t.Context(), 1, "other", &other); !errors.Is(err, ErrMismatch) {
 		t.Errorf("a variable that is not there: %v", err)
