@@ -349,7 +349,7 @@ func (p *program) protected(t *testing.T, binary string, how protection) *outcom
 		cmd.Env = append(os.Environ(), "CAIRN_KILL_AT="+how.killAt)
 	}
 	if how.dieAt > 0 {
-		cmd.Env = append(cmd.Environ(), fmt.Sprint("TRIAL_DIE_AT=", how.dieAt), "TRIAL_DIED="+filepath.Join(side, "died"))
+		cmd.Env = append(cmd.Environ(), fmt.Sprint("DIFFTEST_DIE_AT=", how.dieAt), "DIFFTEST_DIED="+filepath.Join(side, "died"))
 	}
 	if p.stdin != "" {
 		in, err := os.Open(filepath.Join(dir, p.stdin))

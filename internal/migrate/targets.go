@@ -187,7 +187,7 @@ func (c *verifier) failed() error {
 	return c.err
 }
 
-// verify verifies one block.
+// verifyLoop verifies the blocks in the queue.
 func (n *destination) verifyLoop() {
 	for a := range n.queue {
 		if a.done != nil {

@@ -53,7 +53,7 @@ func closures() {
 	shapes := map[string]shape{"s": square{2}, "c": &circle{r}}
 	c := make(chan func(int) int, 2)
 	c <- twice
-	err, upper := fmt.Errorf("wrapped: %w", csv.ErrFieldCount), strings.ToUpper // nobody has registered these
+	err, upper := fmt.Errorf("wrapped: %w", csv.ErrFieldCount), strings.ToUpper // these are not registered
 	i, again := 0, false
 	if cairn_.Resuming(cairn_d) {
 		s := cairn_.Frame[cairn_frame_closures](cairn_d)
@@ -80,7 +80,7 @@ type cairn_frame_unsavable struct {
 	I  int
 }
 
-// unsavable holds a closure that nobody has registered, for a while.
+// unsavable holds a closure that is not registered, for a while.
 func unsavable() {
 	cairn_d := cairn_.Enter()
 	var f []func() int

@@ -127,7 +127,7 @@ func risky(i, deep int) {
 
 type cairn_frame_crash struct{ At, I int }
 
-// crash ends with a panic that nobody recovers.
+// crash ends with a panic that is not recovered.
 func crash() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false

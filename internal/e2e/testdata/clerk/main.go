@@ -1,6 +1,6 @@
 // Clerk keeps books in files: each step reads what the steps before it have
-// written and changes it, in all ways that files are changed. It knows nothing
-// of checkpoints. Doing a step twice, or undoing one, shows in the books.
+// written and changes it, in all ways that files are changed. It does not use
+// checkpoints. Doing a step twice, or undoing one, shows in the books.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Ledger changes files that all its ranks have in common, in every way that
-// ranks can without a race: in turn, each its own part, by appending. It knows
-// nothing of checkpoints: 'cairn build' finds its points.
+// Ledger changes files that all its ranks share, in every way that is possible
+// without a race: in turn, each its own part, by appending. It does not use
+// checkpoints: 'cairn build' finds its points.
 package main
 
 import (

@@ -47,7 +47,7 @@ func streams() error {
 	return nil
 }
 
-// killed kills the process, once, at a place of a round.
+// killed kills the process, once, at a place of an iteration.
 func killed(round int, place string) {
 	me := fmt.Sprintf("%d.%s", round, place)
 	if strings.Contains(","+*die+",", ","+me+",") && syscall.Mkdir(filepath.Join(*marks, me), 0o700) == nil {

@@ -112,7 +112,7 @@ func run(ctx context.Context) error {
 	}
 }
 
-// work does all steps that are left.
+// work performs all remaining steps.
 func work(ctx context.Context, p *cairn.Run, devs []*device.Device, step *int, a *device.Array[uint64]) error {
 	for ; *step < steps; *step++ {
 		if err := p.Point(ctx); err != nil {

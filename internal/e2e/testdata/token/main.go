@@ -1,5 +1,5 @@
-// Token passes numbers round a ring of ranks, so that messages are under way and
-// a receive is pending wherever it is interrupted. It knows nothing of
+// Token passes numbers around a ring of ranks, so that messages are in flight
+// and a receive is pending wherever it is interrupted. It does not use
 // checkpoints: 'cairn build' finds its points.
 package main
 

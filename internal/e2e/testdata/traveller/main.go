@@ -1,14 +1,15 @@
 // Traveller is a program whose ranks are moved. In each step a rank sends a
-// number before the point and takes its neighbour's after it, so that messages
-// are under way whenever it is moved, changes a part of its memory, and writes a
-// line to standard output and to a file of its own. At one step it waits until a
-// file is there, with points and messages all the time; in its dir are:
+// number before the point and receives its neighbour's after it, so that
+// messages are in flight whenever it is moved. It changes a part of its memory,
+// and writes a line to standard output and to a file of its own. At one step it
+// waits until a file exists, with points and messages all the time. In its
+// directory are:
 //
-//	gate      what it waits for
-//	hold      while it is there, a process that starts does not continue
+//	gate      the file that it waits for
+//	hold      while it exists, a process that starts does not continue
 //	pid-R-N   rank R is, or was, process N
 //	files/R   the file of rank R
-//	routes-R  how its messages went in the end, by rank
+//	routes-R  which transports its messages used in the end, by rank
 package main
 
 import (
@@ -95,7 +96,7 @@ func run(ctx context.Context, steps, at, words, fill int, dir string) (err error
 		}
 	}
 	for s.Step < steps {
-		if !resumed && size > 1 { // what was sent before the point that saved is under way
+		if !resumed && size > 1 { // messages that were sent before the restored point are in flight
 			if err := mpi.Send(c, []uint64{s.Sum + uint64(s.Step)}, next, 7); err != nil {
 				return err
 			}

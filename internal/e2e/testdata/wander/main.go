@@ -1,12 +1,8 @@
-// Wander is a program for ranks that are taken to hosts unlike the one they
-// began on. Its state has values of every kind and size; messages of several
-// types are under way at every point; each rank writes to standard output and
-// to a file. All arithmetic is of integers, or of floats that are rounded at
-// every operation, so that the result is the same on every architecture.
-//
-// It computes up to the step that a file says, and waits there, coming to
-// points and exchanging messages all the time; what it computes does not depend
-// on how long that takes.
+// Wander is a program for ranks that move to hosts unlike the first one. Its
+// state has values of every kind and size; messages of several types are in
+// flight at every point; each rank writes to standard output and to a file. All
+// arithmetic uses integers, or floats that are rounded at every operation, so
+// that the result is the same on every architecture.
 package main
 
 import (
@@ -118,7 +114,7 @@ func run(ctx context.Context, size, steps int, limit, data string) (err error) {
 				return err
 			}
 		}
-		resumed = false // that point comes again, and what was sent before it is under way
+		resumed = false // that point is passed again, and messages that were sent before it are in flight
 		if err := p.Point(ctx); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Testbed runs a device program to its end, and knows nothing of checkpoints.
+// Testbed runs a device program to its end, without checkpoints.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command afterfuncs has timers that call functions while it works: a limit that
-// nobody keeps, one that is put off again and again, and some that go off.
+// Command afterfuncs has timers that call functions while it works: one that is
+// not kept in a variable, one that is postponed repeatedly, and some that fire.
 package main
 
 import (

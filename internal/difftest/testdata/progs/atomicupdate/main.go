@@ -1,5 +1,5 @@
-// Command atomicupdate covers files that take the place of others: a new one is
-// written under another name, and renamed. Each round reads what is there.
+// Command atomicupdate covers files that replace others: a new one is written
+// under another name, and renamed. Each iteration reads the current file.
 package main
 
 import (

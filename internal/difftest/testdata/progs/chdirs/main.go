@@ -1,5 +1,5 @@
-// Command chdirs covers a working folder that the program changes, with files
-// opened before and after.
+// Command chdirs covers a working directory that the program changes, with
+// files opened before and after.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command countfile covers a value that lives in a file: each round reads it,
-// adds to it and writes it back, by os.WriteFile and by a file that stays open.
+// Command countfile covers a value that is kept in a file: each iteration reads
+// it, adds to it and writes it back, by os.WriteFile and by a file that stays
+// open.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command fatal covers log.Fatal after some rounds: exit status 1.
+// Command fatal covers log.Fatal after some iterations: exit status 1.
 package main
 
 //difftest:exit 1

@@ -1,5 +1,5 @@
 // Command forpost covers calls with points inside in the parts of a for
-// statement: its beginning, its condition, and what it does after each round.
+// statement: its init statement, its condition, and its post statement.
 package main
 
 import "fmt"

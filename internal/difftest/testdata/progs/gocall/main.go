@@ -1,5 +1,5 @@
-// Command gocall covers go statements whose arguments are calls with loops,
-// and results that come back over a channel before the next round.
+// Command gocall covers go statements whose arguments are calls with loops, and
+// results that come back over a channel before the next iteration.
 package main
 
 import "fmt"

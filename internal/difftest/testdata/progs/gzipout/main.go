@@ -1,5 +1,5 @@
-// Command gzipout covers a compressor over a file, with data under way in it
-// at every point.
+// Command gzipout covers a compressor over a file, which has buffered data at
+// every point.
 package main
 
 import (

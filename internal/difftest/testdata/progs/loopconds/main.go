@@ -1,8 +1,9 @@
 // Command loopconds covers loops that overwrite the variables of their own
 // condition before they read them: flags, numbers, pointers, lengths and
 // comparisons of every kind, in all forms of loops. A point begins each
-// iteration, where these variables are not read again but by the condition. The
-// functions of stored.go cannot be left, those of selects.go assign in selects.
+// iteration, where only the condition reads these variables again. The
+// functions of stored.go cannot be unwound; those of selects.go assign in
+// selects.
 package main
 
 //difftest:daily
@@ -136,7 +137,7 @@ func words(s string) (out []string) {
 	return out
 }
 
-// failing goes on as long as there is an error.
+// failing continues as long as there is an error.
 func failing(n int) (tries int) {
 	err := errors.New("first")
 	for err != nil { //difftest:loop

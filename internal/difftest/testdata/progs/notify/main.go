@@ -56,7 +56,7 @@ func main() {
 			send(syscall.SIGHUP)
 			held(hints, 1)
 			held(tell, 1)
-		case 5: // nobody hears of it any more
+		case 5: // no channel receives it any more
 			signal.Reset(syscall.SIGHUP)
 			signal.Ignore(syscall.SIGHUP)
 		case 6:

@@ -42,7 +42,7 @@ func main() {
 	}
 	fmt.Println(ctx.Err(), context.Cause(ctx))
 
-	// After that, several rounds in which the context has ended.
+	// Several iterations follow in which the context has ended.
 	for i := range 3 { //difftest:loop
 		x = s.work(x)
 		fmt.Println(i, x, errors.Is(context.Cause(ctx), context.Canceled), context.Cause(ctx))

@@ -1,5 +1,5 @@
 // Command oldloops covers a module of an older language version, in which a
-// loop has one variable for all rounds.
+// loop has one variable for all iterations.
 package main
 
 import "fmt"

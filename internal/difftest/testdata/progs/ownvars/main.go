@@ -8,7 +8,7 @@ type grid struct{ cells [4]int }
 
 func (g *grid) add(n int) { g.cells[n%4] += n }
 
-// Its own: nobody else uses r once the closure is made.
+// Only the closure uses r after it is made.
 func lcg(seed uint32) func() uint32 {
 	r := seed
 	return func() uint32 {

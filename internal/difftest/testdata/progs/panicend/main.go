@@ -1,4 +1,4 @@
-// Command panicend covers a panic that nobody recovers, after deferred calls
+// Command panicend covers a panic that is not recovered, after deferred calls
 // have printed: exit status 2.
 package main
 

@@ -53,7 +53,7 @@ func main() {
 		}
 		feed(m, v, &low)
 		if i%2 == 0 {
-			kept = append(kept, &i, &v) // a new i for each round
+			kept = append(kept, &i, &v) // a new i for each iteration
 		}
 		for _, p := range kept {
 			*p += 0

@@ -1,5 +1,5 @@
-// Command primes covers a segmented sieve with one segment per round, arrays
-// reused between rounds, and twins across segments.
+// Command primes covers a segmented sieve with one segment per iteration,
+// arrays reused between iterations, and twins across segments.
 package main
 
 import "fmt"

@@ -129,7 +129,7 @@ full:
 	return s + "full"
 }
 
-// captured has variables of each round, and of all rounds, in closures.
+// captured has variables of each iteration, and of all iterations, in closures.
 func captured() []func() int {
 	var list []func() int
 	total, last := 0, 0

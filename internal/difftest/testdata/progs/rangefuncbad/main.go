@@ -1,5 +1,5 @@
-// Command rangefuncbad covers functions that go on when the loop over them is
-// over, or hide a panic of its body: Go itself panics then.
+// Command rangefuncbad covers functions that continue after the loop over them
+// has ended, or hide a panic of its body: Go itself panics then.
 package main
 
 //difftest:exit 2

@@ -1,5 +1,5 @@
 // Command readfile covers files read with bufio.Scanner, one open across all
-// points, and a bufio.Reader beside it; the files are in the folder "in".
+// points, and a bufio.Reader beside it; the files are in the directory "in".
 package main
 
 import (

@@ -36,7 +36,7 @@ func main() {
 		upper = append(upper, unicode.ToUpper(r))
 		rest := text[min(i, len(text)):]
 		if i == 5 {
-			text = "changed" // the loop goes on over the old string
+			text = "changed" // the loop continues over the old string
 		}
 		fmt.Printf("%d %q %d %d %q\n", i, r, sum, utf8.RuneLen(r), rest)
 	}

@@ -1,5 +1,5 @@
-// Command signalwait has goroutines that wait for signals while the work goes on:
-// one that counts them, one that ends the program, one that has ended.
+// Command signalwait has goroutines that wait for signals while the program
+// works: one that counts them, one that ends the program, one that has ended.
 package main
 
 import (
@@ -78,7 +78,7 @@ func main() {
 				runtime.Gosched()
 			}
 		case 5:
-			send(syscall.SIGUSR2) // nobody waits any more
+			send(syscall.SIGUSR2) // no goroutine waits any more
 		case 7:
 			send(syscall.SIGINT)
 			select {}

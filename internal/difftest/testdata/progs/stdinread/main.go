@@ -22,8 +22,8 @@ func main() {
 				n = (n*17 + len(w)) % 3001
 			}
 		}
-		os.Setenv("TRIAL_LAST", in.Text())
-		fmt.Println(len(words), n, os.Getenv("TRIAL_LAST"))
+		os.Setenv("DIFFTEST_LAST", in.Text())
+		fmt.Println(len(words), n, os.Getenv("DIFFTEST_LAST"))
 	}
-	fmt.Println(n, os.Getenv("TRIAL_LAST"))
+	fmt.Println(n, os.Getenv("DIFFTEST_LAST"))
 }

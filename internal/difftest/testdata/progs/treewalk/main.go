@@ -1,5 +1,5 @@
-// Command treewalk covers folders that are made, filled, renamed, walked and
-// removed.
+// Command treewalk covers directories that are made, filled, renamed, walked
+// and removed.
 package main
 
 import (

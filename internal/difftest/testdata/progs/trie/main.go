@@ -1,5 +1,5 @@
 // Command trie covers a trie of maps and arrays, with a recursive walk through
-// a closure, and words counted per round.
+// a closure, and words counted per iteration.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Command unwindasked covers functions that are left when a set is due, where they
-// call each other by interfaces, as values and across packages; and what else such a
-// call may lead to: functions without points, libraries that call back, panics.
+// Command unwindasked covers functions that unwind when a checkpoint is due,
+// where they call each other by interfaces, as values and across packages; and
+// what else such a call may lead to: functions without points, libraries that
+// call back, panics.
 package main
 
 //difftest:daily
@@ -104,8 +105,8 @@ func apply(name string, args []value) value {
 	return b.fn(args...)
 }
 
-// tries recovers from what eval panics with, which is below functions that can be
-// left.
+// tries recovers from a panic of eval, which is below functions that can be
+// unwound.
 func tries(x any) (out string) {
 	defer func() {
 		if e := recover(); e != nil {

@@ -1,6 +1,6 @@
 // Command unwindcaptured covers variables that a literal shares with a function
 // that has a point: on a goroutine that may be alive there, and on one that is
-// waited for in each round.
+// waited for in each iteration.
 package main
 
 import (

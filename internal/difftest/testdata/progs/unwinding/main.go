@@ -1,5 +1,5 @@
-// Command unwinding covers functions that return when a set is due and are gone
-// on with: recursion in many forms, and the same functions where they cannot do
+// Command unwinding covers functions that unwind when a checkpoint is due and
+// resume: recursion in many forms, and the same functions where they cannot do
 // that: in callbacks, as values, by interfaces, on other goroutines.
 package main
 

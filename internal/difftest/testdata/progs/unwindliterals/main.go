@@ -1,6 +1,6 @@
-// Command unwindliterals covers func literals that call themselves and each other,
-// with points: those that are only called, and those that are more than that; and
-// generic functions, which are left when a set is due, too.
+// Command unwindliterals covers func literals that call themselves and each
+// other, with points: those that are only called, and others; and generic
+// functions, which also unwind when a checkpoint is due.
 package main
 
 //difftest:daily
@@ -92,7 +92,7 @@ func hides(n int, names ...string) (out string, err error) {
 	return fmt.Sprint(total, pairs), err
 }
 
-// rounds makes one in each round, which captures the round's variables.
+// rounds makes one in each iteration, which captures the iteration's variables.
 func rounds(n int) (out []int) {
 	for i := 0; i < n; i++ {
 		base := i * 10

@@ -1,7 +1,7 @@
-// Command unwindsearch covers functions that search by calling themselves in a loop
-// that does next to nothing else: they look whether a set is due when they begin the
-// loop. Some of these loops have no round, a label, or a variable that is used
-// around them too.
+// Command unwindsearch covers functions that search by calling themselves in a
+// loop that does next to nothing else: they test whether a checkpoint is due
+// when they begin the loop. Some of these loops have no iteration, a label, or
+// a variable that is also used outside.
 package main
 
 import "fmt"
@@ -27,7 +27,7 @@ func (b *board) place(row int) {
 	}
 }
 
-// subset begins its loop where its caller was, and may have no round.
+// subset begins its loop where its caller was, and may have no iteration.
 func subset(w []int, c, left, used int) (best int) {
 	best = used
 outer:

@@ -1,7 +1,7 @@
-// Command unwindstale covers calls that do not enter what they might have: those
-// that end by a panic, which somebody else recovers from, and those of functions
-// without points. What a library calls next, at the same depth, must not be taken
-// for it.
+// Command unwindstale covers calls that do not enter the expected function:
+// those that end by a panic, which another function recovers, and those of
+// functions without points. The next call that a library makes, at the same
+// depth, must not be mistaken for it.
 package main
 
 import (

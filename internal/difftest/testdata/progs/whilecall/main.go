@@ -1,6 +1,6 @@
-// Command whilecall covers loops whose work is in what they ask before each round:
-// in a call, in a call beside another condition, in a method that has a loop with
-// a point of its own, and in what is done after a round.
+// Command whilecall covers loops whose work is in their condition: in a call,
+// in a call beside another condition, in a method that has a loop with a point
+// of its own; and in the post statement.
 package main
 
 import "fmt"

@@ -1,6 +1,6 @@
-// Command workqueue covers input that is removed when it is done: the first file
-// in a folder is read, added up and removed, until there is none; some make new
-// ones.
+// Command workqueue covers input that is removed when it is done: the first
+// file in a directory is read, added up and removed, until there is none; some
+// make new ones.
 package main
 
 import (

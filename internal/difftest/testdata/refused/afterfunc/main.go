@@ -1,5 +1,5 @@
 // Command afterfunc has a timer in its state that calls a function, and that is
-// stopped: what it would call is known to nobody but package time.
+// stopped: only package time knows what it would call.
 package main
 
 //difftest:refuse (?i)timer

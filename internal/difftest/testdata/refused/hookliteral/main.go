@@ -1,5 +1,6 @@
 // Command hookliteral changes a variable by a literal of which a part cannot be
-// saved: no set can be taken, and the variable stays the one that the literal has.
+// saved: no checkpoint can be taken, and the variable stays the one that the
+// literal has.
 //
 //difftest:refuse cannot be named outside of its package
 package main

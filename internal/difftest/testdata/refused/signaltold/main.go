@@ -1,5 +1,6 @@
-// Command signaltold has a goroutine that does more than wait for a signal while the work goes
-// on: what it prints is begun before. One that begins with the receive can be saved.
+// Command signaltold has a goroutine that does more than wait for a signal
+// while the program works: it begins to print before that. A goroutine that
+// begins with the receive can be saved.
 package main
 
 //difftest:refuse goroutine

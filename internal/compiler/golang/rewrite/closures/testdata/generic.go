@@ -98,7 +98,7 @@ func nested[T any](x T, n int) func() func() []T {
 	}
 }
 
-// never is instantiated by nobody.
+// never is not instantiated anywhere.
 func never[T any](x T) func() T { return func() T { return x } }
 
 func Run() {

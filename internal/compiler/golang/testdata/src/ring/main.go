@@ -1,4 +1,4 @@
-// Nothing is under way when a round of the main loop begins.
+// Nothing is in flight when an iteration of the main loop begins.
 package main
 
 import (

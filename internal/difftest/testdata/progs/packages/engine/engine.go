@@ -7,7 +7,7 @@ import (
 	"progs/packages/internal/stats"
 )
 
-// Observer is told about each step, and says whether to go on.
+// Observer is called after each step, and says whether to continue.
 type Observer interface {
 	Observe(step, value int) bool
 }

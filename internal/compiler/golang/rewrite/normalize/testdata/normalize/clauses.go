@@ -1,4 +1,5 @@
-// Calls in cases, in communications, after the rounds of loops, in map literals.
+// Calls in cases, in communications, in post statements of loops, in map
+// literals.
 package main
 
 import "fmt"
