@@ -57,6 +57,9 @@ var killed = []struct {
 func TestRanks_Killed(t *testing.T) {
 	two := make(chan struct{}, 2)
 	for i, v := range killed {
+		if i%3 != 1 && !stressed() {
+			continue
+		}
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			two <- struct{}{}

@@ -63,7 +63,7 @@ var launchers = []struct {
 func TestRanks_Unsupervised(t *testing.T) {
 	for i, l := range launchers {
 		for j, how := range []string{"SIGKILL of a rank", "SIGTERM"} {
-			if !stressed() && i%2 != j {
+			if !stressed() && (i%2 != j || l.name == "MPICH") {
 				continue
 			}
 			t.Run(l.name+", "+how, func(t *testing.T) {
