@@ -45,6 +45,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -110,7 +111,8 @@ type Base struct {
 }
 
 // Note describes, for people, how a checkpoint was taken. It also passes the
-// message totals to Save.
+// start of the pause and the message totals to Save. Save sets PauseMS, unless
+// the caller has.
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
@@ -118,8 +120,9 @@ type Note struct {
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel" or "device"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
-	Sent     []uint64 `json:"-"` // for Header.Sent: one per rank, or none
-	Received []uint64 `json:"-"` // for Header.Received
+	Began    time.Time `json:"-"` // when the pause began; zero: with Save
+	Sent     []uint64  `json:"-"` // for Header.Sent: one per rank, or none
+	Received []uint64  `json:"-"` // for Header.Received
 }
 
 // Dataset is an entry of Header.Datasets.

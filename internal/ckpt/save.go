@@ -280,7 +280,9 @@ func (s *Saver) CloseAtExit() { s.writer.Close() }
 // device, or guarded in host memory (see device.go). Done delivers the result.
 // Save must not be called while Busy. After an error nothing was begun.
 func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (index uint64, err error) {
-	began := time.Now()
+	if note.Began.IsZero() {
+		note.Began = time.Now()
+	}
 	if n := len(note.Sent); n != len(note.Received) || n > 0 && n != s.opts.Ranks {
 		return 0, fmt.Errorf("message totals of %d and %d ranks, the run has %d", n, len(note.Received), s.opts.Ranks)
 	}
@@ -313,7 +315,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	job := Job{
 		Header: Header{
 			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Index: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
-			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
+			Time: note.Began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
 			Datasets: l.Datasets, Bases: c.compact.keep, Sent: note.Sent, Received: note.Received,
 		},
 		Previous: s.prev, WriteFirst: c.writeFirst,
@@ -350,7 +352,9 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		return 0, err
 	}
 	s.next++
-	note.PauseMS = float64(time.Since(began).Microseconds()) / 1000
+	if note.PauseMS == 0 {
+		note.PauseMS = float64(time.Since(note.Began).Microseconds()) / 1000
+	}
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack

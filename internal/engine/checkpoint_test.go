@@ -11,7 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
@@ -162,4 +165,34 @@ func TestRun_FaultsLeakNothing(t *testing.T) {
 	until(t, "goroutines and open files are gone", func() bool {
 		return runtime.NumGoroutine() <= goroutines && descriptors(t) <= files
 	})
+}
+
+// slowState takes pause to be collected.
+type slowState struct{ pause time.Duration }
+
+func (s *slowState) CairnState(c *graph.Coder) error {
+	time.Sleep(s.pause)
+	graph.Field(c, "pause", &s.pause)
+	return nil
+}
+
+// TestCheckpoint_PauseInFile shows that the pause in a checkpoint's file counts
+// all of the pause, also the time in which the state is collected.
+func TestCheckpoint_PauseInFile(t *testing.T) {
+	disk := newDisk(t)
+	p := openFS(t, disk)
+	v := slowState{20 * time.Millisecond}
+	Protect(p, "v", &v)
+	restore(t, p, false)
+	if err := p.Checkpoint(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ckpt.Open(disk, p.dir.File(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := f.Header.Note.PauseMS; got < 20 {
+		t.Errorf("the file says %v ms", got)
+	}
 }

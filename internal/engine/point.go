@@ -198,7 +198,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err := p.awaitWriter(ctx); err != nil {
 		return 0, err
 	}
-	began := time.Now()
+	note.Began = time.Now()
 	step.At("copy.begin")
 	if p.opts.OnCopy != nil {
 		if err := p.opts.OnCopy(); err != nil {
@@ -236,7 +236,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err != nil {
 		return 0, err
 	}
-	p.cost = time.Since(began)
+	p.cost = time.Since(note.Began)
 	if p.drive != nil {
 		p.cost = p.drive.Pause
 	}
