@@ -170,14 +170,15 @@ static void watch(cairn_run *r, struct variable *v)
 	struct page_region_ vec[64];
 	uint64_t lo, hi;
 	pages(v, &lo, &hi);
-	for (size_t i = 0; i < r->nvars; i++) { /* a scan of one would hide writes from the other */
+	v->untracked = hi - lo < TRACKED;
+	for (size_t i = 0; !v->untracked && i < r->nvars; i++) { /* a scan of one would hide writes from the other */
 		struct variable *w = r->vars[i];
 		if (w != v && w->data < v->data + v->bytes && v->data < w->data + w->bytes) {
 			v->untracked = w->untracked = w->fresh = 1;
 			copy_unwatch(r, w);
 		}
 	}
-	if (v->untracked || hi - lo < TRACKED || !private_memory(lo, hi)) {
+	if (v->untracked || !private_memory(lo, hi)) {
 		v->untracked = 1;
 		return;
 	}

@@ -52,7 +52,7 @@
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 4, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 5, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
@@ -115,6 +115,7 @@ struct variable {
 	int untracked;         /* tracking does not pay, or is impossible */
 	int place;             /* MEM_HOST, or MEM_DEVICE: gpu.c copies it */
 	int pinned;            /* its copy is: 1, or -1 where that failed */
+	size_t index;          /* in vars */
 	int added;             /* cairn_add has made its copy */
 	struct variable *next; /* of the same bucket */
 };
@@ -163,7 +164,7 @@ struct cairn_run {
 	uint64_t look;     /* points between two looks */
 	uint64_t dropped;  /* variables taken away that the helper has still */
 
-	struct variable **vars; /* in the order in which they were protected */
+	struct variable **vars;
 	size_t nvars, capvars;
 	struct variable **bucket;
 	size_t nbuckets;

@@ -127,6 +127,8 @@ static cairn_status usable(cairn_run *r, int restored)
 	return CAIRN_OK;
 }
 
+static cairn_status damaged(cairn_run *r) { return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged"); }
+
 static int stored(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
 {
 	cairn_status rc;
@@ -141,12 +143,12 @@ static int stored(cairn_run *r, uint64_t index, const char *name, cairn_type *ty
 	else
 		get_u32(&r->in);
 	n = (int)get_u32(&r->in);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && !r->in.bad; i++) {
 		uint64_t d = get_u64(&r->in);
 		if (i < max && dims)
 			dims[i] = (size_t)d;
 	}
-	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : n;
+	return r->in.bad || n < 0 ? damaged(r) : n;
 }
 
 int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
@@ -173,7 +175,7 @@ int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
 	n = (int)get_u32(&r->in);
 	for (int i = 0; i < n && i < max; i++)
 		indices[i] = get_u64(&r->in);
-	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : n;
+	return r->in.bad || n < 0 ? damaged(r) : n;
 }
 
 /* take_signals installs handlers where the program has none. */
@@ -203,7 +205,7 @@ static void leave_signals(cairn_run *r)
 static cairn_status restore(cairn_run *r, int load)
 {
 	cairn_status rc = usable(r, 0);
-	uint32_t yes, n;
+	uint32_t yes;
 	if (rc < 0)
 		return rc;
 	rc = agree(r, vars_tell(r), "another rank could not restore; see its message");
@@ -216,18 +218,10 @@ static cairn_status restore(cairn_run *r, int load)
 	yes = get_u32(&r->in);
 	r->last = get_u64(&r->in);
 	r->points = get_u64(&r->in);
-	n = get_u32(&r->in); /* variables that the checkpoint does not hold */
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->fresh = !yes || !load;
-	while (n-- > 0) {
-		char *name = get_str(&r->in);
-		for (size_t i = 0; name && i < r->nvars; i++)
-			if (strcmp(r->vars[i]->name, name) == 0)
-				r->vars[i]->fresh = 1;
-		free(name);
-	}
 	if (r->in.bad)
-		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
+		return damaged(r);
 	if (yes && load && (rc = copy_in(r)) < 0)
 		return rc;
 	if (yes)
@@ -312,6 +306,8 @@ static cairn_status save(cairn_run *r, int why, int wait)
 		return rc;
 	files_told(r);
 	r->saving = get_u64(&r->in);
+	if (r->in.bad)
+		return damaged(r);
 	if (wait)
 		rc = helper_news(r, 1);
 	return rc;

@@ -207,6 +207,7 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 		at = &r->bucket[hash(name) & (r->nbuckets - 1)];
 		v->next = *at;
 		*at = v;
+		v->index = r->nvars;
 		r->vars[r->nvars++] = v;
 	}
 	v->data = data, v->type = type, v->ndim = ndim, v->dims = own, v->bytes = bytes;
@@ -223,15 +224,12 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 cairn_status cairn_unprotect(cairn_run *r, const char *name)
 {
 	struct variable **at = r && name ? find(r, name) : NULL, *v;
-	size_t i = 0;
 	if (!at)
 		return fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
 	v = *at;
 	*at = v->next;
-	while (r->vars[i] != v)
-		i++;
-	memmove(r->vars + i, r->vars + i + 1, (r->nvars - i - 1) * sizeof *r->vars);
-	r->nvars--;
+	r->vars[v->index] = r->vars[--r->nvars];
+	r->vars[v->index]->index = v->index;
 	copy_unwatch(r, v);
 	unplace(r, v);
 	put_str(&r->gone_names, name);

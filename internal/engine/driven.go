@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/coord"
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -164,18 +166,15 @@ func (p *Run) ProtectValue(name string, v any, options ...ProtectOption) error {
 	return err
 }
 
-// Unprotect takes a variable of a driven program out of the state.
-func (p *Run) Unprotect(name string) {
-	if !p.names[name] {
+// Unprotect takes variables of a driven program out of the state.
+func (p *Run) Unprotect(names map[string]bool) {
+	if len(names) == 0 {
 		return
 	}
-	delete(p.names, name)
-	delete(p.varOptions, name)
-	for i := range p.roots {
-		if p.roots[i].Name == name {
-			p.roots = append(p.roots[:i], p.roots[i+1:]...)
-			return
-		}
+	p.roots = slices.DeleteFunc(p.roots, func(r graph.Root) bool { return names[r.Name] })
+	for name := range names {
+		delete(p.names, name)
+		delete(p.varOptions, name)
 	}
 }
 

@@ -25,13 +25,15 @@ func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle fun
 			continue
 		}
 		v := reflect.ValueOf(r.Ptr).Elem()
-		dims, slices := dimensions(img, k)
+		text := img.Vars[k].Type
 		var ptr reflect.Value
 		var set func() error
-		switch {
-		case v.Kind() == reflect.Slice && slices == 0:
+		switch isSlice := strings.HasPrefix(text, "[]"); {
+		case v.Kind() == reflect.Slice && !isSlice && strings.HasPrefix(text, "["):
+			dims, _ := dimensions(img, k)
 			ptr, set = arrayFor(v, dims)
-		case v.Kind() == reflect.Array && slices > 0:
+		case v.Kind() == reflect.Array && isSlice:
+			_, slices := dimensions(img, k)
 			ptr, set = sliceFor(r.Name, v, slices)
 		}
 		if set == nil {
@@ -169,7 +171,7 @@ func sliceFor(name string, v reflect.Value, depth int) (reflect.Value, func() er
 		}
 		t = t.Elem()
 	}
-	if !plain(t) {
+	if !plain(t) || depth == 0 {
 		return v, nil
 	}
 	for range depth {

@@ -36,7 +36,7 @@
 //	Vars      dropped names; (name offset dims type)…          Done
 //	File      id path flags mode; descriptor                   Done
 //	Stored    index name           index 0: the newest         Done type dims
-//	Restore   how                  1: load nothing             Done yes index points, names without a value
+//	Restore   how                  1: load nothing             Done yes index points
 //	Save      points why closed-files pause (from to)…         Done index
 //	Finish    status                                           Done
 //	Bye                                                        the helper ends

@@ -75,7 +75,7 @@ type session struct {
 	mirror  *os.File
 	extents []extent
 	run     *engine.Run
-	vars    map[string]*variable
+	vars    map[string]bool
 	files   map[uint32]*os.File
 	written [][2]uint64 // parts of the mirror, since the last save that succeeded
 
@@ -93,19 +93,13 @@ type extent struct {
 	mem    []byte
 }
 
-// variable is one of the program's.
-type variable struct {
-	offset uint64
-	typ    reflect.Type
-}
-
 // Serve serves the program at the other end of conn, until it says goodbye or
 // is gone. A checkpoint that the program had begun is published before it
 // returns.
 func Serve(ctx context.Context, conn *net.UnixConn) error {
 	defer conn.Close()
 	s := &session{
-		wire: wire{conn: conn}, vars: make(map[string]*variable), files: make(map[uint32]*os.File),
+		wire: wire{conn: conn}, vars: make(map[string]bool), files: make(map[uint32]*os.File),
 		messages: make(chan *message), noticed: make(chan struct{}, 1),
 	}
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
@@ -408,13 +402,19 @@ func (s *session) memory(at, n uint64) (unsafe.Pointer, error) {
 
 // setVars takes variables away, changes and adds some.
 func (s *session) setVars(c *cursor) error {
+	gone := make(map[string]bool) // or changed
 	for range c.count(4) {
 		name := c.text()
-		if s.vars[name] != nil {
-			s.run.Unprotect(name)
+		if s.vars[name] {
+			gone[name] = true
 			delete(s.vars, name)
 		}
 	}
+	type variable struct {
+		name string
+		ptr  reflect.Value
+	}
+	var list []variable
 	for range c.count(20) {
 		name, at := c.text(), c.u64()
 		dims, err := readDims(c)
@@ -435,15 +435,22 @@ func (s *session) setVars(c *cursor) error {
 		if err != nil {
 			return fmt.Errorf("variable %q: %w", name, err)
 		}
-		if s.vars[name] != nil {
-			s.run.Unprotect(name)
+		if s.vars[name] {
+			gone[name] = true
 		}
-		if err := s.run.ProtectValue(name, reflect.NewAt(t, p).Interface()); err != nil {
+		list = append(list, variable{name, reflect.NewAt(t, p)})
+	}
+	if err := c.end(); err != nil {
+		return err
+	}
+	s.run.Unprotect(gone)
+	for _, v := range list {
+		if err := s.run.ProtectValue(v.name, v.ptr.Interface()); err != nil {
 			return err
 		}
-		s.vars[name] = &variable{at, t}
+		s.vars[v.name] = true
 	}
-	return c.end()
+	return nil
 }
 
 // addFile makes a file of the program part of the state.
@@ -549,7 +556,7 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	}
 	b = binary.LittleEndian.AppendUint64(b, s.told)
 	b = binary.LittleEndian.AppendUint64(b, s.run.Points())
-	return binary.LittleEndian.AppendUint32(b, 0), nil
+	return b, nil
 }
 
 // save begins a checkpoint of what is in the mirror. The program continues when

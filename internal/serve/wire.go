@@ -15,7 +15,7 @@ import (
 )
 
 // Version is that of the messages; the library has the same.
-const Version = 4
+const Version = 5
 
 // Release is the version of Cairn; cairn.h has the same.
 const Release = "0.1.0"

@@ -1,0 +1,242 @@
+/*
+ * A program for the tests of libcairn: what programs do besides computing.
+ *
+ *     torture DIR many N       N small variables, of which types and number change
+ *     torture DIR fork         children that outlive points and use the run
+ *     torture DIR signals      its own handlers, and calls that signals interrupt
+ *     torture DIR threads      threads that compute between points and request checkpoints
+ *     torture DIR alloc MIB    so much memory
+ *
+ * It exits with 0, or with 3 after an error that it has told.
+ */
+#define _GNU_SOURCE
+#include <cairn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static cairn_run *run;
+
+static void check(int rc, int want, const char *what)
+{
+	if (rc == want || (want == CAIRN_OK && rc >= 0))
+		return;
+	fprintf(stderr, "%s: %d: %s\n", what, rc, cairn_error(run));
+	exit(3);
+}
+
+static void expect(int yes, const char *what)
+{
+	if (yes)
+		return;
+	fprintf(stderr, "wrong: %s\n", what);
+	abort();
+}
+
+static void start(const char *dir)
+{
+	cairn_options o = CAIRN_OPTIONS;
+	o.every = 1e6;
+	check(cairn_open(&run, dir, &o), CAIRN_OK, "open");
+}
+
+static int end(void)
+{
+	check(cairn_finish(run, 0), CAIRN_OK, "finish");
+	return cairn_close(run) < 0;
+}
+
+static char *name(int i)
+{
+	static char s[32];
+	snprintf(s, sizeof s, "v%d", i);
+	return s;
+}
+
+static int many(const char *dir, int n)
+{
+	int *v = calloc((size_t)n, sizeof *v);
+	float *f = calloc((size_t)n, sizeof *f);
+	start(dir);
+	for (int i = 0; i < n; i++)
+		check(cairn_protect(run, name(i), &v[i], CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	for (int i = 0; i < n; i++)
+		v[i] = i;
+	check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	for (int i = 0; i < n; i++)
+		check(cairn_protect(run, name(i), &f[i], CAIRN_FLOAT, 0, NULL), CAIRN_OK, "protect again");
+	for (int i = 0; i < n; i += 2)
+		check(cairn_unprotect(run, name(i)), CAIRN_OK, "unprotect");
+	for (int i = 0; i < n; i++)
+		f[i] = (float)i;
+	check(cairn_checkpoint(run), CAIRN_OK, "second checkpoint");
+	check(cairn_close(run), CAIRN_OK, "close");
+	memset(f, 0, (size_t)n * sizeof *f);
+	start(dir);
+	for (int i = 1; i < n; i += 2)
+		check(cairn_protect(run, name(i), &f[i], CAIRN_FLOAT, 0, NULL), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_RESTORED, "restore");
+	for (int i = 0; i < n; i++)
+		expect(f[i] == (i % 2 ? (float)i : 0), "a value");
+	free(v);
+	free(f);
+	return end();
+}
+
+static int forked(const char *dir)
+{
+	double x[1000] = {0};
+	size_t n = 1000;
+	int hold[2], status;
+	pid_t lives;
+	char c;
+	start(dir);
+	check(cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &n), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	expect(pipe(hold) == 0, "pipe");
+	if ((lives = fork()) == 0) { /* has all descriptors of the run, until the parent is gone */
+		close(hold[1]);
+		_exit(read(hold[0], &c, 1) != 0);
+	}
+	for (int i = 0; i < 5; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			expect(cairn_point(run) == CAIRN_ARGUMENT || i == 0, "a point of a child");
+			expect(cairn_checkpoint(run) == CAIRN_ARGUMENT, "a checkpoint of a child");
+			expect(strstr(cairn_error(run), "forked") != NULL, "the error of a child");
+			cairn_close(run);
+			_exit(0);
+		}
+		x[0] = i;
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		expect(waitpid(child, &status, 0) == child && status == 0, "a child");
+	}
+	expect(cairn_last(run) == 5, "five checkpoints");
+	check(end(), 0, "end");
+	close(hold[1]);
+	expect(waitpid(lives, &status, 0) == lives && status == 0, "the child that lives");
+	return 0;
+}
+
+static volatile sig_atomic_t terms, alarms;
+static void on_term(int sig) { (void)sig, terms = terms + 1; }
+static void on_alarm(int sig) { (void)sig, alarms = alarms + 1; }
+
+static int signals(const char *dir)
+{
+	size_t n = 300000;
+	double *x = calloc(n, sizeof *x);
+	struct sigaction act, old;
+	struct itimerval often = {{0, 300}, {0, 300}}, off = {{0, 0}, {0, 0}};
+	memset(&act, 0, sizeof act);
+	act.sa_handler = on_term;
+	sigaction(SIGTERM, &act, NULL);
+	act.sa_handler = on_alarm; /* no SA_RESTART */
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	start(dir);
+	check(cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &n), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	for (int i = 0; i < 10 || alarms < 20; i++) {
+		x[i] = i;
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	}
+	raise(SIGTERM);
+	check(cairn_point(run), CAIRN_OK, "a point after the program's own signal");
+	raise(SIGUSR1); /* nobody but the library wants it */
+	while (cairn_point(run) != CAIRN_SAVED)
+		;
+	check(cairn_wait(run), CAIRN_OK, "wait");
+	setitimer(ITIMER_REAL, &off, NULL);
+	expect(terms == 1, "the program's own handler");
+	check(end(), 0, "end");
+	sigaction(SIGUSR1, NULL, &old);
+	expect(old.sa_handler == SIG_DFL, "the handler of SIGUSR1 is gone");
+	sigaction(SIGTERM, NULL, &old);
+	expect(old.sa_handler == on_term, "the handler of SIGTERM is the program's");
+	free(x);
+	return 0;
+}
+
+enum { THREADS = 4, CELLS = 400000, STEPS = 40 };
+static double cells[THREADS][CELLS];
+static pthread_barrier_t barrier;
+
+static void *compute(void *arg)
+{
+	double *mine = arg;
+	for (int s = 0; s < STEPS; s++) {
+		for (int i = s; i < CELLS; i += 100)
+			mine[i] += s;
+		if (s % 10 == 3)
+			cairn_request(run);
+		pthread_barrier_wait(&barrier); /* all have computed */
+		pthread_barrier_wait(&barrier); /* the point is over */
+	}
+	return NULL;
+}
+
+static int threads(const char *dir)
+{
+	pthread_t t[THREADS];
+	size_t dims[] = {THREADS, CELLS};
+	int saved = 0;
+	start(dir);
+	check(cairn_protect(run, "cells", cells, CAIRN_DOUBLE, 2, dims), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	pthread_barrier_init(&barrier, NULL, THREADS + 1);
+	for (int i = 0; i < THREADS; i++)
+		expect(pthread_create(&t[i], NULL, compute, cells[i]) == 0, "a thread");
+	for (int s = 0; s < STEPS; s++) {
+		pthread_barrier_wait(&barrier);
+		int rc = cairn_point(run);
+		check(rc, CAIRN_OK, "point");
+		saved += rc == CAIRN_SAVED;
+		pthread_barrier_wait(&barrier);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+#ifdef _OPENMP
+	for (int s = 0; s < 10; s++) {
+#pragma omp parallel for
+		for (int i = 0; i < THREADS * CELLS; i++)
+			cells[i / CELLS][i % CELLS] += 1;
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	}
+#endif
+	check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	expect(saved > 0, "a request of a thread");
+	return end();
+}
+
+static int alloc(const char *dir, size_t mib)
+{
+	size_t n = mib << 17;
+	double *x = calloc(n, sizeof *x);
+	if (!x)
+		return 3;
+	start(dir);
+	check(cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &n), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	x[n - 1] = 1;
+	check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	free(x);
+	return end();
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 2 ? argv[2] : "";
+	int n = argc > 3 ? atoi(argv[3]) : 0;
+	return strcmp(what, "many") == 0 ? many(argv[1], n)
+	     : strcmp(what, "fork") == 0 ? forked(argv[1])
+	     : strcmp(what, "signals") == 0 ? signals(argv[1])
+	     : strcmp(what, "threads") == 0 ? threads(argv[1])
+	     : strcmp(what, "alloc") == 0 ? alloc(argv[1], (size_t)n)
+	     : 2;
+}
