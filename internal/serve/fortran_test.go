@@ -55,7 +55,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 // protected, and cuts a file back. A Go program sees arrays with their
 // dimensions reversed.
 func TestFortran_Types(t *testing.T) {
-	types := compileFortran(t, "gfortran", append(fortranSources, "testdata/types.f90")...)
+	types := compileFortran(t, "gfortran", append(fortranSources, "-fcheck=all", "testdata/types.f90")...)
 	dir, file := filepath.Join(t.TempDir(), "ckpt"), filepath.Join(t.TempDir(), "out")
 	if got := output(t, start(t, types, dir, file)); got != "saved\n" {
 		t.Fatal(got)

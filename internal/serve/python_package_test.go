@@ -48,20 +48,52 @@ func TestPython_Package(t *testing.T) {
 	}
 }
 
+// useCairn is a program that uses the package, and prints its versions.
+const useCairn = `
+import array, cairn, importlib.metadata, importlib.resources
+a = array.array("d", [0, 0])
+with cairn.open("ckpt") as run:
+    run.protect("a", a)
+    run.restore()
+    run.checkpoint()
+print(importlib.metadata.version("cairn"), cairn.__version__, importlib.resources.files("cairn").joinpath("py.typed").is_file())
+`
+
+// checkUse runs useCairn with an interpreter.
+func checkUse(t *testing.T, interpreter string, env ...string) {
+	t.Helper()
+	cmd := start(t, interpreter, "-c", useCairn)
+	cmd.Env = append(append(cmd.Env, "CAIRN_LIBRARY="+filepath.Join(build(t), "libcairn.so")), env...)
+	if got, want := output(t, cmd), Release+" "+Release+" True\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestPython_Wheel makes a wheel, and uses the package in it.
+func TestPython_Wheel(t *testing.T) {
+	dir := t.TempDir()
+	cmd := startPython(t, "zipfile", "-c", "import backend, sys; print(backend.build_wheel(sys.argv[1]))", dir)
+	wheel := filepath.Join(dir, strings.TrimSpace(output(t, cmd)))
+	checkUse(t, python, "PYTHONPATH="+wheel)
+}
+
 // TestPython_Installed installs the package with pip, without a network, in a
 // new virtual environment, and uses it there.
 func TestPython_Installed(t *testing.T) {
-	lib := build(t)
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip("it takes seconds to make a virtual environment: set CAIRN_LONG=1")
+	}
 	dir := t.TempDir()
 	venv := filepath.Join(dir, "venv")
-	interpreter := "python3" // the system's may have no ensurepip
-	if _, err := exec.LookPath(interpreter); err != nil {
-		t.Skip("no Python")
+	var interpreter string
+	for _, interpreter = range []string{python, "python3"} { // the system's may have no ensurepip
+		if exec.Command(interpreter, "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))").Run() == nil {
+			break
+		}
 	}
-	if exec.Command(interpreter, "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))").Run() != nil {
-		t.Skip("python3 is older than 3.9, or has no ensurepip: this test makes a virtual environment")
+	if out, err := exec.Command(interpreter, "-m", "venv", venv).CombinedOutput(); err != nil {
+		t.Skipf("no virtual environment can be made: %s", out)
 	}
-	output(t, exec.Command(interpreter, "-m", "venv", venv))
 	// pip writes beside the source: it gets a copy.
 	if err := os.CopyFS(filepath.Join(dir, "python"), os.DirFS("../../python")); err != nil {
 		t.Fatal(err)
@@ -69,17 +101,5 @@ func TestPython_Installed(t *testing.T) {
 	install := exec.Command(filepath.Join(venv, "bin/python"), "-m", "pip", "install", "--no-index", "--disable-pip-version-check", "-q", filepath.Join(dir, "python"))
 	install.Env = append(os.Environ(), "PIP_CONFIG_FILE=/dev/null")
 	output(t, install)
-	cmd := start(t, filepath.Join(venv, "bin/python"), "-c", `
-import array, cairn, importlib.metadata, pathlib
-a = array.array("d", [0, 0])
-with cairn.open("ckpt") as run:
-    run.protect("a", a)
-    run.restore()
-    run.checkpoint()
-print(importlib.metadata.version("cairn"), cairn.__version__, pathlib.Path(cairn.__file__).with_name("py.typed").exists())
-`)
-	cmd.Env = append(cmd.Env, "CAIRN_LIBRARY="+filepath.Join(lib, "libcairn.so"))
-	if got, want := output(t, cmd), Release+" "+Release+" True\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	checkUse(t, filepath.Join(venv, "bin/python"))
 }

@@ -65,7 +65,7 @@ static cairn_status protect(cairn_run *run, const char *name, const CFI_cdesc_t 
 			return snprintf(text, room, "variable \"%.100s\" is an assumed-size array, so that its size is not known: pass a section, such as u(1:n)", name), CAIRN_ARGUMENT;
 		dims[ndim - 1 - i] = (size_t)d->dim[i].extent;
 	}
-	if (!CFI_is_contiguous(d))
+	if (ndim > 0 && !CFI_is_contiguous(d))
 		return snprintf(text, room, "variable \"%.100s\" is not contiguous in memory: it is a section with gaps, or a component of an array of a derived type; protect the whole array, or a contiguous copy", name), CAIRN_ARGUMENT;
 	if (n || bytes || d->type == CFI_type_char)
 		dims[ndim++] = n;
