@@ -23,7 +23,7 @@
 // The files of a program's directory "in" are in its working directory when it
 // starts.
 //
-// The package itself generates random programs (Generate), which are compared
+// The tests also generate random programs (Generate), which are compared
 // in the same way, and shrinks those that fail (Shrink).
 //
 // The daily suite tries few programs: together they execute nearly every

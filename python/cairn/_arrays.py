@@ -7,16 +7,12 @@ import sys
 from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from typing import Any, NamedTuple, Optional
 
-HOST, PINNED, GPU = "host", "pinned", "gpu"
-
-
 class Memory(NamedTuple):
     """An array's memory."""
 
     address: int
     typestr: str  # kind and bytes of an element, as in __array_interface__ without the byte order
     shape: tuple[int, ...]
-    place: str  # HOST, PINNED or GPU
     owner: Any  # keeps the memory
 
 
@@ -25,13 +21,10 @@ def memory(value: Any) -> Memory:
     if hasattr(value, "__dlpack__") and hasattr(value, "detach"):  # a tensor of PyTorch
         if hasattr(value, "is_contiguous") and not value.is_contiguous():
             raise ValueError("it is not contiguous: protect a contiguous copy")
-        m = _of_dlpack(value.detach())
-        pinned = getattr(value, "is_pinned", None)
-        return m._replace(place=PINNED) if m.place == HOST and pinned is not None and pinned() else m
-    if hasattr(value, "__cuda_array_interface__"):
-        return _of_interface(value, value.__cuda_array_interface__, GPU)
-    if hasattr(value, "__array_interface__"):
-        return _of_interface(value, value.__array_interface__, HOST)
+        return _of_dlpack(value.detach())
+    for name in ("__cuda_array_interface__", "__array_interface__"):  # libcairn knows addresses of CUDA
+        if hasattr(value, name):
+            return _of_interface(value, getattr(value, name))
     try:
         view = memoryview(value)
     except TypeError:
@@ -56,10 +49,10 @@ def _of_buffer(view: memoryview) -> Memory:
     if kind is None or order not in ("", "@", "=", "<" if sys.byteorder == "little" else ">"):
         raise TypeError(f"elements of format {view.format!r} cannot be stored")
     held = ctypes.c_char.from_buffer(view) if view.nbytes else view  # while it lives, the memory cannot move
-    return Memory(ctypes.addressof(held) if view.nbytes else 0, f"{kind}{view.itemsize}", tuple(view.shape), HOST, held)
+    return Memory(ctypes.addressof(held) if view.nbytes else 0, f"{kind}{view.itemsize}", tuple(view.shape), held)
 
 
-def _of_interface(value: Any, interface: dict[str, Any], place: str) -> Memory:
+def _of_interface(value: Any, interface: dict[str, Any]) -> Memory:
     address, readonly = interface["data"]
     typestr = interface["typestr"]
     shape = tuple(interface["shape"])
@@ -76,7 +69,7 @@ def _of_interface(value: Any, interface: dict[str, Any], place: str) -> Memory:
         raise ValueError("it is not contiguous: protect the whole array, or a copy")
     if typestr[0] == (">" if sys.byteorder == "little" else "<"):
         raise TypeError(f"it has the byte order of another machine ({typestr})")
-    return Memory(address or 0, typestr[1:], shape, place, value)
+    return Memory(address or 0, typestr[1:], shape, value)
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
@@ -110,7 +103,7 @@ _pointer.restype, _pointer.argtypes = c_void_p, [ctypes.py_object, ctypes.c_char
 # Codes of DLPack: types (2-byte floats have no type in a checkpoint: their bits
 # are stored), and devices.
 _CODES = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "b"}
-_PLACES = {1: HOST, 3: PINNED, 11: PINNED}
+_DEVICES = (1, 2, 3, 11, 13)  # the host's memory, and CUDA's
 
 
 def _of_dlpack(value: Any) -> Memory:
@@ -119,12 +112,14 @@ def _of_dlpack(value: Any) -> Memory:
     kind = _CODES.get(t.dtype.code)
     if kind is None or t.dtype.lanes != 1 or t.dtype.bits % 8:
         raise TypeError(f"elements of DLPack's type {t.dtype.code} with {t.dtype.bits} bits cannot be stored")
+    if t.device.kind not in _DEVICES:
+        raise TypeError(f"it is in the memory of a device that Cairn does not save (DLPack's device type {t.device.kind}): protect a copy in host memory")
     size = t.dtype.bits // 8
     shape = tuple(t.shape[i] for i in range(t.ndim))
     if t.strides and not _contiguous(shape, tuple(t.strides[i] * size for i in range(t.ndim)), size):
         raise ValueError("it is not contiguous: protect a contiguous copy")
     address = (t.data or 0) + t.byte_offset
-    return Memory(address, f"{'u' if kind == 'bf' else kind}{size}", shape, _PLACES.get(t.device.kind, GPU), (capsule, value))
+    return Memory(address, f"{'u' if kind == 'bf' else kind}{size}", shape, (capsule, value))
 
 
 # Type codes of cairn.h, by typestr. The bits of a 2-byte float and the ticks of

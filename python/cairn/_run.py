@@ -9,7 +9,7 @@ import weakref
 from ctypes import byref, c_int, c_size_t, c_void_p
 from typing import IO, Any, Callable, Iterable, Iterator, Mapping, MutableMapping, NamedTuple
 
-from ._arrays import GPU, PINNED, TYPES, element, memory
+from ._arrays import TYPES, element, memory
 from ._library import GATHER, HOOK, MAX, Comm, Field, Options, library
 from ._values import decode, empty, encode, fits, variables
 
@@ -137,9 +137,9 @@ def open(  # noqa: A001  (as io.open)
     ``compression`` is "none", "zstd" or "gzip", ``memory`` bounds the helper's
     memory for copies in bytes. ``fresh`` discards an earlier run in the
     directory. ``signals=False`` leaves SIGTERM (save and stop) and SIGUSR1
-    (save) alone. ``tracking=False`` is needed if a GPU or another process writes
-    memory that is protected. ``group`` and ``any_owner`` are as the options of
-    'cairn run'. ``comm`` is a communicator of mpi4py; then all its processes
+    (save) alone. ``tracking=False`` is needed if another process or the network
+    writes memory that is protected. ``group`` and ``any_owner`` are as the
+    options of 'cairn run'. ``comm`` is a communicator of mpi4py; then all its processes
     open the run. ``helper`` is the path of the cairn command.
     """
     o = Options(ctypes.sizeof(Options), every or 0, every_points or 0, mtbf or 0, keep or 0, max_bases or 0, memory or 0)
@@ -168,7 +168,6 @@ class Run:
         self._names: dict[str, set[str]] = {}  # variables of each of these
         self._files: list[tuple[IO[Any], int | None]] = []  # with libcairn's stream
         self._has_json = False
-        self._tracking = not options.no_tracking
         self._failed: BaseException | None = None
         self.state = State()
         self._comm = _comm(comm) if comm is not None and comm.Get_size() > 1 else None
@@ -188,8 +187,9 @@ class Run:
 
         ``value`` is one of:
 
-        - an array in host memory: of NumPy, or anything else with the buffer
-          protocol, ``__array_interface__`` or DLPack. restore() writes into it.
+        - an array of NumPy, CuPy or PyTorch, or anything else with the buffer
+          protocol, ``__array_interface__``, ``__cuda_array_interface__`` or
+          DLPack, in host memory or on a GPU of NVIDIA. restore() writes into it.
           Its memory must not move; call protect again with another array.
         - a dict, list or tuple of such arrays, as model.state_dict() returns:
           the variables are named ``name.key``.
@@ -227,10 +227,6 @@ class Run:
             m = memory(value)
         except (TypeError, ValueError) as e:
             raise type(e)(f"{name}: {e}") from e
-        if m.place == GPU:
-            raise TypeError(f"{name}: it is in the memory of a GPU, which Cairn does not save for Python programs: protect a copy in host memory, and copy it back after restore()")
-        if m.place == PINNED and self._tracking:
-            raise ValueError(f"{name}: it is in pinned memory, which a GPU may write unnoticed: open the run with tracking=False")
         dtype = getattr(value, "dtype", None)
         if getattr(dtype, "isalignedstruct", False):
             return _Variable(m.address, self._struct(name, dtype), m.shape, m.owner)
@@ -367,7 +363,8 @@ class Run:
         return _Variable(ctypes.addressof(buffer), TYPES["u1"], (size.value,), buffer)
 
     def _read(self, name: str, v: _Variable) -> None:
-        self._check(self._lib.cairn_read(self._handle, 0, name.encode(), v.address, v.code, len(v.shape), _dims(v.shape)))
+        address = v.address or ctypes.addressof(self._handle)  # of an empty array: any
+        self._check(self._lib.cairn_read(self._handle, 0, name.encode(), address, v.code, len(v.shape), _dims(v.shape)))
 
     def _unpack(self, values: dict[str, Any]) -> None:
         """Set values from a checkpoint."""

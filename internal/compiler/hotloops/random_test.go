@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
-	"github.com/cairnrun/cairn/internal/compiler/ir/irtext"
 )
 
 // maker makes random programs from bytes. Zeros follow after the last byte.
@@ -184,18 +183,18 @@ func checkRandom(t *testing.T, data []byte) {
 	s, a := o.walk(p.Main.Body, false)
 	r := Measure(p)
 	if int(r.S) != s || int(r.A) != a {
-		t.Fatalf("s %v and a %v, not %d and %d:\n%s", r.S, r.A, s, a, irtext.Format(p))
+		t.Fatalf("s %v and a %v, not %d and %d: program %x", r.S, r.A, s, a, data)
 	}
 	if len(r.Loops) != len(o.reached) {
-		t.Fatalf("%d loops are reached, not %d:\n%s", len(r.Loops), len(o.reached), irtext.Format(p))
+		t.Fatalf("%d loops are reached, not %d: program %x", len(r.Loops), len(o.reached), data)
 	}
 	for _, l := range r.Loops {
 		in := o.reached[l.Stmt] && !o.inside[l.Stmt] && o.a[l.Stmt] > 0 && (l.Stmt.Trip < 0 || l.Stmt.Trip > 1)
 		if in != (l.Out == "") {
-			t.Fatalf("line %d: %q:\n%s", l.Line, l.Out, irtext.Format(p))
+			t.Fatalf("line %d: %q: program %x", l.Line, l.Out, data)
 		}
 		if o.s[l.Stmt] > 0 && (int(l.S) != o.s[l.Stmt] || int(l.A) != o.a[l.Stmt]) {
-			t.Fatalf("line %d has s %v and a %v:\n%s", l.Line, l.S, l.A, irtext.Format(p))
+			t.Fatalf("line %d has s %v and a %v: program %x", l.Line, l.S, l.A, data)
 		}
 	}
 
@@ -215,18 +214,18 @@ func checkRandom(t *testing.T, data []byte) {
 		}
 		for _, l := range r.Loops {
 			if l.Out == "" && math.IsInf(l.H, 0) {
-				t.Fatalf("line %d has infinite h:\n%s", l.Line, irtext.Format(p))
+				t.Fatalf("line %d has infinite h: program %x", l.Line, data)
 			}
 			if plain && (l.S > r.S || l.A > r.A || l.H < 0 || l.Comm > r.Comm || l.Kernels > r.Kernels) || math.IsNaN(l.H) {
-				t.Fatalf("line %d has more than the program: %+v:\n%s", l.Line, l, irtext.Format(p))
+				t.Fatalf("line %d has more than the program: %+v: program %x", l.Line, l, data)
 			}
 			if l.Outer != nil && (l.S > l.Outer.S && plain || l.Out == "" && l.Outer.real) {
-				t.Fatalf("line %d has more than the loop around it:\n%s", l.Line, irtext.Format(p))
+				t.Fatalf("line %d has more than the loop around it: program %x", l.Line, data)
 			}
 		}
 		shuffle(p, rand.New(rand.NewPCG(1, uint64(len(data)))))
 		if after := facts(Measure(p)); !maps.Equal(before, after) {
-			t.Fatalf("another order makes other results:\n%v\n%v\n%s", before, after, irtext.Format(p))
+			t.Fatalf("another order makes other results:\n%v\n%v\nprogram %x", before, after, data)
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package irtext is a textual form of package ir, for tests and for looking at
-// what a front end made. Parse reads it and Format writes it.
+// Package irtext is a textual form of package ir, for tests. Parse reads it.
 //
 //	global step, shared total          variables of the program
 //	global shared low of grid          Type: a field of objects of type grid
