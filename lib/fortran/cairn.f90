@@ -28,7 +28,8 @@ module cairn
   private
   public :: cairn_run, cairn_options
   public :: cairn_open, cairn_open_mpi, cairn_protect, cairn_protect_bytes, cairn_unprotect, cairn_protect_file
-  public :: cairn_stored, cairn_restore, cairn_point, cairn_checkpoint, cairn_request, cairn_request_stop
+  public :: cairn_stored, cairn_restore, cairn_point, cairn_checkpoint, cairn_save, cairn_wait
+  public :: cairn_begin, cairn_add, cairn_commit, cairn_cancel, cairn_request, cairn_request_stop
   public :: cairn_last, cairn_rank, cairn_ranks, cairn_finish, cairn_close
   public :: cairn_open_by ! only for cairn_mpi.f90
 
@@ -132,21 +133,6 @@ module cairn
       type(c_options), intent(in) :: options
     end function c_open
 
-    integer(c_int) function c_unprotect(run, name) bind(C, name="cairn_unprotect")
-      import :: c_int, c_ptr, c_char
-      type(c_ptr), value :: run
-      character(kind=c_char), intent(in) :: name(*)
-    end function c_unprotect
-
-    integer(c_int) function c_stored(run, name, element, most, dims) bind(C, name="cairn_stored")
-      import :: c_int, c_ptr, c_char, c_size_t
-      type(c_ptr), value :: run
-      character(kind=c_char), intent(in) :: name(*)
-      type(c_ptr), value :: element
-      integer(c_int), value :: most
-      integer(c_size_t), intent(out) :: dims(*)
-    end function c_stored
-
     integer(c_int) function c_restore(run) bind(C, name="cairn_restore")
       import :: c_int, c_ptr
       type(c_ptr), value :: run
@@ -162,12 +148,52 @@ module cairn
       type(c_ptr), value :: run
     end function c_checkpoint
 
-    subroutine c_before_save(run, hook, context) bind(C, name="cairn_before_save")
-      import :: c_ptr, c_funptr
+    integer(c_int) function c_save(run) bind(C, name="cairn_save")
+      import :: c_int, c_ptr
       type(c_ptr), value :: run
-      type(c_funptr), value :: hook
-      type(c_ptr), value :: context
-    end subroutine c_before_save
+    end function c_save
+
+    integer(c_int) function c_wait(run) bind(C, name="cairn_wait")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_wait
+
+    integer(c_int) function c_begin(run) bind(C, name="cairn_begin")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_begin
+
+    integer(c_int) function c_commit(run) bind(C, name="cairn_commit")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_commit
+
+    integer(c_int) function c_rank(run) bind(C, name="cairn_rank")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_rank
+
+    integer(c_int) function c_ranks(run) bind(C, name="cairn_ranks")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_ranks
+
+    integer(c_int) function c_close(run) bind(C, name="cairn_close")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function c_close
+
+    integer(c_int) function c_unprotect(run, name) bind(C, name="cairn_unprotect")
+      import :: c_int, c_ptr, c_char
+      type(c_ptr), value :: run
+      character(kind=c_char), intent(in) :: name(*)
+    end function c_unprotect
+
+    integer(c_int) function c_add(run, name) bind(C, name="cairn_add")
+      import :: c_int, c_ptr, c_char
+      type(c_ptr), value :: run
+      character(kind=c_char), intent(in) :: name(*)
+    end function c_add
 
     subroutine c_request(run) bind(C, name="cairn_request")
       import :: c_ptr
@@ -179,20 +205,31 @@ module cairn
       type(c_ptr), value :: run
     end subroutine c_request_stop
 
+    subroutine c_cancel(run) bind(C, name="cairn_cancel")
+      import :: c_ptr
+      type(c_ptr), value :: run
+    end subroutine c_cancel
+
+    integer(c_int) function c_stored(run, name, element, most, dims) bind(C, name="cairn_stored")
+      import :: c_int, c_ptr, c_char, c_size_t
+      type(c_ptr), value :: run
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: element
+      integer(c_int), value :: most
+      integer(c_size_t), intent(out) :: dims(*)
+    end function c_stored
+
+    subroutine c_before_save(run, hook, context) bind(C, name="cairn_before_save")
+      import :: c_ptr, c_funptr
+      type(c_ptr), value :: run
+      type(c_funptr), value :: hook
+      type(c_ptr), value :: context
+    end subroutine c_before_save
+
     integer(c_int64_t) function c_last(run) bind(C, name="cairn_last")
       import :: c_int64_t, c_ptr
       type(c_ptr), value :: run
     end function c_last
-
-    integer(c_int) function c_rank(run) bind(C, name="cairn_rank")
-      import :: c_int, c_ptr
-      type(c_ptr), value :: run
-    end function c_rank
-
-    integer(c_int) function c_ranks(run) bind(C, name="cairn_ranks")
-      import :: c_int, c_ptr
-      type(c_ptr), value :: run
-    end function c_ranks
 
     type(c_ptr) function c_fopen(run, path, mode) bind(C, name="cairn_fopen")
       import :: c_ptr, c_char
@@ -205,11 +242,6 @@ module cairn
       type(c_ptr), value :: run
       integer(c_int), value :: status
     end function c_finish
-
-    integer(c_int) function c_close(run) bind(C, name="cairn_close")
-      import :: c_int, c_ptr
-      type(c_ptr), value :: run
-    end function c_close
 
     type(c_ptr) function c_error(run) bind(C, name="cairn_error")
       import :: c_ptr
@@ -233,6 +265,11 @@ module cairn
   end interface
 
   abstract interface
+    integer(c_int) function with_run(run) bind(C)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function with_run
+
     subroutine no_arguments() bind(C)
     end subroutine no_arguments
 
@@ -442,7 +479,7 @@ contains
         return
       end do
     end if
-    rc = int(c_restore(run%handle))
+    rc = call_with(c_restore, run)
     if (present(restored)) restored = rc == cairn_restored
     call report(run, rc, stat, errmsg)
   end subroutine cairn_restore
@@ -458,8 +495,7 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     procedure(no_arguments), pointer :: finalize
     integer :: rc
-    rc = cairn_argument
-    if (c_associated(run%handle)) rc = int(c_point(run%handle))
+    rc = call_with(c_point, run)
     if (present(stopped)) stopped = rc == cairn_stopped
     if (present(stat)) stat = rc
     if (rc >= 0 .and. rc /= cairn_stopped) return
@@ -483,11 +519,53 @@ contains
     type(cairn_run), intent(in) :: run
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    integer :: rc
-    rc = cairn_argument
-    if (c_associated(run%handle)) rc = int(c_checkpoint(run%handle))
-    call report(run, rc, stat, errmsg)
+    call report(run, call_with(c_checkpoint, run), stat, errmsg)
   end subroutine cairn_checkpoint
+
+  ! cairn_save begins a checkpoint, and returns when the program may change its
+  ! variables. cairn_wait waits until it is durable.
+  subroutine cairn_save(run, stat, errmsg)
+    type(cairn_run), intent(in) :: run
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(run, call_with(c_save, run), stat, errmsg)
+  end subroutine cairn_save
+
+  subroutine cairn_wait(run, stat, errmsg)
+    type(cairn_run), intent(in) :: run
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(run, call_with(c_wait, run), stat, errmsg)
+  end subroutine cairn_wait
+
+  ! cairn_begin, cairn_add and cairn_commit take a checkpoint of variables that
+  ! become ready one after the other. cairn_cancel forgets what was begun.
+  subroutine cairn_begin(run, stat, errmsg)
+    type(cairn_run), intent(in) :: run
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(run, call_with(c_begin, run), stat, errmsg)
+  end subroutine cairn_begin
+
+  subroutine cairn_add(run, name, stat, errmsg)
+    type(cairn_run), intent(in) :: run
+    character(len=*), intent(in) :: name
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(run, int(c_add(run%handle, trim(name) // c_null_char)), stat, errmsg)
+  end subroutine cairn_add
+
+  subroutine cairn_commit(run, stat, errmsg)
+    type(cairn_run), intent(in) :: run
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(run, call_with(c_commit, run), stat, errmsg)
+  end subroutine cairn_commit
+
+  subroutine cairn_cancel(run)
+    type(cairn_run), intent(in) :: run
+    call c_cancel(run%handle)
+  end subroutine cairn_cancel
 
   ! cairn_request makes the next point save.
   subroutine cairn_request(run)
@@ -551,6 +629,14 @@ contains
     end if
     call report(run, int(rc), stat, errmsg, "the last checkpoint was not saved")
   end subroutine cairn_close
+
+  ! call_with calls a function of libcairn, if the run is open.
+  integer function call_with(f, run)
+    procedure(with_run) :: f
+    type(cairn_run), intent(in) :: run
+    call_with = cairn_argument
+    if (c_associated(run%handle)) call_with = int(f(run%handle))
+  end function call_with
 
   ! report ends a call: with stat, or with the program's end.
   subroutine report(run, rc, stat, errmsg, text)

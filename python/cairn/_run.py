@@ -264,12 +264,17 @@ class Run:
         """Take what protect() got under a name out of the state."""
         if self._packed.pop(name, None) is not None:
             return
+        parts = self._parts(name)
         if self._objects.pop(name, None) is not None:
-            parts = self._names.pop(name, set())
-        else:
-            parts = {n for n in self._variables if n.startswith(name + ".")} or {name}
+            self._names.pop(name, None)
         for part in parts:
             self._unprotect(part)
+
+    def _parts(self, name: str) -> set[str]:
+        """The variables that protect() has made under a name."""
+        if name in self._objects:
+            return set(self._names.get(name, ()))
+        return {n for n in self._variables if n.startswith(name + ".")} or {name}
 
     def _unprotect(self, name: str) -> None:
         self._check(self._lib.cairn_unprotect(self._handle, name.encode()))
@@ -399,6 +404,35 @@ class Run:
         rc = self._lib.cairn_checkpoint(self._handle)
         self._raise_failed()
         self._check(rc)
+
+    def save(self) -> None:
+        """Begin a checkpoint, and return when the state may change; wait() waits until it is durable."""
+        rc = self._lib.cairn_save(self._handle)
+        self._raise_failed()
+        self._check(rc)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint that was begun is durable; NotSaved: it was not saved."""
+        self._check(self._lib.cairn_wait(self._handle))
+
+    def begin(self) -> None:
+        """Begin a checkpoint of arrays that become ready one after the other: see add() and commit()."""
+        self._check(self._lib.cairn_begin(self._handle))
+
+    def add(self, name: str) -> None:
+        """Copy what protect() got under a name into the checkpoint that was begun: it may change then."""
+        for part in self._parts(name):
+            self._check(self._lib.cairn_add(self._handle, part.encode()))
+
+    def commit(self) -> None:
+        """Copy what was not added, and end what begin() has begun, as save()."""
+        rc = self._lib.cairn_commit(self._handle)
+        self._raise_failed()
+        self._check(rc)
+
+    def cancel(self) -> None:
+        """Forget what begin() has begun."""
+        self._lib.cairn_cancel(self._handle)
 
     def request(self) -> None:
         """Make the next point save. Any thread may call it."""

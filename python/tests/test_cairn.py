@@ -393,6 +393,42 @@ class Runs(Case):
             while not run.point():  # it looks only every few points
                 pass
 
+    def test_save_and_wait(self) -> None:
+        a = np.ones(1 << 20)
+        with self.open() as run:
+            run.protect("a", a)
+            run.restore()
+            run.save()
+            a[:] = 2  # the checkpoint has it as it was
+            run.wait()
+            self.assertEqual(run.last, 1)
+        self.load("a", a)
+        self.assertEqual((a.min(), a.max()), (1, 1))
+
+    def test_one_after_the_other(self) -> None:
+        a = {"x": np.ones(3), "y": np.ones(3)}
+        b = np.ones(3)
+        with self.open() as run:
+            run.protect("a", a)
+            run.protect("b", b)
+            run.restore()
+            run.begin()
+            run.add("a")
+            a["x"][:] = a["y"][:] = b[:] = 2
+            run.state.late = True
+            run.commit()
+            run.wait()
+            self.assertRaisesRegex(cairn.CairnError, "cairn_begin", run.commit)
+            run.begin()
+            self.assertRaisesRegex(cairn.CairnError, '"c"', run.add, "c")
+            run.cancel()
+        with self.open() as run:
+            run.protect("a", a)
+            run.protect("b", b)
+            run.restore()
+            self.assertTrue(run.state.late)
+        self.assertEqual((a["x"][0], a["y"][2], b[0]), (1, 1, 2))
+
     def test_stop(self) -> None:
         with self.open() as run:
             run.state.step = 7

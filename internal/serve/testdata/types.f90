@@ -48,6 +48,10 @@ program types
   integer(int64) :: extents(3)
   logical :: restored
 
+  call cairn_point(run, stat=stat, errmsg=message)
+  call refused("not open")
+  call cairn_protect(run, "step", step, stat, message)
+  call refused("not open")
   call get_command_argument(1, dir)
   call get_command_argument(2, file)
   call cairn_open(run, "/dev/null/ckpt", stat=stat, errmsg=message)
@@ -123,7 +127,13 @@ program types
     stop
   end if
   write (out, '(a)') "first" ! it is in the unit's buffer when the checkpoint is saved
-  call cairn_checkpoint(run)
+  call cairn_begin(run)
+  call cairn_add(run, "u")
+  u = 0 ! the checkpoint has it as it was
+  call cairn_add(run, "x", stat, message)
+  call refused('"x"')
+  call cairn_commit(run)
+  call cairn_wait(run)
   call expect(cairn_last(run) == 1, "cairn_last")
   call cairn_point(run, stat=stat)
   call expect(stat == cairn_ok, "cairn_point")
