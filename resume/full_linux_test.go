@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestReport_DiskFull holds that a full disk is told of once, by the supervisor
-// or else by the program, whatever the number of ranks and of sets.
+// TestReport_DiskFull shows that a full disk is reported once, by the
+// supervisor or otherwise by the program, whatever the number of ranks and of
+// checkpoints.
 func TestReport_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for ranks := range 3 {

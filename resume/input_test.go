@@ -132,8 +132,8 @@ func TestInput_ChangeAllowed(t *testing.T) {
 	}
 }
 
-// TestInput_ChangedByProgram holds that a file that the program itself has changed since the
-// set is what it was, when it is compared.
+// TestInput_ChangedByProgram shows that a file which the program itself has
+// changed since the checkpoint is compared in its state at the checkpoint.
 func TestInput_ChangedByProgram(t *testing.T) {
 	p, _ := reader(t)
 	if code, _, text := p.start("DIE=1"); code != 9 {

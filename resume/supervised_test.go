@@ -67,8 +67,9 @@ func TestSupervised_Stop(t *testing.T) {
 	}
 }
 
-// TestSupervised_InputChanged holds that a program that refuses its input is not
-// started again and again, and that no set is put aside for it.
+// TestSupervised_InputChanged shows that a program which refuses its input is
+// not restarted repeatedly, and that no checkpoint is quarantined because of
+// it.
 func TestSupervised_InputChanged(t *testing.T) {
 	dir, path := t.TempDir(), build(t, "./testdata/cases")
 	in := filepath.Join(dir, "in")

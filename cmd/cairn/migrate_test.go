@@ -230,12 +230,12 @@ func TestMigrate_InterruptedTwice(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// New processes that do not come to Restore are given up, and what they say is
+// New processes that do not call Restore are given up, and what they say is
 // not among the program's output.
 func TestMigrate_StartLimit(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	for _, c := range []struct{ how, want string }{
-		{"hangs before Open", "the new process of rank 1 did not come to Restore within 1 s"},
+		{"hangs before Open", "the new process of rank 1 did not call Restore within 1 s"},
 		{"hangs before Restore", "did not call Restore within"},
 		{"ends", "rank 1 not moved: the new process of rank 1 on d ended with status 1 (it said: it has no ring)"},
 	} {

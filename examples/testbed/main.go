@@ -201,7 +201,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 		return nil, err
 	}
 	if f.NArg() != 1 || programs[f.Arg(0)] == nil {
-		return nil, fmt.Errorf("give one program after the flags: %s; -help tells more", strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
+		return nil, fmt.Errorf("give one program after the flags: %s; see -help", strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
 	}
 	c.name = f.Arg(0)
 	if !slices.Contains(sizes, c.size) {

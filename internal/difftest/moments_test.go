@@ -159,7 +159,7 @@ func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *r
 		kills += got.kills
 		if d := got.differs(want); d != "" {
 			wrong++
-			t.Errorf("a set every %d points, killed %d times, at %v after each start: %s\nstderr:\n%s", every, got.kills, hits, d, tail(got.stderr, 3000))
+			t.Errorf("a checkpoint every %d points, killed %d times, at %v after each start: %s\nstderr:\n%s", every, got.kills, hits, d, tail(got.stderr, 3000))
 		}
 	}
 	result := fmt.Sprintf("ok, %v", took.Round(time.Millisecond))

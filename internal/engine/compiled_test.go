@@ -88,7 +88,7 @@ func TestAdopt_OptionsAfterRestore(t *testing.T) {
 				if err := p.Point(context.Background()); err != nil {
 					return err
 				}
-				if x%4 == 0 { // else a newer set may overtake it, and is told of alone
+				if x%4 == 0 { // otherwise a newer checkpoint may overtake it, and only that one is reported
 					if err := p.peers.await(context.Background(), p.current.Index); err != nil {
 						return err
 					}

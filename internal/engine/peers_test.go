@@ -115,7 +115,7 @@ func TestRestore_OptionalOfSkippedCheckpoint(t *testing.T) {
 			}
 			if last {
 				if step != 1 || extra != 0 {
-					return fmt.Errorf("step %d, extra %d: the set of step 1 has no extra", step, extra)
+					return fmt.Errorf("step %d, extra %d: the checkpoint of step 1 has no extra", step, extra)
 				}
 				return nil
 			}

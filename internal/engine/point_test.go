@@ -243,7 +243,7 @@ func TestRestore_DamagedCheckpoints(t *testing.T) {
 	}
 	defer p.Close()
 	if ok, err := p.Restore(ctx); ok || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "none of 2 checkpoints") {
-		t.Fatalf("Restore of nothing but damaged sets: %v, %v", ok, err)
+		t.Fatalf("Restore of nothing but damaged checkpoints: %v, %v", ok, err)
 	}
 }
 

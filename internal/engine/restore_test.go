@@ -53,7 +53,7 @@ func TestRestore_OptionalInDamagedCheckpoint(t *testing.T) {
 	p = start()
 	restore(t, p, true)
 	if x != 1 {
-		t.Fatalf("x = %d, want 1: the damaged set was not stepped over", x)
+		t.Fatalf("x = %d, want 1: the damaged checkpoint was not skipped", x)
 	}
 	if count != 7 || slices.Max(grid) != 0 {
 		t.Errorf("count = %d, grid has %v, want 7 and 0", count, slices.Max(grid))

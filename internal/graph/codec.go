@@ -62,7 +62,7 @@ func Field[T any](c *Coder, name string, v *T) {
 		return
 	}
 	if c.restoring {
-		c.err = fmt.Errorf("field %q is missing in the set", name)
+		c.err = fmt.Errorf("field %q is missing in the checkpoint", name)
 		return
 	}
 	p := new(T)

@@ -168,7 +168,7 @@ func addFunc(e *funcEntry, code uintptr) error {
 	}
 	for _, o := range funcs.byCode[code] {
 		if e.make != nil && o.make != nil && (o.dict == 0 || e.dict == 0 || o.dict == e.dict) {
-			return fmt.Errorf("closures %s and %s have the same code, and cannot be told apart", e.name, o.name)
+			return fmt.Errorf("closures %s and %s have the same code, and cannot be distinguished", e.name, o.name)
 		}
 	}
 	funcs.byName[e.name] = e
@@ -230,13 +230,13 @@ func (f *function) value(t reflect.Type) (unsafe.Pointer, error) {
 		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: "the program has no such function"}
 	}
 	if !e.t.ConvertibleTo(t) {
-		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the function is a %s in the program, a %s in the set", typeName(e.t), typeName(t))}
+		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the function is a %s in the program, a %s in the checkpoint", typeName(e.t), typeName(t))}
 	}
 	if e.make == nil {
 		return e.word, nil
 	}
 	if reflect.TypeOf(f.Env) != e.env {
-		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the closure captures a %s in the program, a %T in the set", typeName(e.env), f.Env)}
+		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the closure captures a %s in the program, a %T in the checkpoint", typeName(e.env), f.Env)}
 	}
 	return e.make((*ifaceHeader)(unsafe.Pointer(&f.Env)).data), nil
 }

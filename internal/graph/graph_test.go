@@ -521,7 +521,7 @@ func TestRoundTrip_SharedRoots(t *testing.T) {
 	}
 	other := 0
 	roots2[2].Ptr = &other
-	if err := f.load(roots2, nil); err == nil || err.Error() != "y: in the set the variable shares its memory with another one" {
+	if err := f.load(roots2, nil); err == nil || err.Error() != "y: in the checkpoint the variable shares its memory with another one" {
 		t.Error(err)
 	}
 }

@@ -265,7 +265,7 @@ func (p *plan) plain() {
 		p.form = reference("obj")
 		p.elem = p.kid(shell(functionType))
 	case reflect.UnsafePointer:
-		p.opaque("nobody knows what it points to")
+		p.opaque("it is unknown what it points to")
 	case reflect.Array:
 		p.array()
 	case reflect.Struct:

@@ -445,7 +445,7 @@ func (b *Builder) place() error {
 		if r.p.size > 0 {
 			s := span{uintptr(r.ptr), uintptr(r.ptr) + r.p.size}
 			if !b.inPlace.add(s) {
-				return &MismatchError{Name: v.Name, Path: v.Name, Detail: "the variable overlaps another one, in the set it does not"}
+				return &MismatchError{Name: v.Name, Path: v.Name, Detail: "the variable overlaps another one, in the checkpoint it does not"}
 			}
 		}
 	}
@@ -463,7 +463,7 @@ func (b *Builder) place() error {
 			return fmt.Errorf("%s: %w", v.Name, err)
 		}
 		if ptr != r.ptr && r.p.size > 0 {
-			return &MismatchError{Name: v.Name, Path: v.Name, Detail: "in the set the variable shares its memory with another one"}
+			return &MismatchError{Name: v.Name, Path: v.Name, Detail: "in the checkpoint the variable shares its memory with another one"}
 		}
 	}
 	for _, q := range b.static {

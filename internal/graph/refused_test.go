@@ -82,7 +82,7 @@ func TestCollect_Refused(t *testing.T) {
 		"chan root": {&nilChan, "v" + ch},
 		"func root": {&nilFunc, "v (func()) cannot be saved: it is a function"},
 		"deep":      {&deep, "v" + strings.Repeat(".next", 11) + "…(65 more)…" + strings.Repeat(".next", 24) + ".f (func()) cannot be saved: it is a function"},
-		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) cannot be saved: nobody knows what it points to"},
+		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) cannot be saved: it is unknown what it points to"},
 		"mutex":     {&struct{ mu *sync.Mutex }{&mu}, "*v.mu (sync.Mutex) cannot be saved: the mutex is locked"},
 		"rwmutex":   {&rw, "v (sync.RWMutex) cannot be saved: the mutex is locked"},
 		"waitgroup": {&wg, "v (sync.WaitGroup) cannot be saved: the WaitGroup is in use"},

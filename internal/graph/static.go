@@ -90,7 +90,7 @@ func (f *function) static() (unsafe.Pointer, error) {
 	code, several := functionNamed(name)
 	switch {
 	case several:
-		return nil, mismatch("cannot be told from others of that name")
+		return nil, mismatch("cannot be distinguished from others of that name")
 	case code == 0:
 		return nil, mismatch("is not in it")
 	}

@@ -305,7 +305,7 @@ func TestCodec_Errors(t *testing.T) {
 	f := save(t, []Root{{"v", &versioned{1, 2}}}, nil)
 	fieldB = "c"
 	err := f.load([]Root{{"v", new(versioned)}}, nil)
-	want(t, err, `CairnState of github.com/cairnrun/cairn/internal/graph.versioned: field "c" is missing in the set`)
+	want(t, err, `CairnState of github.com/cairnrun/cairn/internal/graph.versioned: field "c" is missing in the checkpoint`)
 	fieldB = "a"
 	_, err = Collect([]Root{{"v", &versioned{1, 2}}}, nil)
 	want(t, err, `v: CairnState of github.com/cairnrun/cairn/internal/graph.versioned: field "a" is given twice`)

@@ -41,7 +41,7 @@ type world struct {
 	next uint64
 }
 
-// snapshot is what there was when a set was taken.
+// snapshot is the content of the files when a checkpoint was taken.
 type snapshot struct {
 	epoch   uint64
 	noted   bool
@@ -236,7 +236,7 @@ func (w *world) allowed(f *os.File, op byte, off, n int64) bool {
 	return err == nil
 }
 
-// save takes a set; it may never be committed.
+// save takes a checkpoint, which may never be committed.
 func (w *world) save() {
 	if w.j.Blocked() != "" {
 		return
@@ -277,7 +277,7 @@ func (w *world) save() {
 	}
 }
 
-// lose removes a set.
+// lose removes a checkpoint.
 func (w *world) lose(n uint64) {
 	if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprintf("ckpt-%08d", n))); err != nil {
 		w.t.Fatal(err)
@@ -482,10 +482,10 @@ func (w *world) begin() {
 	w.left = -1
 }
 
-// TestJournal makes random changes to files and directories, with sets in
-// between, kills at every step that changes anything, also while changes are
-// undone, and compares what is there after a restart with what was there when
-// the set was taken.
+// TestJournal makes random changes to files and directories, with checkpoints
+// in between. It kills at every step that changes anything, also while changes
+// are undone, and compares the files after a restart with those when the
+// checkpoint was taken.
 func TestJournal(t *testing.T) {
 	if syscall.Getuid() < 0 {
 		t.Skip("no such system calls")

@@ -183,7 +183,7 @@ func (s *Supervisor) request(w *commandRequest) {
 		if !w.asked {
 			s.after(helloTime, func() {
 				if !w.asked {
-					w.reply(&control.Answer{Error: "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
+					w.reply(&control.Answer{Error: "the program has not reported that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
 				}
 			})
 		}

@@ -51,7 +51,7 @@ func (s *Supervisor) sayUninstrumented(ended bool) {
 	case s.instrumentation == uninstrumented:
 		s.say("%s does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; %s", name, remedy)
 	case s.instrumentation == unknown && ended && s.a.begun():
-		s.say("%s has not told that it uses Cairn: what does not is not saved, and starts from the beginning after a failure", name)
+		s.say("%s has not reported that it uses Cairn: a program that does not is not saved, and starts from the beginning after a failure", name)
 	default:
 		return
 	}

@@ -123,7 +123,7 @@ func (s *Supervisor) judgeSilent(q *moveRequest) {
 	case s.a == nil || !s.a.begun():
 		s.judgeLater(q)
 	case !s.a.greeted():
-		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it cannot be moved")
+		s.drop(q, "the program has not reported that it uses Cairn: it has not called Open yet, or never does; then it cannot be moved")
 	}
 }
 
@@ -245,12 +245,12 @@ func (m *move) lacks() string {
 		}
 		return fmt.Sprintf("no helper came from %s", strings.Join(list, ", "))
 	case control.MoveStarting:
-		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *movingRank) bool { return x.listening }))
+		return fmt.Sprintf("the new process of %s did not call Restore", missing(func(x *movingRank) bool { return x.listening }))
 	case control.MovePrecopy:
 		return fmt.Sprintf("%s did not finish its precopy", missing(func(x *movingRank) bool { return x.precopied }))
 	case control.MoveFinalCopy:
 		if m.paused.IsZero() {
-			return "not all ranks came to a point"
+			return "not all ranks reached a point"
 		}
 		return fmt.Sprintf("the destination did not receive the state of %s", missing(func(x *movingRank) bool { return x.sent && x.received }))
 	case control.MoveSwitching:

@@ -220,7 +220,7 @@ func TestMove_FailsUndecided(t *testing.T) {
 		{"destination:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a destination begins | destination ends at start)"},
 		{"destination:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
 		{"destination:!start", "c", nil, "the new process of rank 1 on c: it cannot, destination at start"},
-		{"destination:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
+		{"destination:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not call Restore within 50 ms"},
 		{"destination:listening", "c", nil, "ended with status 5"},
 		{"destination:state", "c", nil, "ended with status 5"},
 		{"destination:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the destination did not receive the state of rank 1 within 50 ms"},

@@ -472,7 +472,7 @@ func TestRun_Uninstrumented(t *testing.T) {
 	o := options(t, 2)
 	o.Command = []string{"sh", "-c", `echo rank $CAIRN_RANK of $CAIRN_SIZE; test -e ` + once + ` || { : > ` + once + `; exit 5; }; echo done`}
 	l := begin(t, o)
-	l.ends(rundir.Finished, 0).says("ended with status 5", "from the beginning", "sh has not told that it uses Cairn")
+	l.ends(rundir.Finished, 0).says("ended with status 5", "from the beginning", "sh has not reported that it uses Cairn")
 	for r := range 2 {
 		got, _ := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, 1))
 		if want := fmt.Sprintf("rank %d of 2\ndone\n", r); string(got) != want {

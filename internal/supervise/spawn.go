@@ -135,7 +135,7 @@ func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	s.after(limit, func() {
 		if slices.Contains(a.spawning, by) && !by.busy {
 			by.late, a.refused = true, true
-			s.say("rank %d on %s has not come to MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, control.TimeText(limit))
+			s.say("rank %d on %s has not called MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, control.TimeText(limit))
 		}
 	})
 	return true

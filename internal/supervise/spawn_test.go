@@ -247,7 +247,7 @@ func TestSpawn_Hangs(t *testing.T) {
 		l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"}).ends(control.NotMoved, "no helper came from localhost")
 		l.s.post(func() { l.s.limits.join = joinTime })
 		m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"})
-		l.await("has not come to MPI_Comm_spawn within 50 ms")
+		l.await("has not called MPI_Comm_spawn within 50 ms")
 		m.ends(control.Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("launcheds to %q", sent())

@@ -298,7 +298,7 @@ func (a *analyzer) step(st ir.Stmt, s *state) []*state {
 	}
 	a.steps += a.n
 	if a.steps > a.budget {
-		a.giveUp(s, Reason{st.At(), "", "is come to after too much work for the analysis; a larger budget may help"})
+		a.giveUp(s, Reason{st.At(), "", "is reached after too much work for the analysis; a larger budget may help"})
 		return a.step(st, s)
 	}
 	a.visit(st, s)

@@ -421,7 +421,7 @@ func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	}
 	if len(out) > maxStates {
 		for _, s := range out {
-			a.giveUp(s, Reason{at, "", fmt.Sprintf("is come to in too many different states of communication (%d)", len(out))})
+			a.giveUp(s, Reason{at, "", fmt.Sprintf("is reached in too many different states of communication (%d)", len(out))})
 		}
 		out = out[:1]
 	}

@@ -132,7 +132,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*control.Mo
 		case !lives:
 			last.Why = "the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it"
 		case heard:
-			last.Why = "the connection to the supervisor was lost; 'cairn status' tells"
+			last.Why = "the connection to the supervisor was lost; see 'cairn status'"
 		default: // the supervisor did not get the request
 			return last, err
 		}
