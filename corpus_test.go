@@ -31,8 +31,8 @@ type corpus struct {
 	Matrix  [][]float32 // rows of one length
 	Cube    [2][3][4]int32
 	Wave    []complex128
-	Part    []float64 // of Field
-	Spot    *float64  // into Field
+	Part    []float64 // a part of Field
+	Spot    *float64  // points into Field
 	Table   map[string][]int
 	Any     any
 	List    *link

@@ -8,8 +8,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// TestCheckpoint_UnreadableMemory holds that a part of the state that cannot be
-// read is an error of the checkpoint, after which the program and later
+// TestCheckpoint_UnreadableMemory shows that a part of the state which cannot
+// be read is an error of the checkpoint, and that the program and later
 // checkpoints continue.
 func TestCheckpoint_UnreadableMemory(t *testing.T) {
 	const size = 1 << 20

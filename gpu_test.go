@@ -25,15 +25,15 @@ func gpu(t *testing.T) *device.Device {
 	return devs[0]
 }
 
-// slots are written by C: no stack may move them.
+// slots are written by C, so they must not be on a stack, which may move.
 var slots [4]uintptr
 
-// TestRawMemory protects memory that the program has from the CUDA driver
-// itself: of the device, managed, pinned, and ordinary.
+// TestRawMemory protects memory that the program has allocated with the CUDA
+// driver itself: of the device, managed, pinned, and ordinary.
 func TestRawMemory(t *testing.T) {
 	d := gpu(t)
 	const n = 1 << 20
-	warm := device.New[uint32](16) // the context is there after a launch
+	warm := device.New[uint32](16) // a launch creates the context
 	k := device.NewKernel("__kernel void one(__global uint *x) { x[get_global_id(0)] = 1; }", "one", nil)
 	if err := errors.Join(d.Launch(k, device.Size{16}, device.Out(warm)), d.Finish()); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,8 @@ func TestRawMemory(t *testing.T) {
 			t.Fatalf("%s returned %d", name, r)
 		}
 	}
-	// All on one thread with the primary context, as a CUDA program has it.
+	// Everything runs on one thread with the primary context, as in a CUDA
+	// program.
 	done := make(chan struct{})
 	var dev, managed, pinned uintptr
 	host := make([]uint32, n)
@@ -137,9 +138,9 @@ func TestRawMemory(t *testing.T) {
 	<-done
 }
 
-// TestLostGPU spoils the GPU's context with a write to nowhere, and continues
-// on the host from the last checkpoint. It does so in a process of its own,
-// which no other test shares.
+// TestLostGPU destroys the GPU's context by a write to an invalid address, and
+// continues on the host from the last checkpoint. It runs in a process of its
+// own, which no other test shares.
 func TestLostGPU(t *testing.T) {
 	d := gpu(t)
 	if os.Getenv("CAIRN_LOSE_GPU") == "" {

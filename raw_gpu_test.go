@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/dl"
 )
 
-// cudaProgram calls the CUDA driver as a program does that knows nothing of
-// package device. Its functions run on the thread of locked.
+// cudaProgram calls the CUDA driver like a program that does not use package
+// device. Its functions run on the thread of locked.
 type cudaProgram struct {
 	t      *testing.T
 	lib    *dl.Library
@@ -26,8 +26,8 @@ type cudaProgram struct {
 	stream uintptr
 }
 
-// newCUDA gives the thread the primary context of the first GPU, as the CUDA
-// runtime does, and makes a stream. It skips without a GPU.
+// newCUDA makes the primary context of the first GPU current, as the CUDA
+// runtime does, and creates a stream. It skips the test without a GPU.
 func newCUDA(t *testing.T) *cudaProgram {
 	t.Helper()
 	if devs, err := device.Open("cuda"); err != nil || len(devs) == 0 {
@@ -57,7 +57,8 @@ func (c *cudaProgram) call(name string, args ...uintptr) {
 	}
 }
 
-// alloc calls an allocator whose first argument is where the address goes.
+// alloc calls an allocator whose first argument is a pointer to the resulting
+// address.
 func (c *cudaProgram) alloc(name string, args ...uintptr) uintptr {
 	c.t.Helper()
 	f, err := c.lib.Lookup(name)
@@ -77,28 +78,29 @@ func (c *cudaProgram) alloc(name string, args ...uintptr) uintptr {
 	return c.out[0]
 }
 
-// words is memory that the host can reach.
+// words returns memory that the host can access.
 func words(addr uintptr, n int) []uint32 {
 	return unsafe.Slice((*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }
 
-// busy gives the stream work that takes a while, so that what follows is late.
+// busy gives the stream work that takes a while, so that later commands are
+// delayed.
 func (c *cudaProgram) busy(scratch uintptr, n int) {
 	for i := range 20 {
 		c.call("cuMemsetD32Async", scratch, uintptr(i), uintptr(n), c.stream)
 	}
 }
 
-// TestRawMemory_OwnStream changes raw memory on a stream of the program's own
-// right before a point and right after it. The checkpoint has what the stream
-// had been given before the point, and nothing of what it was given after.
+// TestRawMemory_OwnStream changes raw memory on a stream of the program right
+// before a point and right after it. The checkpoint must have the effect of the
+// commands before the point, and of none after it.
 func TestRawMemory_OwnStream(t *testing.T) {
 	n := 1 << 18
 	if os.Getenv("CAIRN_FAKE_CUDA") == "" {
 		n = 512 << 20 // 2 GiB: a copy takes long enough to be overtaken
 	}
-	// Each kind by itself: waiting for one would hide that another is not
-	// waited for.
+	// Each kind is tested alone: waiting for one would hide that another one is
+	// not awaited.
 	for _, kind := range []string{"device", "sparse", "managed", "managed, written by the processor", "pinned"} {
 		t.Run(kind, func(t *testing.T) {
 			done := make(chan struct{})
@@ -124,7 +126,7 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 		at = c.alloc("cuMemAllocManaged", size, 1)
 	}
 	scratch := c.alloc("cuMemAlloc_v2", size)
-	// write lets the program's stream put a value into n elements.
+	// write makes the program's stream store a value in n elements.
 	write := func(at uintptr, v uint32, n int) {
 		if kind == "pinned" {
 			c.call("cuMemsetD32Async", scratch, uintptr(v), uintptr(n), c.stream)
@@ -162,7 +164,7 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 			t.Error(err)
 			return
 		}
-		// At once, without waiting for anything of Cairn's.
+		// At once, without waiting for Cairn.
 		if strings.HasSuffix(kind, "processor") {
 			// The end is copied last; the device would have to fetch all of it.
 			host := words(at, n)[n-n/64:]
@@ -173,7 +175,8 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 			write(at, v+1, n)
 			c.call("cuStreamSynchronize", c.stream)
 		}
-		// Work that was given before a rollback must not come after it.
+		// Commands that were issued before a rollback must not be executed
+		// after it.
 		c.busy(scratch, n)
 		write(at, v+2, n)
 		if ok, err := p.Rollback(ctx); err != nil || !ok {
@@ -209,8 +212,8 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 	}
 }
 
-// TestRawMemory_OtherOwner gives Raw CUDA memory that the program's devices
-// cannot save: it is refused, never taken for host memory.
+// TestRawMemory_OtherOwner passes CUDA memory to Raw that the program's devices
+// cannot save. It must be refused, never treated as host memory.
 func TestRawMemory_OtherOwner(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
@@ -251,7 +254,7 @@ func again(t *testing.T, name string, env ...string) {
 }
 
 // TestFakeCUDA runs the tests of raw memory on a CUDA driver that needs no GPU
-// and runs what streams are given as late as it may.
+// and executes commands of streams as late as possible.
 func TestFakeCUDA(t *testing.T) {
 	gxx, err := exec.LookPath("g++")
 	if err != nil {

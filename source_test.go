@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestSource_Complete: programs that 'cairn build' makes contain every file of
-// the packages that are compiled into them. The patterns of Source leave files out
-// by the ends of their names, and with them some that are not tests.
+// TestSource_Complete shows that programs of 'cairn build' contain every file
+// of the packages that are compiled into them. The patterns of Source exclude
+// files by the ends of their names, which could also exclude files that are not
+// tests.
 func TestSource_Complete(t *testing.T) {
 	dirs := make(map[string]bool)
 	err := fs.WalkDir(Source, ".", func(path string, e fs.DirEntry, err error) error {

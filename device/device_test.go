@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// slowQueue lets something happen before a launch is on the queue.
+// slowQueue calls a function before a launch is on the queue.
 type slowQueue struct {
 	driver.Queue
 	before func()
@@ -29,7 +29,7 @@ func (q *slowQueue) Launch(k driver.Kernel, global, local [3]int, args []driver.
 }
 
 // TestWait_DuringLaunch waits while another goroutine puts a launch on the
-// queue. The wait must not take that launch for ended.
+// queue. The wait must not consider that launch ended.
 func TestWait_DuringLaunch(t *testing.T) {
 	d, e := shared(t, 0), shared(t, 1)
 	waited := make(chan error, 1)
@@ -283,7 +283,7 @@ func TestArray_Lifetime(t *testing.T) {
 	}
 }
 
-// collect runs the collector until something is so.
+// collect runs the garbage collector until a condition holds.
 func collect(t *testing.T, so func() bool) {
 	t.Helper()
 	for i := range 2000 {

@@ -169,7 +169,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// BenchmarkLaunch is what a launch costs besides the kernel, next to the
+// BenchmarkLaunch measures a launch without the kernel, compared with the
 // driver's own.
 func BenchmarkLaunch(b *testing.B) {
 	for _, d := range mixed(b) {

@@ -88,7 +88,7 @@ func survive(t *testing.T, f *faulty.Fault, o host.Options, seed uint64) error {
 		} else if !errors.Is(err, ErrLost) || f.Kind == faulty.Memory || !strings.Contains(err.Error(), "roll back to the last checkpoint") {
 			return fmt.Errorf("at the end: %w", err)
 		}
-		// What is written anew is there.
+		// Arrays that are written again are valid.
 		d := devs[len(devs)-1-r.IntN(2)]
 		if err := d.Launch(put, Size{m.a.Len()}, Out(m.a), uint32(7), uint32(m.a.Len())); err != nil {
 			return err
@@ -183,7 +183,7 @@ func TestFinish_ReportsOnce(t *testing.T) {
 	if err := d.Launch(boom, Size{10}, InOut(a)); err != nil {
 		t.Fatal(err)
 	}
-	d.q.Finish() // as if somebody had settled it
+	d.q.Finish() // as if another call had returned it
 	d.mu.Lock()
 	d.bad = append(d.bad, badRange{from: 1, to: 1, err: errors.New("boom")})
 	d.done = 1
@@ -199,7 +199,7 @@ func TestFinish_ReportsOnce(t *testing.T) {
 	}
 }
 
-// failAfterCopy fails another kernel as soon as something was copied in.
+// failAfterCopy makes another kernel fail as soon as something was copied in.
 type failAfterCopy struct {
 	driver.Queue
 	fail func()

@@ -62,7 +62,7 @@ func TestGuard(t *testing.T) {
 			select {
 			case <-changed:
 				t.Fatal("it was changed while a checkpoint read it")
-			case <-time.After(20 * time.Millisecond): // it should never come
+			case <-time.After(20 * time.Millisecond): // nothing should come
 			}
 			// A kernel that writes the device's own copy need not
 			// wait.

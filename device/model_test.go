@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Two OpenCL devices, where PoCL is there.
+	// Use two OpenCL devices if PoCL is installed.
 	if os.Getenv("POCL_DEVICES") == "" {
 		os.Setenv("POCL_DEVICES", "pthread pthread")
 	}
@@ -62,7 +62,7 @@ var (
 	})
 )
 
-// use1 makes a Device for a test.
+// use1 returns a Device for a test.
 func use1(t testing.TB, drv driver.Device) *Device {
 	t.Helper()
 	d, err := newDevice(drv)
@@ -72,7 +72,7 @@ func use1(t testing.TB, drv driver.Device) *Device {
 	return d
 }
 
-// discrete makes a host device with memory of its own.
+// discrete returns a host device with memory of its own.
 func discrete(t testing.TB, i int, memory int64) *Device {
 	return use1(t, host.New(host.Options{Index: i, Workers: 2, Discrete: true, Memory: memory}))
 }
@@ -81,7 +81,7 @@ func shared(t testing.TB, i int) *Device {
 	return use1(t, host.New(host.Options{Index: i, Workers: 2}))
 }
 
-// mixed is devices of all kinds that are here.
+// mixed returns devices of all available kinds.
 func mixed(t testing.TB) []*Device {
 	devs := []*Device{shared(t, 0), shared(t, 1), discrete(t, 2, 0), discrete(t, 3, 0)}
 	for _, name := range []string{"cuda", "opencl"} {
@@ -94,13 +94,13 @@ func mixed(t testing.TB) []*Device {
 	return devs
 }
 
-// model is an array and what it should hold.
+// model is an array and its expected content.
 type model struct {
 	a    *Array[uint32]
 	want []uint32
 }
 
-// view is some rows of it.
+// view returns some rows of it.
 func (m *model) view(r *rand.Rand) (*Array[uint32], []uint32) {
 	if r.IntN(3) == 0 {
 		return m.a, m.want
@@ -112,7 +112,7 @@ func (m *model) view(r *rand.Rand) (*Array[uint32], []uint32) {
 	return m.a.Rows(lo, hi), m.want[lo*row : hi*row]
 }
 
-// match is a view of the same length, nil if there is none.
+// match returns a view of the same length, or nil.
 func (m *model) match(r *rand.Rand, n int) (*Array[uint32], []uint32) {
 	rows := m.a.dims[0]
 	row := len(m.want) / rows
@@ -124,7 +124,7 @@ func (m *model) match(r *rand.Rand, n int) (*Array[uint32], []uint32) {
 	return m.a.Rows(lo, lo+k), m.want[lo*row : (lo+k)*row]
 }
 
-// step does one thing to arrays and to what they should hold.
+// step performs one random operation on arrays and on their expected contents.
 func step(r *rand.Rand, devs []*Device, ms []*model) error {
 	m := ms[r.IntN(len(ms))]
 	d := devs[r.IntN(len(devs))]

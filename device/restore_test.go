@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// handles is what a program has that knows nothing of checkpoints.
+// handles is the state of a program that does not use checkpoints.
 type handles struct {
 	Devs   []*Device
 	Last   *Device
@@ -26,7 +26,7 @@ type handles struct {
 
 func (h *handles) roots() []graph.Root { return []graph.Root{{Name: "handles", Ptr: h}} }
 
-// reload saves h and returns it as another process would have it, on other
+// reload saves h and returns it as another process would restore it, on other
 // devices.
 func (h *handles) reload(t *testing.T, devs ...*Device) (*handles, error) {
 	t.Helper()
@@ -51,7 +51,7 @@ func (h *handles) reload(t *testing.T, devs ...*Device) (*handles, error) {
 	return to, f.Load(context.Background(), img, to.roots(), nil, nil, nil)
 }
 
-// start makes the machine what a process with these devices finds.
+// start simulates the start of a process with these devices.
 func start(t *testing.T, devs ...*Device) {
 	machine.Lock()
 	defer machine.Unlock()
@@ -94,7 +94,7 @@ func TestRestore_OtherDevices(t *testing.T) {
 		if h.Kernel.source != "source" || h.Kernel.name != "name" || h.Kernel.self.Value() != h.Kernel {
 			t.Errorf("on %v: kernel %+v", there, h.Kernel)
 		}
-		// An argument that was made before is a part of the array.
+		// An argument that was made before refers to a part of the array.
 		fill := NewKernel("", "fill", func(w *Work) {
 			p := Slice[uint32](w, 0)
 			lo, hi := w.Range(0)

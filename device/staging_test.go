@@ -7,7 +7,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// onCopyIn lets something happen at the first copy to the device.
+// onCopyIn calls a function at the first copy to the device.
 type onCopyIn struct {
 	driver.Queue
 	done atomic.Bool
@@ -22,7 +22,7 @@ func (q *onCopyIn) CopyIn(dst driver.Buffer, off int64, src []byte) error {
 }
 
 // TestFill_NotEvicted restores one array while another one finds no room on the
-// device: the first keeps its place.
+// device. The first one keeps its place.
 func TestFill_NotEvicted(t *testing.T) {
 	d := discrete(t, 0, 1<<20)
 	a, b := New[byte](700<<10), New[byte](700<<10)

@@ -18,7 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// state is what a program with arrays has.
+// state is the state of a program with arrays.
 type state struct {
 	Arrays []*Array[uint32]
 	View   *Array[uint32] // rows 3…9 of the first
@@ -46,7 +46,7 @@ func newSaver(t testing.TB) *saver {
 	return &saver{s, dir}
 }
 
-// save begins a checkpoint; wait waits until it is written.
+// save begins a checkpoint. wait waits until it is written.
 func (s *saver) save(st *state) (set uint64, wait func() error, err error) {
 	img, err := graph.Collect(st.roots(), nil)
 	if err != nil {
@@ -201,7 +201,7 @@ func TestRollback_DeviceLost(t *testing.T) {
 					t.Fatalf("seed %d, %v at call %d, %s: %v", seed, kind, n, f.Name(n), err)
 				}
 				if last == 0 {
-					break // nothing to go back to
+					break // there is nothing to go back to
 				}
 				if bad.Err() == nil {
 					bad.Finish()
@@ -265,7 +265,7 @@ func TestRestore_InPlace(t *testing.T) {
 	}
 }
 
-// heap makes a slice that stays where it is, unlike those on a stack.
+// heap returns a slice that does not move, unlike those on a stack.
 func heap[T any](n int) []T {
 	p := make([]T, n)
 	kept = append(kept, p)

@@ -17,7 +17,7 @@ func TestThrottle(t *testing.T) {
 	}
 	var done atomic.Int64
 	slow := NewKernel("", "slow", func(*Work) {
-		time.Sleep(500 * time.Microsecond) // it is what a kernel does: take time
+		time.Sleep(500 * time.Microsecond) // simulates the time that a kernel takes
 		done.Add(1)
 	})
 	a := New[uint32](16)

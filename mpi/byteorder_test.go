@@ -14,11 +14,11 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// In these tests some ranks pass for machines of the other byte order: what
-// such a rank has in memory is byte-swapped, so that the native ranks see the
-// right values if and only if messages are converted.
+// In these tests some ranks simulate machines of the other byte order. The
+// memory of such a rank is byte-swapped, so that the native ranks see the right
+// values if and only if messages are converted.
 
-// turn changes the byte order of everything in v, one value after the other.
+// turn changes the byte order of everything in v, value by value.
 func turn(v reflect.Value) {
 	flip := func(p unsafe.Pointer, n uintptr) { slices.Reverse(unsafe.Slice((*byte)(p), n)) }
 	switch v.Kind() {
@@ -48,7 +48,7 @@ func own[T any](c *Comm, foreign bool, values []T) []T {
 	return values
 }
 
-// odd has the ranks 1, 3 … pass for those of the other byte order.
+// odd makes ranks 1, 3 … simulate the other byte order.
 func odd(rank int) bool { return rank%2 == 1 }
 
 func mixed(t *testing.T, n int, o mem.Options, body func(c *Comm, foreign bool) error) {
@@ -59,7 +59,7 @@ func mixed(t *testing.T, n int, o mem.Options, body func(c *Comm, foreign bool) 
 	}
 }
 
-// waysOf are the ways that messages go: at once, announced, pulled.
+// waysOf are the ways in which messages are sent: eager, announced, pulled.
 var waysOf = map[string]mem.Options{
 	"eager":      {EagerLimit: 1 << 20},
 	"rendezvous": {EagerLimit: 1},
@@ -92,7 +92,7 @@ type (
 	named int32
 )
 
-// travel sends values of a type in all ways there and back.
+// travel sends values of a type in all ways, back and forth.
 func travel[T any](values []T) func(c *Comm, foreign bool) error {
 	return func(c *Comm, foreign bool) error {
 		mine, peer := own(c, foreign, values), 1-c.Rank()
@@ -109,7 +109,7 @@ func travel[T any](values []T) func(c *Comm, foreign bool) error {
 			return nil
 		}
 		buf := func() []T { return make([]T, len(values)+2) }
-		// A receive that waits, into which the message goes straight.
+		// A pending receive, into which the message is written directly.
 		a := buf()
 		q := Irecv(c, a, peer, 1)
 		if err := c.Barrier(); err != nil {
@@ -123,7 +123,7 @@ func travel[T any](values []T) func(c *Comm, foreign bool) error {
 		if _, err := s.Wait(); err != nil {
 			return err
 		}
-		// A message that waits.
+		// A message that waits for its receive.
 		s = Isend(c, mine, peer, 2)
 		if _, err := c.Probe(peer, 2); err != nil {
 			return err
@@ -141,7 +141,7 @@ func travel[T any](values []T) func(c *Comm, foreign bool) error {
 		if err := got("exchanged", a, st, err); err != nil {
 			return err
 		}
-		// To itself nothing is turned.
+		// Messages to itself are not converted.
 		a = buf()
 		st, err = Sendrecv(c, mine, c.Rank(), 4, a, c.Rank(), 4)
 		return got("to itself", a, st, err)
@@ -175,7 +175,7 @@ func TestByteOrder_Types(t *testing.T) {
 	}
 }
 
-// sumOf adds what lies in this rank's memory.
+// sumOf returns an operation that adds values as this rank has them in memory.
 func sumOf[T Number](foreign bool) Op[T] {
 	return func(inout, in []T) {
 		in = slices.Clone(in)
@@ -191,7 +191,7 @@ func sumOf[T Number](foreign bool) Op[T] {
 func TestByteOrder_Collectives(t *testing.T) {
 	for name, o := range waysOf {
 		for _, n := range []int{2, 3, 5} {
-			for _, length := range []int{3, 5000} { // short and long ways
+			for _, length := range []int{3, 5000} { // short and long messages
 				t.Run(fmt.Sprint(name, "/", n, "/", length), func(t *testing.T) {
 					mixed(t, n, o, func(c *Comm, foreign bool) error { return collectives(c, foreign, length) })
 				})
@@ -274,7 +274,8 @@ func collectives(c *Comm, foreign bool, length int) error {
 	return c.Barrier()
 }
 
-// A rank whose ints have another size can be sent what does not depend on it.
+// TestByteOrder_IntSize shows that a rank whose ints have another size can
+// receive what does not depend on it.
 func TestByteOrder_IntSize(t *testing.T) {
 	type spread struct {
 		A int32

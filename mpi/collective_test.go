@@ -20,8 +20,8 @@ var collectiveScenes = []scene{
 	{"random", []int{2, 3, 5, 8}, randomCollectives},
 }
 
-// vectors are lengths of vectors: short ones, odd ones, and long ones, which
-// other algorithms take.
+// vectors are lengths of vectors: short ones, odd ones, and long ones, for
+// which other algorithms are used.
 var vectors = []int{0, 1, 2, 3, 17, 1000, longest}
 
 // cell is an element with holes between its fields.
@@ -31,7 +31,7 @@ type cell struct {
 	c uint16
 }
 
-// values is what a rank gives in a collective.
+// values returns the values that a rank contributes to a collective.
 func values[T any](n int, seeds ...int) []T {
 	key := uint64(1)
 	for _, s := range seeds {
@@ -78,8 +78,9 @@ func values[T any](n int, seeds ...int) []T {
 	return v
 }
 
-// barrier: nobody passes before all have come. Ranks send rank 0 a message
-// before the barrier, and it looks for them after it without waiting.
+// barrier shows that no rank passes before all have come. Ranks send rank 0 a
+// message before the barrier, and rank 0 looks for them after it without
+// waiting.
 func barrier(c *mpi.Comm) error {
 	r := dice(30, c.Rank())
 	for i := range 30 {
@@ -113,8 +114,8 @@ func barrier(c *mpi.Comm) error {
 	return nil
 }
 
-// collect compares the collectives that move blocks of one length with what
-// they should give, for vectors of all lengths and several roots.
+// collect compares the collectives that move blocks of one length with the
+// expected results, for vectors of all lengths and several roots.
 func collect[T comparable](c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	for _, length := range vectors {
@@ -130,11 +131,11 @@ func collect[T comparable](c *mpi.Comm) error {
 				return err
 			}
 		}
-		m := length // of a block; long vectors are long in all
+		m := length // length of a block; long vectors are long in total
 		if m == longest {
 			m /= n
 		}
-		var all []T // what all ranks give, in order
+		var all []T // the values of all ranks, in order
 		for r := range n {
 			all = append(all, values[T](m, r, 7)...)
 		}
@@ -192,9 +193,9 @@ func collect[T comparable](c *mpi.Comm) error {
 	return nil
 }
 
-// places lays out blocks of those lengths with gaps between them, in an order
-// that is not that of the ranks, and returns the displacements and the length
-// of it all.
+// places lays out blocks of these lengths with gaps between them, in an order
+// that is not that of the ranks. It returns the displacements and the total
+// length.
 func places(counts []int, seed int) ([]int, int) {
 	r := dice(31, seed)
 	displs, end := make([]int, len(counts)), 0
@@ -207,7 +208,8 @@ func places(counts []int, seed int) ([]int, int) {
 }
 
 // blocks compares the collectives that move blocks of different lengths, some
-// of them empty, with what they should give. What lies between blocks stays.
+// of them empty, with the expected results. The gaps between blocks must not
+// change.
 func blocks(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	const gap = -77
@@ -219,7 +221,7 @@ func blocks(c *mpi.Comm) error {
 				counts[i] = r.IntN(most + 1)
 			}
 		}
-		between := make([][]int, n) // what i gives j
+		between := make([][]int, n) // what rank i sends to rank j
 		for i := range n {
 			between[i] = make([]int, n)
 			for j := range n {
@@ -307,7 +309,7 @@ func blocks(c *mpi.Comm) error {
 	return nil
 }
 
-// moreRanks: the exchange of blocks works in several windows.
+// moreRanks shows that the exchange of blocks works in several windows.
 func moreRanks(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	for _, m := range []int{1, 700} {
@@ -337,7 +339,7 @@ func moreRanks(c *mpi.Comm) error {
 	return wantSlice("scan", y[:5], fold(me+1, 5))
 }
 
-// inPlace: what is sent and what is received may be the same memory.
+// inPlace shows that the send and receive buffers may be the same memory.
 func inPlace(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	for _, m := range []int{1, 3, 400, longest / 8} {
@@ -348,7 +350,7 @@ func inPlace(c *mpi.Comm) error {
 		}
 		mine := values[int](m, me)
 		root := m % n
-		for at := range n { // the own block lies in its place, or elsewhere
+		for at := range n { // the rank's own block is in its place, or elsewhere
 			buf := slices.Repeat([]int{-1}, m*n)
 			copy(buf[at*m:], mine)
 			if me == root {

@@ -30,8 +30,8 @@ func split(c *mpi.Comm) error {
 	return isGroup(c, d, members)
 }
 
-// isGroup checks that d is made of those ranks of c, in that order, as this
-// rank and all others of d see it.
+// isGroup checks that d consists of these ranks of c, in that order, as seen by
+// this rank and all others of d.
 func isGroup(c, d *mpi.Comm, members []int) error {
 	if err := want("size", d.Size(), len(members)); err != nil {
 		return err
@@ -39,7 +39,7 @@ func isGroup(c, d *mpi.Comm, members []int) error {
 	if err := want("rank", d.Rank(), slices.Index(members, c.Rank())); err != nil {
 		return err
 	}
-	// Each says to each who it is, and statuses tell ranks of d.
+	// Each rank tells each other rank who it is, and statuses have ranks of d.
 	var reqs []*mpi.Request
 	for to := range d.Size() {
 		reqs = append(reqs, mpi.Isend(d, []int{c.Rank(), to}, to, 3))
@@ -101,18 +101,18 @@ func undefined(c *mpi.Comm) error {
 	} else if err := want("size", d.Size(), (c.Size()+1)/2); err != nil {
 		return err
 	}
-	// Nobody at all.
+	// No rank at all takes part.
 	if d, err := c.Split(mpi.Undefined, 0); d != nil || err != nil {
 		return fmt.Errorf("all left out: %v, %v", d, err)
 	}
-	// A color that is none.
+	// An invalid color.
 	if _, err := c.Split(-7, 0); err == nil {
 		return fmt.Errorf("color -7 gave no error")
 	}
 	return c.Barrier()
 }
 
-// nested: rows and columns of a square, and the rows' halves.
+// nested uses the rows and columns of a square, and the rows' halves.
 func nested(c *mpi.Comm) error {
 	const side = 3
 	row, err := c.Split(c.Rank()/side, c.Rank())
@@ -127,7 +127,7 @@ func nested(c *mpi.Comm) error {
 	if err != nil {
 		return err
 	}
-	// All three and c at work, with the same tag.
+	// Use all three and c, with the same tag.
 	for _, d := range []*mpi.Comm{row, c, half, col, row} {
 		got := []int{0}
 		if err := mpi.Allreduce(d, []int{1}, got, mpi.Sum); err != nil {
@@ -153,8 +153,8 @@ func nested(c *mpi.Comm) error {
 	return isGroup(c, half, members)
 }
 
-// dupApart: what is sent in one communicator cannot be seen in another of the
-// same ranks, by wildcards neither.
+// dupApart shows that messages of one communicator cannot be received in
+// another of the same ranks, not even with wildcards.
 func dupApart(c *mpi.Comm) error {
 	d, err := c.Dup()
 	if err != nil {
@@ -176,7 +176,8 @@ func dupApart(c *mpi.Comm) error {
 		if _, err := c.Probe(from, 1); err != nil {
 			return err
 		}
-		// Both are here; the receive in e has none, and e sees none.
+		// Both messages have arrived; the receive in e gets none, and e sees
+		// none.
 		if ok, _, err := early.Test(); ok || err != nil {
 			return fmt.Errorf("a message of another communicator was received: %v, %v", ok, err)
 		}
@@ -208,7 +209,8 @@ func dupApart(c *mpi.Comm) error {
 	return nil
 }
 
-// halves: groups of one split work at the same time, at their own speed.
+// halves shows that the groups of one split work at the same time, at their own
+// speed.
 func halves(c *mpi.Comm) error {
 	d, err := c.Split(c.Rank()%2, c.Rank())
 	if err != nil {
@@ -228,7 +230,7 @@ func halves(c *mpi.Comm) error {
 	return c.Barrier()
 }
 
-// manyComms: communicators are not used up quickly, and differ.
+// manyComms shows that communicators are not used up quickly, and differ.
 func manyComms(c *mpi.Comm) error {
 	var all []*mpi.Comm
 	for i := range 50 {
@@ -258,8 +260,8 @@ func manyComms(c *mpi.Comm) error {
 	return nil
 }
 
-// collectivesApart: receives of anything that wait while collectives run get
-// nothing of them.
+// collectivesApart shows that pending wildcard receives get no messages of
+// collectives.
 func collectivesApart(c *mpi.Comm) error {
 	var reqs []*mpi.Request
 	got := make([]int, 4)

@@ -52,7 +52,7 @@ func ExampleAllreduce() {
 	// Output: [6 2]
 }
 
-// An operation of one's own: which rank has the longest row, and how long.
+// A custom operation: which rank has the longest row, and how long it is.
 func ExampleOp() {
 	type row struct {
 		rank   int32

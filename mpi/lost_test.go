@@ -15,8 +15,8 @@ var (
 	errWrong = errors.New("a rank did not get the error it should")
 )
 
-// TestLost: when a rank dies, no other rank waits forever, whatever it waits
-// for and for whom.
+// TestLost shows that no rank waits forever when another rank dies, whatever it
+// waits for.
 func TestLost(t *testing.T) {
 	long := make([]float64, 200000)
 	for what, wait := range map[string]func(c *mpi.Comm) error{
@@ -70,7 +70,7 @@ func TestLost(t *testing.T) {
 		for _, w := range worlds {
 			t.Run(w.name+"/"+what, func(t *testing.T) {
 				err := w.run(4, func(c *mpi.Comm) error {
-					// Everybody has begun.
+					// All ranks have begun.
 					if err := c.Barrier(); err != nil && c.Rank() == 1 {
 						return err
 					}
@@ -91,8 +91,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLost_RankEnded: a rank that ends its run is not waited for either, and
-// what it sent before is received.
+// TestLost_RankEnded shows that a rank which has ended its run is not awaited
+// either, and that its earlier messages are received.
 func TestLost_RankEnded(t *testing.T) {
 	for _, w := range worlds {
 		t.Run(w.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	machines    = 4
 )
 
-// TestScenes_ByteOrders plays all scenes in a world where every other rank runs
+// TestScenes_ByteOrders runs all scenes in a world where every other rank runs
 // on a big-endian machine.
 func TestScenes_ByteOrders(t *testing.T) {
 	const emulator = "qemu-s390x-static"

@@ -25,9 +25,9 @@ var messageScenes = []scene{
 	{"wrong arguments", []int{1, 3}, wrongArguments},
 }
 
-// order: messages of one pair do not overtake each other, whatever their
-// lengths. A receive of one tag gets the oldest of that tag, one of any tag
-// the oldest of all.
+// order shows that messages of one pair do not overtake each other, whatever
+// their lengths. A receive of one tag gets the oldest of that tag, and a
+// receive of any tag the oldest of all.
 func order(c *mpi.Comm) error {
 	const messages, tags = 400, 3
 	for round := range 3 {
@@ -49,7 +49,7 @@ func order(c *mpi.Comm) error {
 			}
 			continue
 		}
-		if round == 1 { // let them pile up
+		if round == 1 { // let messages accumulate
 			if _, err := c.Probe(0, tag[0]); err != nil {
 				return err
 			}
@@ -84,8 +84,8 @@ func order(c *mpi.Comm) error {
 	return nil
 }
 
-// orderOfPosting: a message goes to the receive that was posted first among
-// those that match, with and without wildcards.
+// orderOfPosting shows that a message goes to the receive that was posted first
+// among those that match, with and without wildcards.
 func orderOfPosting(c *mpi.Comm) error {
 	for _, n := range []int{1, 40000} { // elements
 		if c.Rank() == 0 {
@@ -133,7 +133,8 @@ func orderOfPosting(c *mpi.Comm) error {
 	return nil
 }
 
-// anySource: every message is received once, those of each rank in order.
+// anySource shows that every message is received once, and those of each rank
+// in order.
 func anySource(c *mpi.Comm) error {
 	const each = 100
 	var reqs []*mpi.Request
@@ -160,7 +161,7 @@ func anySource(c *mpi.Comm) error {
 	return mpi.WaitAll(reqs...)
 }
 
-// anySourceMixed: wildcards and named sources at once, at all lengths.
+// anySourceMixed mixes wildcards and named sources, at all lengths.
 func anySourceMixed(c *mpi.Comm) error {
 	const each = 60
 	if c.Rank() != 0 {
@@ -194,7 +195,7 @@ func anySourceMixed(c *mpi.Comm) error {
 	return nil
 }
 
-// reverse: many messages that nobody waits for yet.
+// reverse sends many messages before their receives are posted.
 func reverse(c *mpi.Comm) error {
 	const messages = 3000
 	if c.Rank() == 0 {
@@ -217,8 +218,8 @@ func reverse(c *mpi.Comm) error {
 	return nil
 }
 
-// probe: a message of unknown length, source and tag is probed for, and that
-// very message is received. Probing takes nothing away.
+// probe probes for a message of unknown length, source and tag, and then
+// receives that message. Probing removes nothing.
 func probe(c *mpi.Comm) error {
 	const each = 20
 	var reqs []*mpi.Request
@@ -264,7 +265,7 @@ func probe(c *mpi.Comm) error {
 func iprobe(c *mpi.Comm) error {
 	for _, n := range []int{0, 3, 100000} {
 		peer := 1 - c.Rank()
-		// What was received is gone, and nothing else is there.
+		// The received message is gone, and there is no other.
 		if ok, _, err := c.Iprobe(mpi.AnySource, mpi.AnyTag); ok || err != nil {
 			return fmt.Errorf("iprobe before anything was sent: %v, %v", ok, err)
 		}
@@ -303,8 +304,8 @@ func iprobe(c *mpi.Comm) error {
 	return nil
 }
 
-// truncation: a message that is too long is an error, writes nothing beyond
-// the buffer, and is used up.
+// truncation shows that a message which is too long is an error, writes nothing
+// beyond the buffer, and is consumed.
 func truncation(c *mpi.Comm) error {
 	to, from := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 	for _, n := range []int{2, 500, 5000, 70000, 300000} {
@@ -338,7 +339,7 @@ func truncation(c *mpi.Comm) error {
 				if !bytes.Equal(buf[room:], slices.Repeat([]byte{0xee}, 64)) {
 					return fmt.Errorf("%d bytes into %d wrote beyond the buffer", n, room)
 				}
-				// The next message is not touched by this.
+				// The next message is not affected.
 				next := make([]byte, 3)
 				if _, err := mpi.Sendrecv(c, []byte("abc"), to, 1, next, from, 1); err != nil {
 					return err
@@ -388,7 +389,8 @@ func toOneself(c *mpi.Comm) error {
 	return nil
 }
 
-// noContent: messages without content are messages, and keep their order.
+// noContent shows that messages without content are messages, and keep their
+// order.
 func noContent(c *mpi.Comm) error {
 	to, from := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 	s := []*mpi.Request{
@@ -410,7 +412,7 @@ func noContent(c *mpi.Comm) error {
 	if err := mpi.WaitAll(s...); err != nil {
 		return err
 	}
-	// A longer buffer is left alone.
+	// A longer buffer is not changed beyond the message.
 	buf := []int{1, 2, 3}
 	if _, err := mpi.Sendrecv(c, []int(nil), to, 2, buf, from, 2); err != nil {
 		return err
@@ -482,7 +484,7 @@ func sendrecvRing(c *mpi.Comm) error {
 			return fmt.Errorf("%d bytes came back changed", n)
 		}
 	}
-	// What is sent and what is received may have different types.
+	// Send and receive buffers may have different types.
 	words := make([]uint32, 1)
 	if _, err := mpi.Sendrecv(c, []uint16{0x0101, 0x0101}, to, 1, words, from, mpi.AnyTag); err != nil {
 		return err
@@ -490,7 +492,7 @@ func sendrecvRing(c *mpi.Comm) error {
 	return want("words", words[0], 0x01010101)
 }
 
-// headToHead: everybody sends everybody long messages before receiving any.
+// headToHead makes all ranks send long messages to all before they receive any.
 func headToHead(c *mpi.Comm) error {
 	const n = 400000
 	var reqs []*mpi.Request
@@ -510,7 +512,8 @@ func headToHead(c *mpi.Comm) error {
 	return mpi.WaitAll(reqs...)
 }
 
-// wrongArguments give errors at once, and leave the communicator as it was.
+// wrongArguments shows that wrong arguments give errors at once, and leave the
+// communicator as it was.
 func wrongArguments(c *mpi.Comm) error {
 	n := c.Size()
 	one := []int{1}
@@ -537,8 +540,8 @@ func wrongArguments(c *mpi.Comm) error {
 			return fmt.Errorf("%s: no error", what)
 		}
 	}
-	// Nothing of this was sent, and no receive was left behind: the next
-	// message, with the same tag and from the same rank, is the next one.
+	// Nothing was sent, and no receive was left behind: the next message with
+	// the same tag from the same rank must be the right one.
 	to, from := (c.Rank()+1)%n, (c.Rank()+n-1)%n
 	got := []int{0}
 	if _, err := mpi.Sendrecv(c, []int{42}, to, 0, got, mpi.AnySource, mpi.AnyTag); err != nil {

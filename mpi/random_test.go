@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// randomCollectives: a long row of collectives on several communicators, with
-// ranks that lag and messages of the program in between. Nothing holds the
-// ranks together but what the collectives themselves need.
+// randomCollectives executes a long sequence of collectives on several
+// communicators, with ranks that lag and other messages in between. Only the
+// collectives themselves synchronize the ranks.
 func randomCollectives(c *mpi.Comm) error {
 	dup, err := c.Dup()
 	if err != nil {
@@ -133,7 +133,7 @@ var randomSteps = []func(c *mpi.Comm, n, root, seed int) error{
 	},
 }
 
-// row is values of all ranks, one after the other.
+// row returns the values of all ranks, one after the other.
 func row(c *mpi.Comm, n, seed int) []int {
 	var all []int
 	for r := range c.Size() {
@@ -150,8 +150,8 @@ func foldSeed(ranks, n, seed int) []affine {
 	return v
 }
 
-// wrongCollectives: arguments that cannot be right are errors on the rank that
-// gives them, at once, before anything is sent.
+// wrongCollectives shows that impossible arguments are errors on the rank that
+// passes them, at once, before anything is sent.
 func wrongCollectives(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	x, y := make([]int, 4*n), make([]int, 4*n)
@@ -225,7 +225,7 @@ func wrongCollectives(c *mpi.Comm) error {
 			return err
 		}
 	}
-	// What is only read may overlap.
+	// Buffers that are only read may overlap.
 	if me == 0 {
 		x[0] = 8
 	}
@@ -238,8 +238,8 @@ func wrongCollectives(c *mpi.Comm) error {
 	return c.Barrier()
 }
 
-// mismatch: arguments that do not fit those of the other rank are errors where
-// a message comes that is longer or shorter than it should be.
+// mismatch shows that arguments which do not match those of the other rank are
+// errors where a message comes that is longer or shorter than expected.
 func mismatch(c *mpi.Comm) error {
 	me := c.Rank()
 	x, y := make([]int, 10), make([]int, 10)
@@ -274,8 +274,8 @@ func mismatch(c *mpi.Comm) error {
 	)
 }
 
-// FuzzLayout: whatever counts and displacements a rank gives, it gets an error
-// or what it asked for.
+// FuzzLayout shows that a rank gets an error or the right result, whatever
+// counts and displacements it passes.
 func FuzzLayout(f *testing.F) {
 	f.Add(5, 2, 3, 0, 2)
 	f.Add(5, 2, 3, 1, 0)

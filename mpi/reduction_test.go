@@ -20,8 +20,8 @@ var reductionScenes = []scene{
 	{"not a number", []int{1, 2, 5}, notANumber},
 }
 
-// affine is the map x → a·x + b on integers. Maps are composed in order, which
-// matters, but how they are grouped does not.
+// affine is the map x → a·x + b on integers. The order of composition matters,
+// but not the grouping.
 type affine struct{ a, b uint64 }
 
 // compose is an Op: first inout, then in.
@@ -32,8 +32,8 @@ func compose(inout, in []affine) {
 	}
 }
 
-// fold is what the first ranks' values, of values[affine](n, rank), give
-// together, in order.
+// fold returns the combination, in order, of the first ranks' values
+// values[affine](n, rank).
 func fold(ranks, n int) []affine {
 	v := values[affine](n, 0)
 	for r := 1; r < ranks; r++ {
@@ -42,8 +42,8 @@ func fold(ranks, n int) []affine {
 	return v
 }
 
-// inShape combines the values of n ranks in the shape that the package
-// promises, written down in another way: pairs first, then halves.
+// inShape combines the values of n ranks in the order that the package
+// promises, implemented differently: pairs first, then halves.
 func inShape[T any](n int, give func(rank int) []T, op mpi.Op[T]) []T {
 	p := 1 << (bits.Len(uint(n)) - 1)
 	var terms [][]T
@@ -67,8 +67,8 @@ func inShape[T any](n int, give func(rank int) []T, op mpi.Op[T]) []T {
 	return join(terms)
 }
 
-// reduceAll compares all reductions of op, to the bit, with the shape that is
-// promised, for all lengths and roots.
+// reduceAll compares all reductions of op, bit by bit, with the promised order,
+// for all lengths and roots.
 func reduceAll[T comparable](c *mpi.Comm, op mpi.Op[T]) error {
 	n, me := c.Size(), c.Rank()
 	for _, length := range vectors {
@@ -135,8 +135,7 @@ func reduceAll[T comparable](c *mpi.Comm, op mpi.Op[T]) error {
 				return err
 			}
 		}
-		// Scans have a shape of their own, so only what is exact is
-		// compared.
+		// Scans use another order, so only exact operations are compared.
 		exact := false
 		switch any(send).(type) {
 		case []int, []affine:
@@ -189,8 +188,8 @@ func reduceAll[T comparable](c *mpi.Comm, op mpi.Op[T]) error {
 	return nil
 }
 
-// matrices: products of 2×2 matrices of floats, which neither commute nor are
-// exact; all ranks get the same bits.
+// matrices multiplies 2×2 matrices of floats, which neither commute nor are
+// exact. All ranks must get the same bits.
 func matrices(c *mpi.Comm) error {
 	type matrix [2][2]float64
 	mul := func(inout, in []matrix) {
@@ -224,7 +223,7 @@ func matrices(c *mpi.Comm) error {
 	return nil
 }
 
-// operations: each Op, its type found by the compiler.
+// operations tests each Op, whose type the compiler infers.
 func operations(c *mpi.Comm) error {
 	n, me := c.Size(), c.Rank()
 	type flag bool

@@ -18,9 +18,9 @@ var requestScenes = []scene{
 	{"goroutines", []int{1, 2, 3}, goroutines},
 }
 
-// storm: all ranks send all ranks, themselves too, messages of all lengths.
-// Receives are posted in an order of their own and completed in another, by
-// all ways there are.
+// storm makes all ranks send messages of all lengths to all ranks, including
+// themselves. Receives are posted in one order and completed in another, in all
+// possible ways.
 func storm(c *mpi.Comm) error {
 	const each = 40
 	type one struct {
@@ -108,7 +108,7 @@ func storm(c *mpi.Comm) error {
 	return nil
 }
 
-// waitAny returns requests as they get done, each once.
+// waitAny shows that WaitAny returns requests as they complete, each once.
 func waitAny(c *mpi.Comm) error {
 	if c.Rank() != 0 {
 		r := dice(12, c.Rank())
@@ -153,8 +153,8 @@ func waitAny(c *mpi.Comm) error {
 	return nil
 }
 
-// testCalls: Test and its kin say no until a message is there, and yes in the
-// end, without anybody waiting.
+// testCalls shows that Test and similar functions return false until a message
+// has come, and true in the end, without any blocking call.
 func testCalls(c *mpi.Comm) error {
 	peer := 1 - c.Rank()
 	for _, n := range []int{1, 100000} {
@@ -202,7 +202,8 @@ func testCalls(c *mpi.Comm) error {
 	return nil
 }
 
-// doneRequests say the same again when they are asked again.
+// doneRequests shows that completed requests give the same result when they are
+// asked again.
 func doneRequests(c *mpi.Comm) error {
 	peer := 1 - c.Rank()
 	r, s := mpi.Irecv(c, make([]int32, 5), peer, 3), mpi.Isend(c, make([]int32, 4), peer, 3)
@@ -229,7 +230,7 @@ func doneRequests(c *mpi.Comm) error {
 			return fmt.Errorf("wait for any of done requests: %d, %v", i, err)
 		}
 	}
-	// All errors come, not only the first.
+	// All errors are returned, not only the first.
 	r1, r2 := mpi.Irecv(c, []byte{0}, peer, 1), mpi.Irecv(c, []byte{0, 0}, peer, 2)
 	s1, s2 := mpi.Isend(c, []byte{1, 2}, peer, 1), mpi.Isend(c, []byte{1, 2}, peer, 2)
 	if err := wantErr("wait for all", mpi.WaitAll(r1, r2, s1, s2), mpi.ErrTruncated); err != nil {
@@ -239,8 +240,8 @@ func doneRequests(c *mpi.Comm) error {
 	return err
 }
 
-// goroutines: several goroutines of a rank wait for messages at the same
-// time, each in a conversation of its own.
+// goroutines makes several goroutines of a rank wait for messages at the same
+// time, each in a separate conversation.
 func goroutines(c *mpi.Comm) error {
 	const talks = 6
 	to, from := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()

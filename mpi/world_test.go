@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// A world is a way to get n ranks and run a body on each. It returns the
-// errors of the bodies, joined.
+// world is a way to get n ranks and run a body on each. It returns the errors
+// of the bodies, joined.
 type world struct {
 	name string
 	run  func(n int, body func(c *mpi.Comm) error) error
@@ -22,8 +22,8 @@ type world struct {
 
 var worlds = []world{{"local", mpi.Local}}
 
-// A scene is what all ranks of a world do, to show something. Bodies know
-// nothing of where they run: no testing.T, nothing shared between ranks.
+// scene is a test that all ranks of a world execute. A body does not depend on
+// where it runs: it has no testing.T, and shares nothing with other ranks.
 type scene struct {
 	name  string
 	sizes []int
@@ -68,7 +68,7 @@ func play(t *testing.T, scenes []scene) {
 	}
 }
 
-// steps runs one after the other until one fails, and says which.
+// steps runs functions one after the other until one fails, and names it.
 func steps(names string, fs ...func() error) error {
 	for i, f := range fs {
 		if err := f(); err != nil {
@@ -78,8 +78,8 @@ func steps(names string, fs ...func() error) error {
 	return nil
 }
 
-// dice gives numbers that depend on the arguments alone, so that all ranks
-// can throw the same.
+// dice returns a generator that depends on the arguments alone, so that all
+// ranks can draw the same numbers.
 func dice(seeds ...int) *rand.Rand {
 	var b []byte
 	for _, s := range seeds {
@@ -99,7 +99,8 @@ func lag(r *rand.Rand) {
 	}
 }
 
-// pattern is a message's content, which depends on who sent it and which it is.
+// pattern returns a message's content, which depends on its sender and its
+// number.
 func pattern(n int, seeds ...int) []byte {
 	b := make([]byte, n)
 	r := dice(append(seeds, n)...)
@@ -113,8 +114,8 @@ func pattern(n int, seeds ...int) []byte {
 	return b
 }
 
-// lengths are sizes of messages that go different ways: eager, announced,
-// in pieces.
+// lengths are sizes of messages that are sent in different ways: eager,
+// announced, in pieces.
 var lengths = []int{0, 1, 7, 8, 100, 1000, 4095, 4096, 4097, 30000, 65536, 65537, 300001}
 
 func anyLength(r *rand.Rand) int {
@@ -134,7 +135,7 @@ func want[T any](what string, got, want T) error {
 	return fmt.Errorf("%s is not what it should be", what)
 }
 
-// wantSlice is want for long slices: it says where the first difference is.
+// wantSlice compares long slices, and reports the first difference.
 func wantSlice[T comparable](what string, got, want []T) error {
 	if slices.Equal(got, want) {
 		return nil

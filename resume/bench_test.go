@@ -35,7 +35,7 @@ type benchFrame struct {
 	X     float64
 }
 
-// BenchmarkCall is what a call of a resumable function costs.
+// BenchmarkCall measures a call of a resumable function.
 func BenchmarkCall(b *testing.B) {
 	b.Run("without", func(b *testing.B) {
 		for i := range b.N {

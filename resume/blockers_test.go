@@ -66,7 +66,7 @@ func TestLiveGoroutine(t *testing.T) {
 	defer close(stop)
 	go func() { close(ready); <-stop }()
 	<-ready
-	// Resumed the goroutine that runs all tests is a stranger, too.
+	// After a resume, the goroutine that runs all tests is unknown, too.
 	if why := liveGoroutine(runtime.NumGoroutine(), grace); !strings.HasPrefix(why, "a goroutine is running that ") {
 		t.Errorf("found %q", why)
 	}

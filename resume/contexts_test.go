@@ -15,7 +15,7 @@ import (
 
 type contextKey struct{}
 
-// contexts are those that a program may hold.
+// contexts are contexts that a program may hold.
 type contexts struct {
 	signals, timed, late, valued, ended context.Context
 	stop, cancel, drop                  context.CancelFunc
@@ -24,8 +24,8 @@ type contexts struct {
 	asked                               subscriptions
 }
 
-// TestSavedContext holds that contexts with deadlines and signals come back: with
-// their parents, canceled or not, and that they can be canceled.
+// TestSavedContext shows that contexts with deadlines and signals are restored,
+// with their parents, canceled or not, and that they can be canceled.
 func TestSavedContext(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *engine.Run {

@@ -19,8 +19,8 @@ type damageState struct {
 	any    any
 }
 
-// TestRestore_DamagedState changes every byte of the references in a state. Whatever they
-// say then, restoring ends with an error or without one.
+// TestRestore_DamagedState changes every byte of the references in a state.
+// Restoring must end, with an error or without.
 func TestRestore_DamagedState(t *testing.T) {
 	e := &env{1, 2}
 	v := damageState{a: makeCounter(e), op: double, static: strings.ToLower, ring: make(chan []string, 3)}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestExit_LostDevice: a program that fails is over, but not one that has lost a device.
+// TestExit_LostDevice shows that a program which fails has ended, but not one
+// that has lost a device.
 func TestExit_LostDevice(t *testing.T) {
 	path := build(t, "./testdata/lost")
 	for _, c := range []struct {

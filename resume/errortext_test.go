@@ -8,7 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// What cannot be saved is named as the program's source names it.
+// TestErrorText shows that values which cannot be saved are named as in the
+// program's source.
 func TestErrorText(t *testing.T) {
 	unsupported := func(path string) error {
 		return &graph.UnsupportedError{Path: path, Type: "net.Conn", Reason: "it is open"}

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/engine"
 )
 
-// TestFinalizers_WaitForCopy holds that no finalizer or cleanup of the program
+// TestFinalizers_WaitForCopy shows that no finalizer or cleanup of the program
 // starts while the state is copied, and that the state is not copied while one
 // runs.
 func TestFinalizers_WaitForCopy(t *testing.T) {
@@ -20,7 +20,7 @@ func TestFinalizers_WaitForCopy(t *testing.T) {
 		"cleanup":   func(f func()) { AddCleanup(&[64]byte{}, func(int) { f() }, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for !lockFinalizers() { // that of another test may be about to end
+			for !lockFinalizers() { // one of another test may be about to end
 				runtime.Gosched()
 			}
 			running, end := make(chan struct{}), make(chan struct{})
@@ -28,7 +28,7 @@ func TestFinalizers_WaitForCopy(t *testing.T) {
 				close(running)
 				<-end
 			})
-			for text := ""; !strings.Contains(text, "finalizers.go:"); { // it has come to the lock
+			for text := ""; !strings.Contains(text, "finalizers.go:"); { // it waits for the lock
 				runtime.GC()
 				buf := make([]byte, 1<<20)
 				text = string(buf[:runtime.Stack(buf, true)])

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestFinish_Killed kills a program that nobody supervises at each step
-// of its end: started again it completes the end, and returns its status, but
-// does not run again. To start over takes consent.
+// TestFinish_Killed kills an unsupervised program at each step of its end. When
+// it is started again, it must complete the end and return its status, but not
+// run again. A new run needs consent.
 func TestFinish_Killed(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for _, c := range []struct {
@@ -42,8 +42,8 @@ func TestFinish_Killed(t *testing.T) {
 	}
 }
 
-// TestFinish_StartOver starts a finished program again with consent: as often as it is
-// given, and with kills.
+// TestFinish_StartOver starts a finished program again with consent, several
+// times and with kills.
 func TestFinish_StartOver(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "queens")
@@ -62,7 +62,7 @@ func TestFinish_StartOver(t *testing.T) {
 		}
 		p.same(want)
 	}
-	// An unfinished run is discarded, too; what it had changed in files stays.
+	// An unfinished run is discarded, too; its changes of files stay.
 	q := newProgram(t, path, "append")
 	q.env = []string{"CAIRN_DIR=ck", "CAIRN_EVERY_POINTS=2"}
 	if code, _, text := q.start("DIE=1"); code != 9 {

@@ -15,7 +15,7 @@ func TestReport_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for ranks := range 3 {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
-			mount := t.TempDir() // with room for who the run is and what each rank notes of its files, and no more
+			mount := t.TempDir() // with room for the run's identity and each rank's record of its files, and no more
 			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+8*max(1, ranks))); err != nil {
 				t.Skipf("a small file system cannot be mounted here (it takes root): %v", err)
 			}
@@ -26,7 +26,7 @@ func TestReport_DiskFull(t *testing.T) {
 				p := newProgram(t, path, "printing")
 				p.env = []string{"CAIRN_DIR=" + dir, "CAIRN_EVERY_POINTS=1"}
 				_, _, said = p.start()
-				full++ // that it has finished cannot be recorded there, either
+				full++ // the end of the run cannot be recorded there, either
 			} else {
 				cmd, text := supervised(t, t.TempDir(), "-n", fmt.Sprint(ranks), "--dir", dir, "--every-points", "1", path, "printing")
 				if err := cmd.Run(); err != nil {

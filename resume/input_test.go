@@ -14,7 +14,8 @@ const (
 	dataText  = "da zero da one  da two  da threeda four da five "
 )
 
-// reader is a program that reads, with what it reads. It was killed in round 3.
+// reader returns a program that reads input, with its input. It was killed in
+// iteration 3.
 func reader(t *testing.T, args ...string) (p *program, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -51,13 +52,13 @@ func (p *program) refused(what string, says ...string) {
 	}
 }
 
-// TestInput_Changed gives a program that is started again another stdin than it
-// had, and other files, and what it had at last. What comes after the bytes that
-// were read may be something else.
+// TestInput_Changed restarts a program with another stdin, with other files,
+// and finally with its original input. Bytes after those that were read may
+// differ.
 func TestInput_Changed(t *testing.T) {
 	p, dir := reader(t)
 	first, other, data := p.stdin, filepath.Join(dir, "other"), filepath.Join(p.dir, "data")
-	named := first // in the message, where the system tells it
+	named := first // name in the message, if the system provides it
 	if runtime.GOOS != "linux" {
 		named = "a file"
 	}
@@ -118,7 +119,7 @@ func TestInput_Changed(t *testing.T) {
 	p.same(want)
 }
 
-// TestInput_ChangeAllowed lets a program resume with other input, as it was asked to.
+// TestInput_ChangeAllowed lets a program resume with other input, as requested.
 func TestInput_ChangeAllowed(t *testing.T) {
 	p, _ := reader(t)
 	write(t, p.stdin, strings.ToUpper(inputText))

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build returns the program of that package.
+// build returns the program of a package.
 func build(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
 	binaries.Lock()
@@ -65,7 +65,7 @@ type program struct {
 	env  []string
 
 	stdin string // a file, or the null device
-	pipe  bool   // it comes through a pipe
+	pipe  bool   // stdin comes through a pipe
 }
 
 func newProgram(t *testing.T, path string, args ...string) *program {
@@ -105,7 +105,7 @@ func (p *program) start(env ...string) (status int, killed bool, stderr string) 
 	return cmd.ProcessState.ExitCode(), ws.Signaled() && ws.Signal() == syscall.SIGKILL, text.String()
 }
 
-// files returns what the program has left.
+// files returns the files that the program has left.
 func (p *program) files() map[string]string {
 	p.t.Helper()
 	m := make(map[string]string)
@@ -130,7 +130,7 @@ func (p *program) files() map[string]string {
 	return m
 }
 
-// same compares what two programs have left.
+// same compares the files that two programs have left.
 func (p *program) same(q *program) {
 	p.t.Helper()
 	got, want := p.files(), q.files()
@@ -146,7 +146,7 @@ func (p *program) same(q *program) {
 }
 
 // survives runs a program to its end, killed at each of its points in turn, and
-// some times with a single kill.
+// sometimes with a single kill.
 func survives(t *testing.T, path string, points, status int, args ...string) {
 	want := newProgram(t, path, args...)
 	if code, _, text := want.start(); code != status {
@@ -221,8 +221,8 @@ func TestPoint_Killed(t *testing.T) {
 	}
 }
 
-// TestFiles_KilledBetweenPoints kills a program that opens its file again and
-// again, between two points.
+// TestFiles_KilledBetweenPoints kills a program that repeatedly opens its file,
+// between two points.
 func TestFiles_KilledBetweenPoints(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "append")
@@ -256,8 +256,8 @@ func TestFiles_KilledBetweenPoints(t *testing.T) {
 	}
 }
 
-// TestPoint_OtherGoroutine holds that nothing is saved while another goroutine
-// lives.
+// TestPoint_OtherGoroutine shows that nothing is saved while another goroutine
+// exists.
 func TestPoint_OtherGoroutine(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "crowd")
@@ -269,7 +269,7 @@ func TestPoint_OtherGoroutine(t *testing.T) {
 	if _, killed, text := p.start(); !killed {
 		t.Fatal("not killed", text)
 	}
-	// Point 2 comes while the goroutine lives; the first without it is 6.
+	// The goroutine exists at point 2; the first point without it is 6.
 	if got := p.files()["out"]; got != "crowd 0\ncrowd 1\ncrowd 2\ncrowd 3\ncrowd 4\n" {
 		t.Errorf("killed after\n%s", got)
 	}
@@ -279,7 +279,7 @@ func TestPoint_OtherGoroutine(t *testing.T) {
 	p.same(want)
 }
 
-// TestPoint_Unsavable holds that the user is told why nothing is saved, once,
+// TestPoint_Unsavable shows that the user is told once why nothing is saved,
 // and that the program continues.
 func TestPoint_Unsavable(t *testing.T) {
 	path := build(t, "./testdata/cases")
@@ -295,7 +295,7 @@ func TestPoint_Unsavable(t *testing.T) {
 }
 
 // TestFiles_DirectoriesUndone kills a program after it has made and removed
-// things, twice.
+// directories, twice.
 func TestFiles_DirectoriesUndone(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "dirs")
@@ -315,7 +315,7 @@ func TestFiles_DirectoriesUndone(t *testing.T) {
 	}
 }
 
-// TestBegin_OtherArguments holds that a run is not resumed when the program is
+// TestBegin_OtherArguments shows that a run is not resumed if the program is
 // started with other arguments, which would have no effect.
 func TestBegin_OtherArguments(t *testing.T) {
 	p := newProgram(t, build(t, "./testdata/cases"), "process", "-v", "3", "a")

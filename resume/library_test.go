@@ -32,7 +32,7 @@ import (
 	"time"
 )
 
-// holder is what programs hold of the standard library.
+// holder holds values of the standard library as programs do.
 type holder struct {
 	scanner *bufio.Scanner
 	words   *bufio.Scanner
@@ -193,8 +193,8 @@ func TestStandardLibrary(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_Refused holds that what cannot be saved is named, with
-// the way to it.
+// TestStandardLibrary_Refused shows that values which cannot be saved are
+// named, with the path to them.
 func TestStandardLibrary_Refused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -215,7 +215,7 @@ func TestStandardLibrary_Refused(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_HeldLocks holds that locks which the only goroutine has
+// TestStandardLibrary_HeldLocks shows that locks which the only goroutine holds
 // are held again.
 func TestStandardLibrary_HeldLocks(t *testing.T) {
 	type state struct {
@@ -244,7 +244,7 @@ func TestStandardLibrary_HeldLocks(t *testing.T) {
 
 type ctxKey struct{}
 
-// TestContexts holds that contexts can be canceled after a restart.
+// TestContexts shows that contexts can be canceled after a restart.
 func TestContexts(t *testing.T) {
 	type state struct {
 		root, child, val, out context.Context
@@ -281,7 +281,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// TestStandardLibrary_Streams holds that readers and writers of formats
+// TestStandardLibrary_Streams shows that readers and writers of formats
 // continue in the middle.
 func TestStandardLibrary_Streams(t *testing.T) {
 	type state struct {

@@ -22,7 +22,7 @@ func send(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// receive waits for one.
+// receive waits for a signal.
 func receive(t *testing.T, c <-chan os.Signal, want os.Signal) {
 	t.Helper()
 	select {
@@ -45,7 +45,7 @@ func arrived(t *testing.T, c chan os.Signal) {
 	}
 }
 
-// asking is a program that has asked for signals.
+// asking is a program that has subscribed to signals.
 type asking struct {
 	C, D, E chan os.Signal
 	Ctx     context.Context
@@ -54,8 +54,8 @@ type asking struct {
 	Asked   subscriptions
 }
 
-// TestSignals holds that a program hears of the same signals after a restart,
-// through the same channels, and of those that had come.
+// TestSignals shows that a program receives the same signals after a restart,
+// through the same channels, including those that had come before.
 func TestSignals(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *engine.Run {
@@ -138,7 +138,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestSignals_Terminate: of SIGTERM the program gets the second one.
+// TestSignals_Terminate shows that the program receives the second SIGTERM; the
+// first one stops the run.
 func TestSignals_Terminate(t *testing.T) {
 	keep := make(chan os.Signal, 4) // as a run does
 	signal.Notify(keep, syscall.SIGTERM)
@@ -173,8 +174,8 @@ func TestSignals_Terminate(t *testing.T) {
 	<-ctx.Done()
 }
 
-// TestContextAfterFunc: a function that waits for the end of a context is known,
-// until it was called or is stopped.
+// TestContextAfterFunc shows that a function which waits for the end of a
+// context is tracked until it was called or is stopped.
 func TestContextAfterFunc(t *testing.T) {
 	p, err := engine.Open(t.Context(), engine.Options{Dir: t.TempDir(), Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 	if err != nil {
@@ -198,7 +199,7 @@ func TestContextAfterFunc(t *testing.T) {
 	}
 	cancel()
 	<-called
-	for end := time.Now().Add(time.Minute); unrestorable() != ""; time.Sleep(time.Millisecond) { // it has to end, too
+	for end := time.Now().Add(time.Minute); unrestorable() != ""; time.Sleep(time.Millisecond) { // its goroutine must end, too
 		if time.Now().After(end) {
 			t.Fatal(unrestorable())
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestStop_DiskFull stops a program that cannot save any more: its status says
+// TestStop_DiskFull stops a program that cannot save any more. Its status says
 // that the work is lost, and it resumes from what was saved before.
 func TestStop_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")

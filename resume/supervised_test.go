@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// supervised makes the command that runs a case under 'cairn run'.
+// supervised returns the command that runs a case under 'cairn run'.
 func supervised(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -25,7 +25,8 @@ func supervised(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buf
 	return cmd, text
 }
 
-// TestSupervised_Output holds that standard output is neither doubled nor lost.
+// TestSupervised_Output shows that standard output is neither duplicated nor
+// lost.
 func TestSupervised_Output(t *testing.T) {
 	cmd, text := supervised(t, t.TempDir(), "--every-points", "1", build(t, "./testdata/cases"), "printing")
 	cmd.Env = append(os.Environ(), "CAIRN_KILL_AT=each")

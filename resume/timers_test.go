@@ -9,23 +9,23 @@ import (
 	"unsafe"
 )
 
-// timers are those that a program may hold.
+// timers are timers that a program may hold.
 type timers struct {
 	Ticker  *time.Ticker
-	C       <-chan time.Time // of Ticker
+	C       <-chan time.Time // channel of Ticker
 	Timer   *time.Timer
 	After   <-chan time.Time
 	Stopped *time.Timer
 	Quiet   *time.Ticker // stopped
-	Late    *time.Timer  // gone off, and nobody has looked
-	Done    *time.Timer  // gone off and received
+	Late    *time.Timer  // fired, and not received
+	Done    *time.Timer  // fired and received
 	Full    *time.Ticker // with a tick in its channel
-	Any     any          // Timer
+	Any     any          // the same as Timer
 	None    *time.Timer
 }
 
-// put puts a tick into the channel of a timer, where it would be if the program
-// had waited for something else at the same time.
+// put puts a tick into the channel of a timer, as if it had fired while the
+// program waited for something else.
 func put(c <-chan time.Time, v time.Time) { *(*chan time.Time)(unsafe.Pointer(&c)) <- v }
 
 const period = 300 * time.Millisecond
@@ -42,7 +42,7 @@ func newTimers() *timers {
 	return v
 }
 
-// now looks for a tick without waiting.
+// now receives a tick without waiting.
 func now(c <-chan time.Time) (time.Time, bool) {
 	select {
 	case v := <-c:
@@ -64,7 +64,7 @@ func TestTimers(t *testing.T) {
 		t.Error("what was one timer is two")
 	}
 	if first := <-w.C; !async {
-		// A tick has the time at which it was to come.
+		// A tick has the time at which it was due.
 		if d := first.Sub(after); d > period/3 {
 			t.Errorf("the first tick comes after %v, there were less than %v left", d, period/3)
 		}
@@ -105,7 +105,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestTimers_Async is the same with timers as they were before Go 1.23.
+// TestTimers_Async does the same with timers as they were before Go 1.23.
 func TestTimers_Async(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestTimers|TestTimers_Refused)$", "-test.count=1")
 	cmd.Env = append(os.Environ(), "GODEBUG=asynctimerchan=1")
@@ -114,7 +114,8 @@ func TestTimers_Async(t *testing.T) {
 	}
 }
 
-// A timer that calls a function cannot be saved, nor can the copy of one.
+// TestTimers_Refused shows that a timer that calls a function cannot be saved,
+// nor can the copy of a timer.
 func TestTimers_Refused(t *testing.T) {
 	refused := func(why string, v any) {
 		t.Helper()

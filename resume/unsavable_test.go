@@ -8,7 +8,8 @@ import (
 	"github.com/cairnrun/cairn/resume"
 )
 
-// The error of a checkpoint says why the compiler could not convert a closure.
+// TestUnsavable shows that the error of a checkpoint says why the compiler
+// could not convert a closure.
 func TestUnsavable(t *testing.T) {
 	n := 1
 	_, _, line, _ := runtime.Caller(0)

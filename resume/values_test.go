@@ -21,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/resume"
 )
 
-// open starts a run in dir that saves when told to.
+// open starts a run in dir that saves on request.
 func open(t *testing.T, dir string) *engine.Run {
 	t.Helper()
 	p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
@@ -186,7 +186,7 @@ func TestFuncs_Generic(t *testing.T) {
 	if got := w[0]() + ", " + w[1](); got != "[]*string 2, []*int 3" {
 		t.Error(got)
 	}
-	// An instance that nobody has registered shares its code with those.
+	// An instance that is not registered shares its code with those.
 	v[0] = makeShape(&boxEnv[*env]{})
 	if err := save(t, open(t, t.TempDir()), &v); err == nil || !strings.Contains(err.Error(), "cannot be found again by a name") {
 		t.Error(err)
@@ -267,7 +267,7 @@ func TestChannels(t *testing.T) {
 	t.Error("a channel that somebody waits for was saved")
 }
 
-// Package variables that nobody registers.
+// These package variables are not registered.
 var (
 	errOwn    = errors.New("own")
 	unnamed   = &env{1, 2}
@@ -275,7 +275,7 @@ var (
 	unnamedIn = &unnamedB[1].step
 )
 
-// TestVariables_KeepIdentity holds that package variables stay themselves.
+// TestVariables_KeepIdentity shows that package variables keep their identity.
 func TestVariables_KeepIdentity(t *testing.T) {
 	if !graph.InProgram(unsafe.Pointer(&unnamedB)) {
 		t.Skip("it cannot be told where the program lies on " + runtime.GOARCH)

@@ -15,7 +15,7 @@ import (
 
 const nobody = 65534
 
-// modes lists what in a directory has other modes than those of dir and file.
+// modes lists the files below a directory whose modes differ from dir and file.
 func modes(t *testing.T, root string, dir, file fs.FileMode) (odd []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -52,8 +52,9 @@ func as(t *testing.T, uid uint32, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestRun_FilesArePrivate leaves a run with checkpoints, made with an open umask in a
-// directory that all may read: nobody else can read what the run keeps.
+// TestRun_FilesArePrivate makes a run with checkpoints, with an open umask, in
+// a directory that all may read. No other user may be able to read the run's
+// files.
 func TestRun_FilesArePrivate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	old := syscall.Umask(0o022)
@@ -100,7 +101,7 @@ func TestRun_FilesArePrivate(t *testing.T) {
 	}
 }
 
-// newestFile is rank 0's file of the newest checkpoint.
+// newestFile returns rank 0's file of the newest checkpoint.
 func newestFile(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "ckpt-*", "rank-0000.h5"))
@@ -131,7 +132,7 @@ func TestRun_DirectoryOfAnotherUser(t *testing.T) {
 			t.Fatalf("%s was followed: %q", name, got)
 		}
 	}
-	// The run's directory itself may be reached by one.
+	// A link to the run's directory itself is allowed.
 	if err := errors.Join(os.Mkdir("far", 0o700), os.Symlink("far", "near.cairn")); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func main() {
 
 const summed = "begin [a -b]\n0 0\n1 1\n2 5\n3 14\n4 30\n5 55\n"
 
-// inModule makes a module with a program in ./cmd/sums, and goes there.
+// inModule makes a module with a program in ./cmd/sums, and changes into it.
 func inModule(t *testing.T) {
 	t.Helper()
 	text, err := exec.Command("go", "env", "GOCACHE").Output()
@@ -62,7 +62,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// ended checks that all went well, whatever was told on the way.
+// ended checks that the command succeeded, whatever it printed.
 func (r *result) ended() *result {
 	r.t.Helper()
 	if r.code != exitFine {
@@ -84,7 +84,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program found: ", "cmd/none", "name a directory")
-	denied := "/sys" // not even for root
+	denied := "/sys" // cannot be written, not even by root
 	if os.Geteuid() != 0 {
 		denied = "denied"
 		if err := os.Mkdir(denied, 0o500); err != nil {
@@ -121,8 +121,8 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
-// Source is built and run; the program is killed at every point, and prints what
-// an undisturbed one would.
+// TestRun_Source builds and runs source. The program is killed at every point,
+// and must print what an undisturbed one would.
 func TestRun_Source(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "each")
@@ -135,7 +135,7 @@ func TestRun_Source(t *testing.T) {
 	if !exists("sums.cairn/bin/sums") {
 		t.Error("the program is not in the run directory")
 	}
-	// A name that can only be an import path, and files.
+	// A name that can only be an import path; and files.
 	cairnRun(t, "run", "-o", "out", "example.com/prog/cmd/sums", "--", "a", "-b").ended()
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
@@ -149,7 +149,8 @@ func TestRun_Source(t *testing.T) {
 	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
 }
 
-// A program whose source has changed does not resume from checkpoints of the old one.
+// TestRun_SourceChanged shows that a program whose source has changed does not
+// resume from checkpoints of the old one.
 func TestRun_SourceChanged(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "3")
@@ -174,9 +175,10 @@ func TestRun_SourceChanged(t *testing.T) {
 	}
 }
 
-// A program that was built before is told of as it was the first time, and what is
-// not saved is told of by -q too, and once.
-// A program of go build is run, and it is said that nothing of it is saved.
+// TestRun_UninstrumentedProgram shows that a program which was built before is
+// reported as the first time, and that -q also reports, once, what is not
+// saved. A program of go build runs, with a message that nothing of it is
+// saved.
 func TestRun_UninstrumentedProgram(t *testing.T) {
 	inModule(t)
 	write(t, "cmd/sums/main.go", `package main

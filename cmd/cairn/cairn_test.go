@@ -80,7 +80,7 @@ func makeCheckpoints(t *testing.T, n int, opts cairn.Options) string {
 	return opts.Dir
 }
 
-// result is what a use of the program gave.
+// result is the result of a command.
 type result struct {
 	t           *testing.T
 	args        []string
@@ -95,8 +95,8 @@ func cairnRun(t *testing.T, args ...string) *result {
 	return &result{t, args, code, out.String(), errs.String()}
 }
 
-// exit checks the exit code, and that an error, and only that, says something
-// on stderr.
+// exit checks the exit code, and that there is output on stderr if and only if
+// there is an error.
 func (r *result) exit(code int) *result {
 	r.t.Helper()
 	if r.code != code {
@@ -130,8 +130,7 @@ func (r *result) complains(texts ...string) *result {
 	return r
 }
 
-// decode reads the one JSON document on stdout, of which it must know every
-// field.
+// decode reads the JSON document on stdout. All its fields must be known.
 func decode[T any](r *result) T {
 	r.t.Helper()
 	var v T
@@ -278,7 +277,7 @@ func TestHelp(t *testing.T) {
 		want := []string{"usage: cairn " + name, "--json", "Examples", "Exit codes"}
 		cairnRun(t, "help", name).exit(exitFine).says(want...)
 		cairnRun(t, name, "--help").exit(exitFine).says(want...)
-		if name != "run" { // there, -h after an argument is the program's
+		if name != "run" { // there, -h after an argument belongs to the program
 			cairnRun(t, name, "x", "-h").exit(exitFine).says(want...)
 		}
 		for line := range strings.Lines(helpText(cmd)) {
@@ -300,7 +299,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// What is not a checkpoint must be refused in words, by every command.
+// TestArguments_Wrong shows that every command refuses what is not a
+// checkpoint, with a clear message.
 func TestArguments_Wrong(t *testing.T) {
 	tmp := t.TempDir()
 	good := makeCheckpoints(t, 1, cairn.Options{})
@@ -430,7 +430,8 @@ func TestOutput_WriteFails(t *testing.T) {
 	}
 }
 
-// TestArguments_RunDirectory: a run directory stands for the checkpoints in it.
+// TestArguments_RunDirectory shows that a run directory stands for the
+// checkpoints in it.
 func TestArguments_RunDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := "sim.cairn"

@@ -18,7 +18,7 @@ import (
 
 func testDir(dir string) *store.Dir { return store.Open(vfs.OS(), dir, 0) }
 
-// python runs a script with h5py, or skips the test where there is none.
+// python runs a script with h5py, or skips the test if there is none.
 func python(t *testing.T, script string, args ...string) {
 	t.Helper()
 	const interpreter = "/usr/bin/python3"
@@ -57,7 +57,7 @@ func TestList(t *testing.T) {
 	if diff.Kind != "differential" || len(diff.Bases) == 0 || diff.FileBytes > gridLen || diff.BaseBytes < 3*gridLen {
 		t.Errorf("%+v", diff)
 	}
-	// Links count once.
+	// Linked files count once.
 	if want := doc.Checkpoints[0].FileBytes + doc.Checkpoints[1].FileBytes + doc.Checkpoints[2].FileBytes; doc.DiskBytes != want {
 		t.Errorf("%d bytes on disk, want %d", doc.DiskBytes, want)
 	}
@@ -155,7 +155,7 @@ func TestInspect_CompressedWithFile(t *testing.T) {
 	}
 }
 
-// Every way to name a checkpoint leads to it.
+// TestResolve shows that every way to name a checkpoint works.
 func TestResolve(t *testing.T) {
 	dir := makeCheckpoints(t, 3, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "plain@2.h5")
@@ -184,8 +184,8 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 
-	// Block 7 lies in the file of checkpoint 1, which all use. Block 0 is
-	// stored by each of them.
+	// Block 7 is in the file of checkpoint 1, which all use. Block 0 is stored
+	// by each of them.
 	shared := flip(t, checkpointFile(dir, 3), "grid", 7)
 	own := flip(t, checkpointFile(dir, 3), "grid", 0)
 	r := cairnRun(t, "verify", dir).exit(exitFound).says(
@@ -208,7 +208,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("checkpoint 2 shares one damaged block: %+v", doc.Files[0].Damage)
 	}
 
-	// Damage stops work that needs the values.
+	// Damage stops commands that need the values.
 	out := filepath.Join(t.TempDir(), "out.h5")
 	cairnRun(t, "export", dir, out).exit(exitFailed).complains("cannot export", "damaged", "/MemBlocks/grid, block 0", "cairn verify")
 	if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
@@ -226,8 +226,8 @@ func TestVerify_Outlook(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFound).says("uses checkpoint 2, which is sound", "metadata: hdf5: corrupt file")
 }
 
-// What could not be done outweighs damage, and keeps nothing else from being
-// checked.
+// TestVerify_SeveralArguments shows that an argument that cannot be checked
+// outweighs damage, and that the others are checked nevertheless.
 func TestVerify_SeveralArguments(t *testing.T) {
 	dir := makeCheckpoints(t, 1, cairn.Options{})
 	none := filepath.Join(t.TempDir(), "none")
@@ -242,8 +242,8 @@ func TestVerify_Accept(t *testing.T) {
 	if strings.Contains(r.out, "accepted") {
 		t.Errorf("there was nothing to accept: %s", r.out)
 	}
-	// A value in the checkpoint's own file, one in the file of an older one, one in
-	// a dataset that is kept with the metadata.
+	// One value is in the checkpoint's own file, one in the file of an older
+	// one, and one in a dataset that is stored with the metadata.
 	python(t, `import h5py, sys
 with h5py.File(sys.argv[1], "r+") as f:
     f["Changed/MemBlocks/grid"][5] = 4711.5
@@ -253,7 +253,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 `, checkpointFile(dir, 3), checkpointFile(dir, 1))
 	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("/MemBlocks/grid, block 0", "/MemBlocks/grid, block 8", "/MemBlocks/step")
 
-	// Not while a run has the directory.
+	// It is refused while a run uses the directory.
 	lock, err := store.Create(vfs.OS(), dir, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 	}
 }
 
-// cairnAccept runs a command that succeeds with a remark on stderr.
+// cairnAccept runs a command that must succeed with a remark on stderr.
 func cairnAccept(t *testing.T, args ...string) *result {
 	t.Helper()
 	r := cairnRun(t, args...)
@@ -414,7 +414,7 @@ func TestGC(t *testing.T) {
 			t.Errorf("%s is still there", path)
 		}
 	}
-	cairnRun(t, "verify", dir).exit(exitFine) // with what they need of the removed ones
+	cairnRun(t, "verify", dir).exit(exitFine) // with the bases that they need of the removed ones
 	cairnRun(t, "gc", "--keep", "1", dir).exit(exitFine).says("kept checkpoint 5")
 	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept checkpoint 5")
 	cairnRun(t, "verify", dir).exit(exitFine)
@@ -424,7 +424,7 @@ func TestGC_Damaged(t *testing.T) {
 	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
 	truncate(t, checkpointFile(dir, 4), 100000)
 	cairnRun(t, "gc", "--keep", "2", dir).exit(exitFine).says("removed checkpoint 4 (damaged: ", "removed checkpoint 1 (older", "kept checkpoints 3 and 2")
-	// With nothing sound left, nothing is removed.
+	// If no sound checkpoint remains, nothing is removed.
 	truncate(t, checkpointFile(dir, 3), 100000)
 	truncate(t, checkpointFile(dir, 2), 100000)
 	cairnRun(t, "gc", dir).exit(exitFailed).complains("nothing was removed")
@@ -512,7 +512,8 @@ func TestProgress(t *testing.T) {
 	hidden.end()
 }
 
-// No damage makes a command panic or say something that has no exit code.
+// TestVerify_DamageAnywhere shows that no damage makes a command panic or end
+// with an unknown exit code.
 func TestVerify_DamageAnywhere(t *testing.T) {
 	dir := makeCheckpoints(t, 2, cairn.Options{})
 	file := checkpointFile(dir, 2)

@@ -48,7 +48,7 @@ func TestCompletion_Words(t *testing.T) {
 		{"export --compress ", "none gzip zstd", none},
 		{"run --run ", "", dirs},
 		{"run ", "", files},
-		{"run ./sim --ev", "", files}, // the program's
+		{"run ./sim --ev", "", files}, // belongs to the program
 		{"run ./sim a", "", files},
 		{"status ", "old[1].cairn sim.cairn", dirs},
 		{"status old[", "old[1].cairn", dirs},
@@ -66,7 +66,8 @@ func TestCompletion_Words(t *testing.T) {
 	}
 }
 
-// The scripts are those of cobra; each shell that is here must accept its own.
+// TestCompletion_Scripts shows that each installed shell accepts its script,
+// which cobra generates.
 func TestCompletion_Scripts(t *testing.T) {
 	for _, shell := range shells {
 		script := cairnRun(t, "completion", shell).exit(exitFine).says("cairn", "__complete").out
@@ -80,7 +81,8 @@ func TestCompletion_Scripts(t *testing.T) {
 	}
 }
 
-// Bash divides words at @ unless it is told not to.
+// TestCompletion_BashKeepsCheckpointsWhole: Bash divides words at @ unless it
+// is configured not to.
 func TestCompletion_BashKeepsCheckpointsWhole(t *testing.T) {
 	script := cairnRun(t, "completion", "bash").exit(exitFine).out
 	out, err := exec.Command("bash", "--norc", "-c", script+"\n"+`case $COMP_WORDBREAKS in *@*) echo divides;; esac`).CombinedOutput()

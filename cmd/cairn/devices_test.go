@@ -10,10 +10,10 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// odd is a device some of whose launches are not what they should be.
+// odd is a device some of whose launches do something wrong.
 type odd struct {
 	driver.Device
-	launch func(k driver.Kernel) bool // false: it is left out
+	launch func(k driver.Kernel) bool // false: the launch is omitted
 }
 
 func (d odd) NewQueue() (driver.Queue, error) {

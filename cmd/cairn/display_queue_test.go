@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// A terminal that takes nothing: events do not wait for it, and what did not
-// fit is counted.
+// TestScreen_TerminalTakesNothing has a terminal that accepts nothing. Events
+// must not wait for it, and those that did not fit are counted.
 func TestScreen_TerminalTakesNothing(t *testing.T) {
 	r, w := io.Pipe()
 	c := &call{stdout: &output{w: w}, stderr: w}
@@ -32,6 +32,6 @@ func TestScreen_TerminalTakesNothing(t *testing.T) {
 	if !strings.Contains(text, "remark 5\n") || !strings.Contains(text, " remarks not shown; see the run's log") || strings.Contains(text, fmt.Sprintf("remark %d\n", 2*queueNotes-1)) {
 		t.Errorf("%.200q … %q", text, text[max(0, len(text)-200):])
 	}
-	s.event(supervise.Event{Text: "late"}) // goes nowhere, and does not block
+	s.event(supervise.Event{Text: "late"}) // is dropped, and does not block
 	s.line(0, 1, []byte("late"), func(bool) {})
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every command has a manual page with its flags, examples and exit codes.
+// TestManPages shows that every command has a manual page with its flags,
+// examples and exit codes.
 func TestManPages(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "run", "-tags", "man", ".", "_man", dir).CombinedOutput(); err != nil {
@@ -33,7 +34,8 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// The generator of manual pages is no part of the command that users get.
+// TestManPages_GeneratorIsNotLinked shows that the generator of manual pages is
+// not part of the command that users get.
 func TestManPages_GeneratorIsNotLinked(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

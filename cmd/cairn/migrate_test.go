@@ -21,8 +21,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// ring passes a number around among its ranks and prints a line per round; at
-// round 100 it waits until a file is there, passing messages all the time.
+// ring passes a number around its ranks and prints a line per round. At round
+// 100 it waits until a file exists, and passes messages all the time.
 func ring(args []string) error {
 	ctx := context.Background()
 	if os.Getenv("RING") == "hangs before Open" {
@@ -124,8 +124,8 @@ type ringing struct {
 	gate string
 }
 
-// await waits until something is said, for a minute at most: a run that is left
-// behind by a test that hangs would run for ever.
+// await waits for a text, for a minute at most: if a test hung, the run that it
+// leaves behind would run forever.
 func (r *ringing) await(t *testing.T, text string) {
 	t.Helper()
 	said := make(chan struct{})
@@ -140,7 +140,7 @@ func (r *ringing) await(t *testing.T, text string) {
 	}
 }
 
-// ends lets the ring finish and checks what it printed.
+// ends lets the ring finish and checks its output.
 func (r *ringing) ends(t *testing.T, ranks int) {
 	t.Helper()
 	write(t, r.gate, "")
@@ -166,8 +166,8 @@ func (r *ringing) ends(t *testing.T, ranks int) {
 	}
 }
 
-// Real ranks move there and back, one by one and together, and print what they
-// would have printed.
+// TestMigrate moves real ranks back and forth, one by one and together. Their
+// output must not change.
 func TestMigrate(t *testing.T) {
 	r := ringRun(t, "3", "a:1,b:1,c:1")
 	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFine).says("rank 1 moved from b to d: paused ", " during the pause")
@@ -187,7 +187,8 @@ func TestMigrate(t *testing.T) {
 	r.ends(t, 3)
 }
 
-// Ctrl-C cancels a move, and the run continues.
+// TestMigrate_Interrupted shows that Ctrl-C cancels a move, and that the run
+// continues.
 func TestMigrate_Interrupted(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,8 +204,9 @@ func TestMigrate_Interrupted(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// A second Ctrl-C does not wait for a supervisor that does not answer. When
-// that continues, it cancels the move.
+// TestMigrate_InterruptedTwice shows that a second Ctrl-C does not wait for a
+// supervisor that does not answer. When the supervisor continues, it cancels
+// the move.
 func TestMigrate_InterruptedTwice(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	m := exec.Command(self(t), "_main", "migrate", "--rank", "1", "--to", "slow")
@@ -230,8 +232,8 @@ func TestMigrate_InterruptedTwice(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// New processes that do not call Restore are given up, and what they say is
-// not among the program's output.
+// TestMigrate_StartLimit shows that new processes which do not call Restore are
+// given up, and that their messages are not part of the program's output.
 func TestMigrate_StartLimit(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	for _, c := range []struct{ how, want string }{
@@ -254,7 +256,7 @@ func TestMigrate_StartLimit(t *testing.T) {
 	}
 }
 
-// The supervisor is killed while a command waits.
+// TestMigrate_SupervisorLost kills the supervisor while a command waits.
 func TestMigrate_SupervisorLost(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	var errs bytes.Buffer
@@ -277,7 +279,7 @@ func TestMigrate_SupervisorLost(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// One rank, without messages.
+// TestMigrate_OneRank moves a program of one rank, without messages.
 func TestMigrate_OneRank(t *testing.T) {
 	r := ringRun(t, "1", "a:1,b:1")
 	cairnRun(t, "migrate", "--host", "a").exit(exitFine).says("rank 0 moved from a to b: paused ")
@@ -286,7 +288,8 @@ func TestMigrate_OneRank(t *testing.T) {
 	r.ends(t, 1)
 }
 
-// SIGUSR2 lets ranks leave the hosts that a file lists.
+// TestEvacuate_Signal shows that SIGUSR2 moves ranks off the hosts that a file
+// lists.
 func TestEvacuate_Signal(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1")
 	write(t, "r.cairn/evacuate", "x\nb\n")
@@ -296,8 +299,8 @@ func TestEvacuate_Signal(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// A host says itself that it is to be evacuated; a rank that has moved is
-// killed.
+// TestEvacuate_RankKilled has a host that requests its own evacuation; a rank
+// that has moved is killed.
 func TestEvacuate_RankKilled(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1", "--evacuate-poll", "500ms", "--evacuate-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")

@@ -20,7 +20,7 @@ import (
 )
 
 // talker prints a hundred lines after each of its points, on stdout and on
-// stderr; in the midst of those of point 3 it waits until a file is there.
+// stderr. In the middle of those of point 3 it waits until a file exists.
 func talker(args []string) error {
 	ctx := context.Background()
 	p, err := cairn.Open(ctx, cairn.Options{})
@@ -71,8 +71,8 @@ func talk(t *testing.T, n int, args ...string) (cmd *exec.Cmd, out, errs *lines)
 	return cmd, out, errs
 }
 
-// noted waits until what the ranks have written is noted as shown: a line may be
-// shown again if the supervisor is killed before.
+// noted waits until the output offsets include everything that the ranks have
+// written. If the supervisor is killed before that, a line may be shown again.
 func noted(t *testing.T, n int) {
 	t.Helper()
 	want := new(strings.Builder)
@@ -96,10 +96,10 @@ func noted(t *testing.T, n int) {
 	}
 }
 
-// TestOutput_SupervisorKilled: after kill -9 of 'cairn run' while ranks are between
-// two points, the next one shows what this one had not shown, and no more, on
-// stdout and stderr: what the ranks print until they save and stop, or again if
-// they were killed, too.
+// TestOutput_SupervisorKilled kills 'cairn run' with SIGKILL while ranks are
+// between two points. The next one must show exactly what this one had not
+// shown, on stdout and stderr: what the ranks print until they save and stop
+// or, if they were killed, too, print again.
 func TestOutput_SupervisorKilled(t *testing.T) {
 	for _, v := range []struct {
 		name string
@@ -154,7 +154,8 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 				if got := only(out1.b.String()+out2.b.String(), prefix(r)+"line "); got != want.String() {
 					t.Errorf("rank %d: shown before:\n…%s\nand then:\n%s", r, tailOf(out1.b.String(), 100), out2.b.String())
 				}
-				// Of stderr nothing is cut back: what is in the file was shown once.
+				// stderr is not cut back: everything in the file was shown
+				// once.
 				remarks := only(errs1.b.String()+errs2.b.String(), prefix(r)+"remark ")
 				file, _ := os.ReadFile(fmt.Sprintf("t.cairn/output/rank-%04d.err", r))
 				if want := only(prefix(r)+strings.ReplaceAll(string(file), "\n", "\n"+prefix(r)), prefix(r)+"remark "); remarks != want {
@@ -167,8 +168,8 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 
 func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// TestOutput_UnreadIsKept: what was not written because nobody read stdout any more
-// is shown by the next start.
+// TestOutput_UnreadIsKept shows that the next start shows output that was not
+// written because stdout was closed.
 func TestOutput_UnreadIsKept(t *testing.T) {
 	t.Chdir(t.TempDir())
 	once, _ := filepath.Abs("once")

@@ -12,14 +12,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// makeRanks makes checkpoints 1 … n of a run with several ranks, which keeps them
-// all, and returns its directory.
+// makeRanks makes checkpoints 1 … n of a run with several ranks, which keeps
+// all of them, and returns its directory.
 func makeRanks(t *testing.T, ranks, n int) string {
 	t.Helper()
 	return makeRanksOf(t, ranks, n, store.NewID())
 }
 
-// makeRanksOf does so for a start of a run that has an identity.
+// makeRanksOf does the same for a run with an identity.
 func makeRanksOf(t *testing.T, ranks, n int, run string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ckpt")
@@ -42,7 +42,7 @@ func makeRanksOf(t *testing.T, ranks, n int, run string) string {
 		savers = append(savers, s)
 	}
 	grid := make([]float64, 20_000)
-	grid[19_999] = 1 // in a block that does not change: later sets have a base
+	grid[19_999] = 1 // in a block that does not change, so that later checkpoints have a base
 	for set := range n {
 		for r, s := range savers {
 			grid[1000*set] = float64(r + 1)
@@ -63,12 +63,12 @@ func makeRanksOf(t *testing.T, ranks, n int, run string) string {
 	return dir
 }
 
-// rankFile is the path of a rank's file of a checkpoint.
+// rankFile returns the path of a rank's file of a checkpoint.
 func rankFile(dir string, rank int, index uint64) string {
 	return store.Open(vfs.OS(), dir, rank).File(index)
 }
 
-// loses takes a rank's part of a checkpoint away.
+// loses removes a rank's part of a checkpoint.
 func loses(t *testing.T, dir string, rank int, index uint64) {
 	t.Helper()
 	if err := store.Open(vfs.OS(), dir, rank).Remove(index); err != nil {
@@ -79,7 +79,7 @@ func loses(t *testing.T, dir string, rank int, index uint64) {
 func TestList_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
 	cairnRun(t, "list", dir).exit(exitFine).says("RANKS", "3/3", "recovery line", "3 checkpoints")
-	loses(t, dir, 0, 3) // what rank 0 lacks is shown, too
+	loses(t, dir, 0, 3) // checkpoints that rank 0 lacks are shown, too
 	cairnRun(t, "list", dir).exit(exitFine).says("2/3", "incomplete", "recovery line")
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine))
 	if doc.Line != 2 || len(doc.Checkpoints) != 3 || doc.Checkpoints[0].Status != "incomplete" || !slices.Equal(doc.Checkpoints[0].Have, []int{1, 2}) || doc.Checkpoints[1].Status != "ok" {
@@ -105,7 +105,8 @@ func TestList_NoneComplete(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFound).says("no checkpoint is complete")
 }
 
-// Every rank's file of every checkpoint is checked, and missing ones are named.
+// TestVerify_Ranks shows that every rank's file of every checkpoint is checked,
+// and that missing ones are named.
 func TestVerify_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
 	var all []string
@@ -143,7 +144,7 @@ func TestVerify_Ranks(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFound).says("no checkpoint in this directory is complete")
 }
 
-// TestVerify_FilesOfAnotherRun puts sound files where others belong.
+// TestVerify_FilesOfAnotherRun puts sound files in the place of others.
 func TestVerify_FilesOfAnotherRun(t *testing.T) {
 	const base = "ckpt-00000002/rank-0001.base-00000001.h5"
 	move := func(from, to string) {
@@ -205,7 +206,7 @@ func TestDiff_Ranks(t *testing.T) {
 	if len(doc.Differences) != 3 || doc.Differences[2].Rank != 2 || doc.First.Ranks != 3 || doc.First.Path != filepath.Join(dir, "ckpt-00000001") {
 		t.Errorf("%+v", doc)
 	}
-	// A file is compared with that of the same rank.
+	// A file is compared with the file of the same rank.
 	out := filepath.Join(t.TempDir(), "two.h5")
 	cairnRun(t, "export", "--rank", "2", dir, out).exit(exitFine).says("rank 2 of 3 ranks")
 	cairnRun(t, "diff", dir, out).exit(exitFine)
@@ -239,8 +240,8 @@ func TestArguments_OneRank(t *testing.T) {
 
 func TestGC_Ranks(t *testing.T) {
 	dir := makeRanks(t, 2, 7)
-	loses(t, dir, 1, 7) // above the line: left
-	loses(t, dir, 0, 5) // below it: nobody can restart from it
+	loses(t, dir, 1, 7) // above the line: it stays
+	loses(t, dir, 0, 5) // below it: no restart can use it
 	truncate(t, rankFile(dir, 1, 4), 100)
 	half := write(t, filepath.Join(dir, "ckpt-00000009", "rank-0001.tmp"), "half")
 	stray := write(t, filepath.Join(dir, "ckpt-00000007", "rank-0001.tmp"), "stray")

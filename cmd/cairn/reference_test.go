@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelp_ReferenceIsCurrent: docs/cli.md has the usage and the flags of every
-// command. CAIRN_UPDATE=1 writes them there.
+// TestHelp_ReferenceIsCurrent shows that docs/cli.md has the usage and the
+// flags of every command. CAIRN_UPDATE=1 writes them there.
 func TestHelp_ReferenceIsCurrent(t *testing.T) {
 	const path, begin, end = "../../docs/cli.md", "<!-- commands -->\n", "<!-- /commands -->\n"
 	doc, err := os.ReadFile(path)

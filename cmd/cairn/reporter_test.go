@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// TestReporter_Silence: work that says nothing for a while is shown to be
-// under way.
+// TestReporter_Silence shows that work without messages is reported as in
+// progress after a while.
 func TestReporter_Silence(t *testing.T) {
 	var out strings.Builder
 	r := &reporter{to: &out, about: "./sim", every: time.Minute}
 	began := time.Now()
 	r.remind(began) // nothing has begun
 	r.say("compiling")
-	r.remind(began) // it was said just now
+	r.remind(began) // it was reported just now
 	r.since = r.since.Add(-2 * time.Minute)
 	r.remind(began.Add(-2 * time.Minute))
 	if got, want := out.String(), "cairn: ./sim: compiling\ncairn: ./sim: still compiling (120 s)\n"; got != want {

@@ -61,8 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// counter counts to 200 and prints each number; it waits at 100 until a file
-// is there, and dies at 150 once.
+// counter counts to 200 and prints each number. It waits at 100 until a file
+// exists, and dies at 150 once.
 func counter(args []string) error {
 	ctx := context.Background()
 	p, err := cairn.Open(ctx, cairn.Options{})
@@ -127,7 +127,7 @@ func (l *lines) await(text string) {
 	}
 }
 
-// self is the program under test, as an argument.
+// self returns the program under test, as an argument.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -166,7 +166,8 @@ func TestRun(t *testing.T) {
 	}
 	cairnRun(t, "run", "-q", "--retries", "0", "sh", "-c", "exit 5").exit(5).complains("failed: rank 0 on localhost ended with status 5")
 	cairnRun(t, "run", "-q", "--fresh", "--retries", "0", "sh", "-c", "kill -9 $$").exit(128 + 9)
-	// Another command takes over what failed before its first point, and nothing else.
+	// Another command may replace only a run that failed before its first
+	// point.
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(exitFailed).complains("it was started as", "--fresh")
 	cairnRun(t, "run", "-q", "--fresh", "sh", "-c", "exit 8").exit(8)
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(6).complains("ended with status 6 before its first point, twice: not tried again")
@@ -246,7 +247,8 @@ func TestRun_Usage(t *testing.T) {
 	cairnRun(t, "run", "--help").exit(exitFine).says("-n, --ranks N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "(default 1m0s)", "(default: never)", "--oversubscribe")
 }
 
-// What follows PROGRAM is the program's, also where it looks like a flag.
+// TestRun_FlagsBehindProgram shows that everything after PROGRAM belongs to the
+// program, even if it looks like a flag.
 func TestRun_FlagsBehindProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "sim", "#!/bin/sh\nprintf '<%s>' \"$@\"\necho\n")
@@ -265,8 +267,8 @@ func TestRun_FlagsBehindProgram(t *testing.T) {
 	}
 }
 
-// A program that uses Cairn: status, checkpoint, Ctrl-C, resume, a failure,
-// and the output of an undisturbed run at the end.
+// TestRun_KilledAndStopped runs a program that uses Cairn: status, checkpoint,
+// Ctrl-C, resume, a failure, and the output of an undisturbed run at the end.
 func TestRun_KilledAndStopped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -313,7 +315,7 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	cairnRun(t, "status").exit(exitFine).says("state       finished")
 }
 
-// brokenPipe is stdout that nobody reads.
+// brokenPipe is a stdout that is not read.
 type brokenPipe struct{ writes int }
 
 func (b *brokenPipe) Write([]byte) (int, error) {
@@ -336,8 +338,8 @@ func TestRun_StdoutUnread(t *testing.T) {
 	}
 }
 
-// A real pipe, of which the reader goes away: SIGPIPE must not end the
-// supervisor.
+// TestScreen_BrokenPipe has a real pipe whose reader ends. SIGPIPE must not end
+// the supervisor.
 func TestScreen_BrokenPipe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -375,7 +377,7 @@ func TestStatusLine(t *testing.T) {
 	if got, want := statusLine(&st, now, 99), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for digits := range uint64(20) { // whatever does not fit is left out whole
+	for digits := range uint64(20) { // what does not fit is omitted completely
 		st.Ranks[0].Points, st.Ranks[1].Points = 1<<(3*digits), 1<<(3*digits)
 		got := statusLine(&st, now, 79)
 		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms,", got+",") {

@@ -229,7 +229,7 @@ func (s *starter) begin(devs []*device.Device) error {
 
 // A program that is brought back makes no initial state, which would take time
 // and memory: it leaves its device alone until the checkpoint was read.
-func TestStartsFromSet(t *testing.T) {
+func TestStart_FromCheckpoint(t *testing.T) {
 	defer delete(programs, "starter")
 	for _, name := range []string{"floyd", "ftmini", "spmv", "summa", "mg", "shwa"} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestSizes(t *testing.T) {
 }
 
 // Checkpoints of another program, or of another size, are refused.
-func TestOthersSets(t *testing.T) {
+func TestStart_OtherCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	c := plain("floyd")
 	c.dir, c.stopAt = dir, 0.5
