@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -30,9 +31,7 @@ type throttle struct {
 func (p *throttle) beforeLaunch(d *Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.batch == 0 {
-		p.batch = firstBatch
-	}
+	p.batch = cmp.Or(p.batch, firstBatch)
 	if p.n++; p.n <= p.batch {
 		return
 	}

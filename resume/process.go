@@ -183,12 +183,7 @@ func notInState(v flag.Value) bool {
 		return false
 	}
 	at := r.Pointer()
-	for _, g := range globals {
-		if at >= g.lo && at < g.hi {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(globals, func(g global) bool { return at >= g.lo && at < g.hi })
 }
 
 // assign sets an unexported field of a flag set.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ restarts it; 'cairn run PACKAGE' builds and runs in one step.`,
 		}
 		forRanks(&o, *ranks)
 		o.Output = *out
-		if o.Output == "" {
-			o.Output = "."
-		}
+		o.Output = cmp.Or(o.Output, ".")
 		if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
 			if err := os.MkdirAll(o.Output, 0o777); err != nil {
 				return elsewhere(err, otherName)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -237,12 +238,7 @@ func (d *datasetInfo) bare() bool {
 	if !d.references() {
 		return false
 	}
-	for _, prefix := range []string{"[]", "*", "map[", "interface {", "string"} {
-		if strings.HasPrefix(d.GoType, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"[]", "*", "map[", "interface {", "string"}, func(prefix string) bool { return strings.HasPrefix(d.GoType, prefix) })
 }
 
 // typeText gives the dataset's type for a table.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -337,9 +338,7 @@ func (r *runFlags) complete(args []string) error {
 	if r.counted && o.Ranks < 1 {
 		return usagef("run: -n %d: a run has at least one rank", o.Ranks)
 	}
-	if o.Grace == 0 {
-		o.Grace = time.Nanosecond
-	}
+	o.Grace = cmp.Or(o.Grace, time.Nanosecond)
 	// Zero means zero here, and the default there.
 	o.Retries, o.Quarantine = r.retries, r.quarantine
 	if r.retries <= 0 {

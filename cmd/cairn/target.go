@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -122,9 +123,7 @@ func (c *call) indexed(arg string) (group, error) {
 		return group{}, missing(arg)
 	}
 	dir, text := arg[:at], arg[at+1:]
-	if dir == "" {
-		dir = "."
-	}
+	dir = cmp.Or(dir, ".")
 	st, err := c.fsys.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return group{}, missing(dir)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,9 +166,7 @@ func (l *lineage) compare(v, group *verifiedFile) {
 	if v.Status != "sound" {
 		return
 	}
-	if l.first == nil {
-		l.first = v
-	}
+	l.first = cmp.Or(l.first, v)
 	why := ""
 	switch {
 	case v.Run != l.first.Run:

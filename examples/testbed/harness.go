@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -203,9 +204,7 @@ func (h *harness) plain(ctx context.Context) ([]float64, error) {
 func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	o := cairn.Options{Dir: h.dir, Every: h.every, OnSaved: h.onSaved,
 		OnError: func(err error) { h.say("continuing without a checkpoint: %v", err) }}
-	if o.Every == 0 {
-		o.Every = 10000 * time.Hour
-	}
+	o.Every = cmp.Or(o.Every, 10000*time.Hour)
 	p, err := cairn.Open(ctx, o)
 	if err != nil {
 		return nil, err

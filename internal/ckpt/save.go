@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -66,15 +67,9 @@ type Saver struct {
 // NewSaver returns a Saver for dir. prev is the restored checkpoint, or nil. If
 // it is not nil, the first save is differential.
 func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
-	if opts.Keep == 0 {
-		opts.Keep = 2
-	}
-	if opts.MaxBases == 0 {
-		opts.MaxBases = 64
-	}
-	if opts.Ranks == 0 {
-		opts.Ranks = 1
-	}
+	opts.Keep = cmp.Or(opts.Keep, 2)
+	opts.MaxBases = cmp.Or(opts.MaxBases, 64)
+	opts.Ranks = cmp.Or(opts.Ranks, 1)
 	next, err := dir.Next()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -321,12 +322,7 @@ func (w *fileWriter) kept(b *Block) bool {
 		return true
 	}
 	index := w.job.Previous.Bases[b.Source-SourceBase].Index
-	for _, r := range w.job.Header.Bases {
-		if r.Index == index {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.job.Header.Bases, func(r Base) bool { return r.Index == index })
 }
 
 // write writes the segment's blocks, without the dropped ones, as they are in

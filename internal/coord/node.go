@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -160,9 +161,7 @@ func newNode(cfg Config) *Node {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Counts == nil || cfg.Arity < 0 {
 		panic(fmt.Sprintf("coord: New: rank %d of %d, arity %d, counts %v", cfg.Rank, cfg.Size, cfg.Arity, cfg.Counts))
 	}
-	if cfg.Arity == 0 {
-		cfg.Arity = DefaultArity
-	}
+	cfg.Arity = cmp.Or(cfg.Arity, DefaultArity)
 	if cfg.MaxReleases == 0 {
 		cfg.MaxReleases = 16 + 4*cfg.Size
 	}

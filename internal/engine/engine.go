@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,9 +223,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.Every == 0 && opts.EveryPoints == 0 && opts.Driver == nil {
 		opts.Auto = true
 	}
-	if opts.MTBF == 0 {
-		opts.MTBF = 24 * time.Hour
-	}
+	opts.MTBF = cmp.Or(opts.MTBF, 24*time.Hour)
 	p := &Run{opts: opts, driverEvery: driverEvery, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.isDestination() { // its source has the lock

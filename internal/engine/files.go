@@ -479,12 +479,7 @@ func (o *openFile) truncateAndSeek(size, off int64, shorten bool) error {
 }
 
 func (t *fileTable) has(f *os.File) bool {
-	for _, o := range t.saved {
-		if o.f == f {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.saved, func(o *openFile) bool { return o.f == f })
 }
 
 // abandon closes the files that were opened for a checkpoint that is not used.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -429,9 +430,7 @@ func (p *Run) fail(err error) {
 
 // retryNext makes the next Point repeat what a canceled one did not do.
 func (p *Run) retryNext() {
-	if p.pointsLeft == 0 {
-		p.pointsLeft = 1
-	}
+	p.pointsLeft = cmp.Or(p.pointsLeft, 1)
 	p.wakePoint()
 }
 

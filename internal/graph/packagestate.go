@@ -23,12 +23,7 @@ func SavesWholeProgram() bool { return wholeProgram }
 
 // Has reports whether the checkpoint has a field of that name for the value.
 func (c *Coder) Has(name string) bool {
-	for _, r := range c.recs {
-		if r.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.recs, func(r record) bool { return r.Name == name })
 }
 
 // scan finds all regions of the state.

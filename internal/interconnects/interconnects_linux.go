@@ -2,6 +2,7 @@ package interconnects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,15 +34,9 @@ const spare = 2000
 // ring's output, which says whether all messages arrived once and unaltered. It
 // skips what this machine cannot do.
 func Run(ctx context.Context, o Options) (phases []Phase, last string, err error) {
-	if o.Bytes == 0 {
-		o.Bytes = 8192
-	}
-	if o.Steps == 0 {
-		o.Steps = 1000
-	}
-	if o.SampleSteps == 0 {
-		o.SampleSteps = 50
-	}
+	o.Bytes = cmp.Or(o.Bytes, 8192)
+	o.Steps = cmp.Or(o.Steps, 1000)
+	o.SampleSteps = cmp.Or(o.SampleSteps, 50)
 	if o.Report == nil {
 		o.Report = func(string) {}
 	}

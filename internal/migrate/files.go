@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,9 +183,7 @@ func (a *incomingFile) rename() error {
 		return fmt.Errorf("cannot create a file in %s", filepath.Dir(a.path))
 	}
 	mode := fs.FileMode(a.entry.Perm) & fs.ModePerm
-	if mode == 0 {
-		mode = 0o644
-	}
+	mode = cmp.Or(mode, 0o644)
 	if err := errors.Join(a.tmp.Chmod(mode), a.tmp.Sync(), a.tmp.Close()); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,15 +145,9 @@ func (s *Supervisor) prepare() (err error) {
 			return err
 		}
 	}
-	if o.Retries == 0 {
-		o.Retries = defaultRetries
-	}
-	if o.Quarantine == 0 {
-		o.Quarantine = defaultQuarantine
-	}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
-	}
+	o.Retries = cmp.Or(o.Retries, defaultRetries)
+	o.Quarantine = cmp.Or(o.Quarantine, defaultQuarantine)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	if o.RemoteHelper == nil {
 		o.RemoteHelper = o.Helper
 	}
@@ -206,9 +201,7 @@ func (s *Supervisor) prepareHosts() error {
 		local := h.Name == "localhost" || h.Name == "127.0.0.1" || h.Name == own
 		s.hosts = append(s.hosts, &host{s: s, name: h.Name, slots: slots, local: local})
 	}
-	if s.n == 0 {
-		s.n = sum
-	}
+	s.n = cmp.Or(s.n, sum)
 	if s.n > sum {
 		return optionError("%d ranks, but the hosts have room for %d; give hosts more slots (%s:%d)", s.n, sum, s.hosts[0].name, s.n)
 	}

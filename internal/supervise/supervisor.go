@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -201,9 +202,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		return Result{State: rundir.Finished, Status: a.status}, true
 	case a.stopped || s.stopping || s.killed:
 		why := s.why
-		if why == "" {
-			why = "the program was told to stop"
-		}
+		why = cmp.Or(why, "the program was told to stop")
 		res := Result{State: rundir.Stopped, Status: StoppedStatus, Why: why}
 		if a.unsaved != "" {
 			res.Status = UnsavedStatus

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -63,9 +64,7 @@ func testbed(ctx context.Context) error {
 					return err
 				}
 				loops[mode] = append(loops[mode], r.Loop)
-				if digest == "" {
-					digest = r.Digest
-				}
+				digest = cmp.Or(digest, r.Digest)
 				if r.Digest != digest {
 					return fmt.Errorf("%s: results differ between runs", name)
 				}

@@ -2,6 +2,7 @@ package commcheck
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -476,12 +477,7 @@ func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 	whole := complete && groups[0].members != nil && len(groups[0].members[0]) == a.n
 	if whole && synchronises(name) {
 		s.opens = without(s.opens, func(o open) bool {
-			for _, q := range s.reqs {
-				if q.rank == o.dst && q.recv {
-					return false
-				}
-			}
-			return true
+			return !slices.ContainsFunc(s.reqs, func(q req) bool { return q.rank == o.dst && q.recv })
 		})
 	}
 	if writesComm(c) {
@@ -509,12 +505,7 @@ func writesComm(c *ir.Comm) bool {
 // synchronises reports whether no rank leaves the collective before all ranks
 // have called it.
 func synchronises(name string) bool {
-	for _, p := range []string{"barrier", "allreduce"} {
-		if strings.Contains(name, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"barrier", "allreduce"}, func(p string) bool { return strings.Contains(name, p) })
 }
 
 // makeComm creates the communicator of a split or a duplication.

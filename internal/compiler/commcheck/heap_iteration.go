@@ -80,12 +80,7 @@ func (o *object) nextIteration(first int32) *object {
 }
 
 func young(v vec, first int32) bool {
-	for _, e := range v {
-		if e.sym >= first {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v, func(e entry) bool { return e.sym >= first })
 }
 
 // renewHeap gives new names to the symbols made since first.

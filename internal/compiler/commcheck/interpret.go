@@ -2,6 +2,7 @@ package commcheck
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
@@ -280,12 +281,7 @@ func (a *analyzer) gone(s *state) bool {
 	if s.poison != nil || !s.live.empty() {
 		return false
 	}
-	for _, j := range s.jumps {
-		if j.kind != ir.Exit && !(j.kind == ir.Return && j.depth == 1) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.jumps, func(j jump) bool { return j.kind != ir.Exit && !(j.kind == ir.Return && j.depth == 1) })
 }
 
 func (a *analyzer) step(st ir.Stmt, s *state) []*state {

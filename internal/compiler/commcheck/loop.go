@@ -2,6 +2,7 @@ package commcheck
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
@@ -57,12 +58,7 @@ func (a *analyzer) loopFrom(l *ir.Loop, s *state) []*state {
 }
 
 func ruined(l []*state) bool {
-	for _, s := range l {
-		if s.poison != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l, func(s *state) bool { return s.poison != nil })
 }
 
 type unrollEnd uint8

@@ -239,9 +239,7 @@ func (c *Choice) descend(few int) {
 	if few < 0 {
 		return
 	}
-	if few == 0 {
-		few = fewIterations
-	}
+	few = cmp.Or(few, fewIterations)
 	todo := c.Chosen()
 	for len(todo) > 0 {
 		l := todo[0]

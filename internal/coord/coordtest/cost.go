@@ -2,7 +2,11 @@
 // simulation. It is for tests and benchmarks.
 package coordtest
 
-import "github.com/cairnrun/cairn/internal/coord"
+import (
+	"cmp"
+
+	"github.com/cairnrun/cairn/internal/coord"
+)
 
 // Cost is what one coordinated checkpoint takes, in control messages.
 type Cost struct {
@@ -56,9 +60,7 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 		nodes[i] = coord.New(coord.Config{Rank: i, Size: n, Arity: arity, Counts: &ranks[i]})
 		ranks[i] = simulated{peers: peers(i), point: target - 1}
 	}
-	if arity == 0 {
-		arity = coord.DefaultArity
-	}
+	arity = cmp.Or(arity, coord.DefaultArity)
 	for i := n - 1; i > 0; i = (i - 1) / arity {
 		cost.Depth++
 	}

@@ -13,6 +13,7 @@
 package mem
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -93,12 +94,8 @@ func (f *Fabric) Driver(rank int, o Options) *Driver {
 	if rank < 0 || rank >= f.size {
 		panic(fmt.Sprintf("mem: rank %d of a fabric of %d", rank, f.size))
 	}
-	if o.EagerLimit == 0 {
-		o.EagerLimit = 4 << 10
-	}
-	if o.Window == 0 {
-		o.Window = 256 << 10
-	}
+	o.EagerLimit = cmp.Or(o.EagerLimit, 4<<10)
+	o.Window = cmp.Or(o.Window, 256<<10)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := &Driver{f: f, n: len(f.drivers), rank: rank, o: o}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,18 +30,14 @@ var _ transport.Driver = (*Driver)(nil)
 
 // Open starts to listen. It does not block.
 func Open(o Options) (*Driver, error) {
-	if o.Size == 0 {
-		o.Size = 1
-	}
+	o.Size = cmp.Or(o.Size, 1)
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("tcp: rank %d of %d: ranks count from 0", o.Rank, o.Size)
 	}
 	if len(o.Secret) < minSecret && o.Size > 1 {
 		return nil, fmt.Errorf("tcp: rank %d: the secret has %d bytes; give all ranks the same %d random bytes or more", o.Rank, len(o.Secret), minSecret)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Host == "" {
 		name, err := os.Hostname()
 		if err != nil {

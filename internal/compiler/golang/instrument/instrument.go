@@ -323,12 +323,7 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 // usesCairn reports whether the program imports a package of Cairn, so that it
 // has Cairn's module.
 func (in *instrumenter) usesCairn() bool {
-	for _, path := range []string{load.CairnPath, load.MPIPath, load.DevicePath} {
-		if in.p.Source.ByPath[path] != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{load.CairnPath, load.MPIPath, load.DevicePath}, func(path string) bool { return in.p.Source.ByPath[path] != nil })
 }
 
 // rewritten returns a package in the form that package rewrite takes.

@@ -188,12 +188,9 @@ func (l *lift) apart(m *lift) bool {
 	if in(l.lit, m.lit) || in(m.lit, l.lit) {
 		return false
 	}
-	for _, c := range l.uses {
-		if slices.ContainsFunc(m.uses, func(k *ast.CallExpr) bool { return in(c, k) || in(k, c) }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.uses, func(c *ast.CallExpr) bool {
+		return slices.ContainsFunc(m.uses, func(k *ast.CallExpr) bool { return in(c, k) || in(k, c) })
+	})
 }
 
 // canLift returns how to lift a literal, or nil if it cannot be lifted.

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -105,12 +106,9 @@ func (w *generator) mayHaveFastPath(fn *function) bool {
 	if !ok {
 		return false
 	}
-	for _, m := range fn.marks {
-		if m.call && (resumableCall(m.stmt()) == nil || !w.returnsToOwn(fn, m.stmt(), captured)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(fn.marks, func(m *mark) bool {
+		return m.call && (resumableCall(m.stmt()) == nil || !w.returnsToOwn(fn, m.stmt(), captured))
+	})
 }
 
 // sharedVars finds the variables of a function that other code sees: their

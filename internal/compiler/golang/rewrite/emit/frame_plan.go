@@ -72,12 +72,7 @@ func (w *generator) plan(fn *function) error {
 }
 
 func (fn *function) hasField(name string) bool {
-	for _, f := range fn.fields {
-		if f.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fn.fields, func(f *field) bool { return f.name == name })
 }
 
 // shared finds the variables that may change while their frame waits for a call

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -169,12 +170,7 @@ func received(e ast.Expr) ast.Expr {
 }
 
 func (w *funcNormalizer) hasAny(list []ast.Expr) bool {
-	for _, e := range list {
-		if w.has(e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(e ast.Expr) bool { return w.has(e) })
 }
 
 // mapLit makes a map literal in the way the compiler does: first the map with

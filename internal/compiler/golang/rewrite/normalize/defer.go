@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -312,10 +313,5 @@ func (w *funcNormalizer) pending(s ast.Stmt, loop ast.Stmt) bool {
 	if loop != nil {
 		from = loop.Pos()
 	}
-	for _, m := range w.marks {
-		if m >= from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.marks, func(m token.Pos) bool { return m >= from })
 }
