@@ -51,8 +51,7 @@ restarts it; 'cairn run PACKAGE' builds and runs in one step.`,
 			return err
 		}
 		forRanks(&o, *ranks)
-		o.Output = *out
-		o.Output = cmp.Or(o.Output, ".")
+		o.Output = cmp.Or(*out, ".")
 		if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
 			if err := os.MkdirAll(o.Output, 0o777); err != nil {
 				return elsewhere(err, otherName)

@@ -83,59 +83,21 @@ func Unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string
 		return ""
 	}
 	seen[t] = true
-	some := func(list ...types.Type) string {
-		for _, t := range list {
-			if s := Unnameable(t, p, seen); s != "" {
-				return s
-			}
-		}
-		return ""
-	}
 	switch t := t.(type) {
 	case *types.Alias:
-		if n := Foreign(t.Obj(), p); n != "" {
+		if Foreign(t.Obj(), p) != "" {
 			return Unnameable(types.Unalias(t), p, seen)
-		}
-		for a := range t.TypeArgs().Types() {
-			if s := some(a); s != "" {
-				return s
-			}
 		}
 	case *types.Named:
 		if n := Foreign(t.Obj(), p); n != "" {
 			return n
 		}
-		for a := range t.TypeArgs().Types() {
-			if s := some(a); s != "" {
-				return s
-			}
-		}
-	case *types.Pointer:
-		return some(t.Elem())
-	case *types.Slice:
-		return some(t.Elem())
-	case *types.Array:
-		return some(t.Elem())
-	case *types.Chan:
-		return some(t.Elem())
-	case *types.Map:
-		return some(t.Key(), t.Elem())
-	case *types.Signature:
-		for v := range t.Params().Variables() {
-			if s := some(v.Type()); s != "" {
-				return s
-			}
-		}
-		for v := range t.Results().Variables() {
-			if s := some(v.Type()); s != "" {
-				return s
-			}
-		}
-	case *types.Struct:
-		for f := range t.Fields() {
-			if s := some(f.Type()); s != "" {
-				return s
-			}
+	case *types.Interface, *types.Union:
+		return ""
+	}
+	for part := range TypeParts(t) {
+		if s := Unnameable(part, p, seen); s != "" {
+			return s
 		}
 	}
 	return ""

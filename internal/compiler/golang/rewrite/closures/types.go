@@ -86,22 +86,6 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		}
 		return "", ""
 	}
-	args := func(l *types.TypeList) (string, string) {
-		for a := range l.Types() {
-			if why, remedy := w.check(a); why != "" {
-				return why, remedy
-			}
-		}
-		return "", ""
-	}
-	all := func(list ...types.Type) (string, string) {
-		for _, a := range list {
-			if why, remedy := w.check(a); why != "" {
-				return why, remedy
-			}
-		}
-		return "", ""
-	}
 	unexported := func(o types.Object) bool { return !o.Exported() && o.Pkg() != nil && o.Pkg() != w.Types }
 	switch t := t.(type) {
 	case *types.Basic:
@@ -116,12 +100,10 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		if why, remedy := name(t.Obj()); why != "" {
 			return why, remedy
 		}
-		return args(t.TypeArgs())
 	case *types.Alias:
 		if why, remedy := name(t.Obj()); why != "" {
 			return why, remedy
 		}
-		return args(t.TypeArgs())
 	case *types.TypeParam:
 		if !slices.Contains(w.owner.tparams, t) {
 			return fmt.Sprintf("the type parameter %s is of no function here", t.Obj().Name()), ""
@@ -134,35 +116,12 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 			return w.check(t.Constraint())
 		}
 		return "", ""
-	case *types.Pointer:
-		return w.check(t.Elem())
-	case *types.Slice:
-		return w.check(t.Elem())
-	case *types.Array:
-		return w.check(t.Elem())
-	case *types.Chan:
-		return w.check(t.Elem())
-	case *types.Map:
-		return all(t.Key(), t.Elem())
-	case *types.Tuple:
-		for v := range t.Variables() {
-			if why, remedy := w.check(v.Type()); why != "" {
-				return why, remedy
-			}
-		}
-		return "", ""
-	case *types.Signature:
-		return all(t.Params(), t.Results())
 	case *types.Struct:
 		for f := range t.Fields() {
 			if unexported(f) {
 				return fmt.Sprintf("a struct type has the field %s of package %s", f.Name(), f.Pkg().Path()), "give it a named type"
 			}
-			if why, remedy := w.check(f.Type()); why != "" {
-				return why, remedy
-			}
 		}
-		return "", ""
 	case *types.Interface:
 		if t == types.Universe.Lookup("any").Type().Underlying() && w.shadowed("any") {
 			return name(types.Universe.Lookup("any").(*types.TypeName))
@@ -171,25 +130,17 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 			if unexported(m) {
 				return fmt.Sprintf("an interface type has the method %s of package %s", m.Name(), m.Pkg().Path()), "give it a named type"
 			}
-			if why, remedy := w.check(m.Signature()); why != "" {
-				return why, remedy
-			}
 		}
-		for e := range t.EmbeddedTypes() {
-			if why, remedy := w.check(e); why != "" {
-				return why, remedy
-			}
-		}
-		return "", ""
-	case *types.Union:
-		for i := range t.Len() {
-			if why, remedy := w.check(t.Term(i).Type()); why != "" {
-				return why, remedy
-			}
-		}
-		return "", ""
+	case *types.Pointer, *types.Slice, *types.Array, *types.Chan, *types.Map, *types.Tuple, *types.Signature, *types.Union:
+	default:
+		return fmt.Sprintf("the type %s cannot be written", t), ""
 	}
-	return fmt.Sprintf("the type %s cannot be written", t), ""
+	for part := range rewrite.TypeParts(t) {
+		if why, remedy := w.check(part); why != "" {
+			return why, remedy
+		}
+	}
+	return "", ""
 }
 
 // importable reports whether the package may import another, by its path.

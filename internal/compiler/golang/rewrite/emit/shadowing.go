@@ -67,38 +67,15 @@ func (w *generator) needType(t types.Type, at token.Pos, seen map[types.Type]boo
 		name(t.Name())
 	case *types.Alias:
 		named(t.Obj())
-		for a := range t.TypeArgs().Types() {
-			w.needType(a, at, seen)
-		}
 	case *types.Named:
 		named(t.Obj())
-		for a := range t.TypeArgs().Types() {
-			w.needType(a, at, seen)
-		}
 	case *types.TypeParam:
 		name(t.Obj().Name())
-	case *types.Pointer:
-		w.needType(t.Elem(), at, seen)
-	case *types.Slice:
-		w.needType(t.Elem(), at, seen)
-	case *types.Array:
-		w.needType(t.Elem(), at, seen)
-	case *types.Chan:
-		w.needType(t.Elem(), at, seen)
-	case *types.Map:
-		w.needType(t.Key(), at, seen)
-		w.needType(t.Elem(), at, seen)
-	case *types.Signature:
-		for v := range t.Params().Variables() {
-			w.needType(v.Type(), at, seen)
-		}
-		for v := range t.Results().Variables() {
-			w.needType(v.Type(), at, seen)
-		}
-	case *types.Struct:
-		for f := range t.Fields() {
-			w.needType(f.Type(), at, seen)
-		}
+	case *types.Interface, *types.Union:
+		return
+	}
+	for part := range rewrite.TypeParts(t) {
+		w.needType(part, at, seen)
 	}
 }
 
