@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// stress asks for the long versions of the tests.
+// stress reports whether to run the long versions of the tests.
 func stress() bool { return os.Getenv("CAIRN_LONG") != "" }
 
 // found is what a search has seen.
@@ -89,8 +89,7 @@ func addLetters(a, b string) string {
 	return string(slices.Compact(list))
 }
 
-// isEnd reports whether nothing happens any more unless somebody asks or
-// dies.
+// isEnd reports whether nothing happens any more, unless a rank asks or dies.
 func (w *world) isEnd(todo []event) bool {
 	for _, e := range todo {
 		if e.kind != 'a' && e.kind != 'x' {
@@ -142,7 +141,7 @@ var scenarios = []scenario{
 	{name: "deep tree", scripts: []string{"p p", "p p", "p p"}, cfg: Config{Arity: 1}, asks: []string{"2!"}, saves: 1, errs: "F"},
 }
 
-// larger ones take minutes.
+// larger are scenarios that take minutes.
 var larger = []scenario{
 	{name: "spatial, called off", scripts: []string{"r1 p p p", "p p s0 p"},
 		cfg: Config{Every: 1, Spatial: true, MaxReleases: -1}, asks: []string{"1"}, saves: 3, errs: "CF"},

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// The model that search and random walks explore: ranks that run small
+// This is the model that search and random walks explore: ranks that run small
 // scripts, channels of data and control messages, asks, slow copies, failing
-// disks and deaths. One event changes one rank; the other ranks of a world
-// are shared with the world that it came from.
+// disks and deaths. One event changes one rank; a world shares the other ranks
+// with the world that it came from.
 
 // A script is a rank's program: "p s1 r0 a p" is a point, a send to 1, a
 // receive from 0, a receive from anybody, a point.
@@ -198,7 +198,7 @@ func (w *world) events(buf []event) []event {
 			if len(*w.chan_(p, i)) > 0 {
 				buf = append(buf, event{'c', i, p})
 			}
-			// One rank sees a death, the others hear of it.
+			// One rank notices a death; the others are told.
 			if w.ranks[p].status == dead && i == w.lowest() && !slices.Contains(r.node.lost, p) {
 				buf = append(buf, event{'l', i, p})
 			}
@@ -352,7 +352,7 @@ func (w *world) step(r *rank, e event) {
 	}
 }
 
-// act carries out what the Node of rank i wants.
+// act executes the actions of the Node of rank i.
 func (w *world) act(r *rank, i int) error {
 	for _, a := range r.node.Take() {
 		switch a := a.(type) {
@@ -449,8 +449,8 @@ func (w *world) moving() int {
 	return -1
 }
 
-// saved notes a rank's part of a checkpoint, and checks the checkpoint when all
-// have it.
+// saved records a rank's part of a checkpoint, and checks the checkpoint when
+// all have it.
 func (w *world) saved(r *rank, i int, s Save) error {
 	p := part{rank: i, sent: slices.Clone(r.sent), consumed: slices.Clone(r.consumed), taken: slices.Clone(r.arrived),
 		cut: s.Cut, alone: s.Alone, point: s.Point, stop: s.Stop}

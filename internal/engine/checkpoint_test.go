@@ -37,8 +37,8 @@ func TestCheckpoint_ReturnsErrorDespiteOnError(t *testing.T) {
 	}
 }
 
-// TestCheckpoint_AfterUnreportedFailure fails a checkpoint whose outcome nobody
-// has asked for: the Checkpoint that follows reports its own outcome.
+// TestCheckpoint_AfterUnreportedFailure makes a checkpoint fail whose outcome
+// is not requested. The next Checkpoint must report its own outcome.
 func TestCheckpoint_AfterUnreportedFailure(t *testing.T) {
 	disk := newDisk(t)
 	fsys, full := fillable(disk)

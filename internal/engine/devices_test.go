@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// discrete is a device with memory of its own, of so many bytes.
+// discrete returns a device with memory of its own, of this size.
 func discrete(t testing.TB, index int, memory int64) driver.Device {
 	d := host.New(host.Options{Index: index, Workers: 1, Discrete: true, Memory: memory})
 	t.Cleanup(func() { d.Close() })
@@ -84,7 +84,7 @@ func newMixer(t *testing.T) *mixer {
 	return &mixer{t: t, file: filepath.Join(t.TempDir(), "out.txt"), fs: vfstest.NewMem()}
 }
 
-// begin makes the initial state.
+// begin creates the initial state.
 func (m *mixer) begin() {
 	m.step = 0
 	m.a, m.b = device.New[uint64](mixRows, mixWidth), device.New[uint64](mixRows, mixWidth)
@@ -103,7 +103,7 @@ func (m *mixer) begin() {
 	m.latest = &m.past[0]
 }
 
-// alive are the devices that are not lost.
+// alive returns the devices that are not lost.
 func alive(devs []*device.Device) []*device.Device {
 	return slices.DeleteFunc(slices.Clone(devs), func(d *device.Device) bool { return d.Err() != nil })
 }
@@ -132,7 +132,7 @@ func (m *mixer) loop(p *Run, devs []*device.Device) error {
 		}
 		m.a, m.b = m.b, m.a
 		m.half = m.a.Rows(0, mixRows/2)
-		if m.step%4 == 3 { // the host looks at it now and then
+		if m.step%4 == 3 { // the host reads it now and then
 			if err := m.look(); err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func (m *mixer) loop(p *Run, devs []*device.Device) error {
 	return err
 }
 
-// look adds the upper half up.
+// look sums up the upper half.
 func (m *mixer) look() error {
 	total, err := m.total.Data()
 	if err != nil {
@@ -166,8 +166,8 @@ func (m *mixer) look() error {
 	return nil
 }
 
-// run runs the program on devices, and goes back when one is lost. It returns
-// what the run was for.
+// run runs the program on devices, and goes back to a checkpoint when one is
+// lost. It returns the result.
 func (m *mixer) run(devs []*device.Device, change ...func(*Options)) (string, error) {
 	p := open(m.t, "/ckpt", append(change, func(o *Options) { o.fs, o.EveryPoints, o.Memory = m.fs, 3, 1<<20 })...)
 	defer p.Close()
@@ -209,7 +209,7 @@ func (m *mixer) run(devs []*device.Device, change ...func(*Options)) (string, er
 	return fmt.Sprint(m.all, m.seen, m.past, *m.latest, string(text)), p.Close()
 }
 
-// back goes back after a device was lost.
+// back goes back to a checkpoint after a device was lost.
 func (m *mixer) back(p *Run, err error) error {
 	for range 3 {
 		if !errors.Is(err, device.ErrLost) {
@@ -231,7 +231,7 @@ func (m *mixer) back(p *Run, err error) error {
 	return err
 }
 
-// three makes three devices, of which one has a fault.
+// three returns three devices, of which one has a fault.
 func three(t *testing.T, which int, f *faulty.Fault, memory int64) []*device.Device {
 	t.Helper()
 	var devs []*device.Device

@@ -21,7 +21,7 @@ import (
 
 var ctx = context.Background()
 
-// open starts a run on dir that saves only when told.
+// open starts a run on dir that saves only on request.
 func open(t *testing.T, dir string, change ...func(*Options)) *Run {
 	t.Helper()
 	o := Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]SignalAction{}}

@@ -13,9 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// versioned is a state whose every part tells which version it belongs to,
-// so that a mixture shows. Most versions change only a part of the grid, so
-// that checkpoints are differential.
+// versioned is a state in which every part shows its version, so that a mixture
+// is detected. Most versions change only a part of the grid, so that
+// checkpoints are differential.
 type versioned struct {
 	version int
 	grid    []float64 // several blocks
@@ -36,7 +36,7 @@ func (v *versioned) advance() {
 	v.names = map[string]int{"version": v.version}
 }
 
-// check tells whether v is exactly the state of its version.
+// check reports whether v is exactly the state of its version.
 func (v *versioned) check() error {
 	want := newVersioned()
 	for range v.version {
@@ -65,8 +65,8 @@ func openOn(fsys vfs.FS, v *versioned, c Compression) (*Run, error) {
 	return p, nil
 }
 
-// scenario saves versions 1 to 5 and notes the last that was reported safe.
-// Errors are expected: the program continues.
+// scenario saves versions 1 to 5 and records the last one that was reported
+// safe. Errors are expected: the program continues.
 func scenario(fsys vfs.FS, c Compression, safe *atomic.Int64) error {
 	v := newVersioned()
 	p, err := openOn(fsys, v, c)
@@ -92,7 +92,7 @@ func scenario(fsys vfs.FS, c Compression, safe *atomic.Int64) error {
 	return errors.Join(append(errs, p.Close())...)
 }
 
-// resumed restores what a file system holds and checks it.
+// resumed restores the state from a file system and checks it.
 func resumed(fsys vfs.FS, atLeast int64) error {
 	v := newVersioned()
 	p, err := openOn(fsys, v, None)

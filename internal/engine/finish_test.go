@@ -16,8 +16,9 @@ import (
 )
 
 // finishing saves versions 1 to 3 and finishes. safe is the last version that
-// was reported saved, finished whether Close said that the run is; begun is set
-// when it begins to finish: what comes before that has tests of its own.
+// was reported saved. finished says whether Close reported that the run is
+// finished. begun is set when the run begins to finish; other tests cover the
+// time before that.
 func finishing(fsys vfs.FS, safe *atomic.Int64, begun, finished *atomic.Bool) error {
 	v := newVersioned()
 	p, err := openOn(fsys, v, None)
@@ -43,8 +44,8 @@ func finishing(fsys vfs.FS, safe *atomic.Int64, begun, finished *atomic.Bool) er
 	return errors.Join(append(errs, err)...)
 }
 
-// again is the next start: it must find the run finished, or resume from what
-// was saved. It may begin anew only if nothing was ever saved.
+// again is the next start. It must find the run finished, or resume from what
+// was saved. It may begin a new run only if nothing was ever saved.
 func again(fsys vfs.FS, safe int64, finished bool) error {
 	p, err := openOn(fsys, newVersioned(), None)
 	var f *FinishedError

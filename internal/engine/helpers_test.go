@@ -15,14 +15,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// openFS opens a run on a file system. It saves only when told.
+// openFS opens a run on a file system. It saves only on request.
 func openFS(t *testing.T, fsys vfs.FS, change ...func(*Options)) *Run {
 	t.Helper()
 	onFS := func(o *Options) { o.fs = fsys }
 	return open(t, "/run/ckpt", append([]func(*Options){onFS}, change...)...)
 }
 
-// fillable is a disk that is full while the returned flag is set.
+// fillable returns a disk that is full while the returned flag is set.
 func fillable(disk vfs.FS) (vfs.FS, *atomic.Bool) {
 	full := new(atomic.Bool)
 	return vfstest.Hook(disk, func(op, name string) error {
@@ -33,7 +33,7 @@ func fillable(disk vfs.FS) (vfs.FS, *atomic.Bool) {
 	}), full
 }
 
-// until waits for what another goroutine does.
+// until waits until another goroutine has done something.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !done(); {
@@ -44,7 +44,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// needTracking skips a test where the kernel cannot track written pages.
+// needTracking skips a test if the kernel cannot track written pages.
 func needTracking(t *testing.T) {
 	t.Helper()
 	tracker, err := mem.NewTracker()

@@ -16,8 +16,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// counting is a program whose ranks add up what all have; from tells, on each
-// rank, at which step it began.
+// counting is a program whose ranks sum up the values of all. from has, for
+// each rank, the step at which it began.
 func counting(steps int, each func(p *Run, step int) error, from, sum []int) func(p *Run) error {
 	return func(p *Run) error {
 		ctx := context.Background()
@@ -49,7 +49,7 @@ func counting(steps int, each func(p *Run, step int) error, from, sum []int) fun
 	}
 }
 
-// stopAt stops a program of that kind at a step.
+// stopAt stops such a program at a step.
 func stopAt(n int) func(p *Run, step int) error {
 	return func(p *Run, step int) error {
 		if p.Rank() == 0 && step == n {
@@ -203,7 +203,7 @@ func TestSafePoints_Killed(t *testing.T) {
 func TestSafePoints_MessageCrosses(t *testing.T) {
 	dir := t.TempDir()
 	var began [2]int
-	var reported sync.Map // the numbers that OnSaved gave
+	var reported sync.Map // the indices that OnSaved got
 	program := func(p *Run) error {
 		ctx := context.Background()
 		w := p.World()
@@ -248,7 +248,7 @@ func TestSafePoints_MessageCrosses(t *testing.T) {
 	if line, err := store.Open(vfs.OS(), dir, 0).Line(); err != nil || line.Index == 0 {
 		t.Errorf("the recovery line is %v, %v", line, err)
 	}
-	// No more than are kept, the last one of each rank, and one under way.
+	// At most the kept ones, the last one of each rank, and one in progress.
 	if indices, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*")); len(indices) > 5 {
 		t.Errorf("checkpoints that do not count are kept: %v", indices)
 	}
@@ -258,7 +258,7 @@ func TestSafePoints_MessageCrosses(t *testing.T) {
 	}
 }
 
-// TestCheckpoint_PendingReceiveUnprotected has a receive pending at a point
+// TestCheckpoint_PendingReceiveUnprotected has a pending receive at a point
 // that no variable holds.
 func TestCheckpoint_PendingReceiveUnprotected(t *testing.T) {
 	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir(), EveryPoints: 2}, func(p *Run) error {

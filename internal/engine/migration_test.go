@@ -47,7 +47,7 @@ type actor struct {
 	left bool
 }
 
-// said is what an actor says.
+// said is a message of an actor.
 type said struct {
 	by *actor
 	m  control.Message
@@ -128,7 +128,7 @@ func (s *stage) listen(a *actor) {
 	}
 }
 
-// moveOf is the move that a rank speaks of; 0: of none.
+// moveOf returns the move that a message is about; 0: none.
 func moveOf(m control.Message) uint64 {
 	switch m := m.(type) {
 	case *control.Listening:
@@ -168,7 +168,7 @@ func (s *stage) meet(a *actor, m *control.Endpoint) {
 	}
 }
 
-// await waits until each of the actors has said something of a kind.
+// await waits until each of the actors has sent a message of a kind.
 func (s *stage) await(move uint64, who []*actor, what control.Message) (map[*actor]control.Message, error) {
 	got := make(map[*actor]control.Message)
 	late := time.After(time.Minute)
@@ -180,7 +180,7 @@ func (s *stage) await(move uint64, who []*actor, what control.Message) (map[*act
 	for len(got) < len(who) {
 		select {
 		case e := <-s.events:
-			if id := moveOf(e.m); id != 0 && id != move { // of an earlier one
+			if id := moveOf(e.m); id != 0 && id != move { // of an earlier move
 				continue
 			}
 			switch m := e.m.(type) {
@@ -203,8 +203,8 @@ func (s *stage) await(move uint64, who []*actor, what control.Message) (map[*act
 	return got, nil
 }
 
-// move moves ranks, unless it is called off by whether, which is asked when
-// all could continue.
+// move moves ranks, unless whether cancels it. whether is called when all could
+// continue.
 func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	s.mu.Lock()
 	s.moves++
@@ -286,8 +286,8 @@ func (s *stage) end() error {
 	return errors.Join(s.errs...)
 }
 
-// TestMove_MessagesUnderWay moves ranks of a run again and again, with messages
-// in flight and receives pending; checkpoints are taken in between.
+// TestMove_MessagesUnderWay moves ranks of a run repeatedly, with messages in
+// flight and receives pending. Checkpoints are taken in between.
 func TestMove_MessagesUnderWay(t *testing.T) {
 	const n = 4
 	for _, c := range []struct {

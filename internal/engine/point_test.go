@@ -18,7 +18,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// points calls Point until n sets are safe, and returns how many it took.
+// points calls Point until n checkpoints are safe, and returns how many calls
+// it took.
 func points(t *testing.T, p *Run, indices *int, n int) (calls int) {
 	t.Helper()
 	for *indices < n {
@@ -99,7 +100,8 @@ func TestInterval_Daly(t *testing.T) {
 }
 
 // TestPoint_ChangesAfterReturn changes everything as soon as Point returns,
-// while the writer has to wait: nothing of it reaches the checkpoint.
+// while the writer has to wait. The checkpoint must not contain any of these
+// changes.
 func TestPoint_ChangesAfterReturn(t *testing.T) {
 	for _, bound := range []int64{0, 8 << 20} { // with room for everything, and without
 		t.Run(fmt.Sprintf("bound=%d", bound), func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestPoint_DiskFull(t *testing.T) {
 	if err := p.Point(ctx); err != nil {
 		t.Fatalf("the point that saves: %v", err)
 	}
-	for err == nil { // the next one after the writer has failed says so
+	for err == nil { // the next call after the writer has failed reports it
 		err = p.Point(ctx)
 	}
 	if !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) {
@@ -294,7 +296,7 @@ func TestPoint_RetryAfterFailure(t *testing.T) {
 		name  string
 		every int
 		copy  bool   // it fails before anything is written
-		tried string // at which points; that one failed is known at the next, unless it was not copied
+		tried string // points at which it is tried; a failure is known at the next point, unless nothing was copied
 	}{
 		{"time", 0, false, "1"},
 		{"points", 5, false, "1 7 13"},

@@ -71,7 +71,7 @@ func newCrew(n int, o mem.Options) *crew {
 	return c
 }
 
-// errKilled makes a rank go without a word.
+// errKilled makes a rank end without a message.
 var errKilled = errors.New("killed")
 
 // run runs a program on all ranks and returns their errors.
@@ -216,7 +216,7 @@ func reference(t *testing.T, n, steps int, skew bool) []uint64 {
 	return out
 }
 
-// TestRanks_Killed kills ranks again and again, until the work is done.
+// TestRanks_Killed kills ranks repeatedly until the work is done.
 func TestRanks_Killed(t *testing.T) {
 	const steps = 60
 	for name, o := range map[string]mem.Options{
@@ -305,7 +305,7 @@ func TestRanks_Stopped(t *testing.T) {
 	}
 }
 
-// sendLater starts a send that is waited for by nobody.
+// sendLater starts a send that is not awaited.
 func sendLater(w *mpi.Comm, data []uint64, to int) error {
 	_, _, err := mpi.Isend(w, data, to, tagLate).Test()
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// movesWhen lets a run be moved whenever it asks, until it has ended, and
-// returns how often it was.
+// movesWhen moves a run whenever it requests it, until it has ended, and
+// returns the number of moves.
 func (s *stage) movesWhen(ask <-chan []int) (moved int) {
 	s.t.Helper()
 	over := make(chan error, 1)

@@ -38,7 +38,7 @@ func TestSafePoints_RankSkipsCheckpoint(t *testing.T) {
 						return err
 					}
 					if stop && k == 5 {
-						time.Sleep(300 * time.Millisecond) // rank 1 is held by now
+						time.Sleep(300 * time.Millisecond) // rank 1 is paused by now
 					}
 					if err := mpi.Send(w, []int{k}, 1, tagY); err != nil {
 						return err

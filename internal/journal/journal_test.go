@@ -20,11 +20,11 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// crash is what a process does that is killed, here.
+// crash is panicked with to simulate that the process is killed.
 type crash struct{}
 
-// world is a directory in which a program makes random changes, takes sets and
-// is killed.
+// world is a directory in which a program makes random changes, takes
+// checkpoints and is killed.
 type world struct {
 	t      *testing.T
 	j      *Journal
@@ -32,8 +32,8 @@ type world struct {
 	root   string // the program's files
 	dir    string // checkpoints
 	open   []*os.File
-	copies bool // the two are as if on different file systems
-	parted bool // names of one file may have become two files
+	copies bool // they behave as if they were on different file systems
+	parted bool // several names of one file may have become separate files
 	left   int  // steps until a crash; negative: none
 	log    []string
 
@@ -50,7 +50,7 @@ type snapshot struct {
 	sizes   map[string]int64
 }
 
-// tree returns all that is in a directory.
+// tree returns the content of a directory.
 func (w *world) tree() map[string]string {
 	w.t.Helper()
 	all := make(map[string]string)
@@ -92,7 +92,7 @@ func (w *world) tree() map[string]string {
 	return all
 }
 
-// dies calls f and reports whether there was a crash.
+// dies calls f and reports whether it crashed.
 func (w *world) dies(f func()) (died bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -110,7 +110,7 @@ func (w *world) say(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-// somewhere is a name, of a file or a directory, that may be there or not.
+// somewhere returns a name of a file or a directory that may exist or not.
 func (w *world) somewhere() string {
 	name := w.root
 	for range w.rnd.IntN(3) {
@@ -119,7 +119,7 @@ func (w *world) somewhere() string {
 	return filepath.Join(name, string(rune('a'+w.rnd.IntN(4))))
 }
 
-// text is something to write, of up to some blocks.
+// text returns something to write, of up to some blocks.
 func (w *world) text() []byte {
 	n := w.rnd.IntN(40)
 	if w.rnd.IntN(3) == 0 {
@@ -129,8 +129,8 @@ func (w *world) text() []byte {
 	return bytes.Repeat(b, n/len(b)+1)[:n]
 }
 
-// change does something random. Most of it may fail, as the name is not there,
-// or is of another kind.
+// change makes a random change. Most changes may fail, because the name does
+// not exist or has another kind.
 func (w *world) change() {
 	a, b := w.somewhere(), w.somewhere()
 	what := w.rnd.IntN(17)
@@ -145,7 +145,7 @@ func (w *world) change() {
 	case 4, 5:
 		w.j.Rename(a, b)
 	case 6:
-		if !w.copies { // where files cannot be linked, there is one file for each name
+		if !w.copies { // if files cannot be linked, there is one file for each name
 			w.j.Link(a, b)
 		}
 	case 7:
@@ -227,7 +227,7 @@ func (w *world) write(f *os.File) {
 	}
 }
 
-// allowed is what package os asks first.
+// allowed is the hook that package os calls first.
 func (w *world) allowed(f *os.File, op byte, off, n int64) bool {
 	done, err := w.j.beforeWrite(f, op, off, n)
 	if done != nil {
@@ -268,7 +268,7 @@ func (w *world) save() {
 	}
 	w.sets[w.next] = now
 	w.say("set %d, epoch %d", w.next, epoch)
-	delete(w.sets, 0) // what was before them is not needed any more
+	delete(w.sets, 0) // older changes are not needed any more
 	step()
 	for n := range w.sets {
 		if n != 0 && n+2 <= w.next && len(w.sets) > 3 {
@@ -285,13 +285,13 @@ func (w *world) lose(n uint64) {
 	delete(w.sets, n)
 }
 
-// restart starts the program again, and compares.
+// restart starts the program again, and compares the files.
 func (w *world) restart() {
 	for _, f := range w.open {
 		f.Close()
 	}
 	w.open = nil
-	if len(w.sets) > 1 && w.rnd.IntN(6) == 0 { // the newest one is damaged
+	if len(w.sets) > 1 && w.rnd.IntN(6) == 0 { // the newest checkpoint is damaged
 		n := slices.Max(slices.Collect(maps.Keys(w.sets)))
 		w.say("set %d is lost", n)
 		w.lose(n)
@@ -351,8 +351,8 @@ func (w *world) restart() {
 	was.handles = again
 }
 
-// markDurable notes what files hold, and which names there are, when these files
-// and the directories they are in are made durable.
+// markDurable records the contents and names of files when these files and
+// their directories are made durable.
 func (w *world) markDurable(durable map[string]string, paths []string) {
 	now := w.tree()
 	for _, path := range paths {
@@ -382,7 +382,7 @@ func mergedKeys(a, b map[string]string) map[string]bool {
 	return all
 }
 
-// difference describes a name that two trees differ in.
+// difference describes a name in which two trees differ.
 func difference(a, b map[string]string) string {
 	for name := range mergedKeys(a, b) {
 		if a[name] != b[name] {
@@ -392,7 +392,8 @@ func difference(a, b map[string]string) string {
 	return "nothing"
 }
 
-// copy replaces a directory by a copy of it: all files are others then.
+// copy replaces a directory by a copy of it, so that all files are different
+// ones.
 func (w *world) copy(dir string) {
 	w.say("%s is copied", dir)
 	for _, argv := range [][]string{{"cp", "-a", dir, dir + ".new"}, {"rm", "-rf", dir}, {"mv", dir + ".new", dir}} {
@@ -403,7 +404,7 @@ func (w *world) copy(dir string) {
 }
 
 // damage damages something that is kept, starts the program, and undoes the
-// damage if that is refused. Then nothing else was changed.
+// damage if the start is refused. Then nothing else may have changed.
 func (w *world) damage() {
 	list, _ := filepath.Glob(filepath.Join(w.dir, keptName, "*"))
 	if len(list) == 0 {
@@ -418,7 +419,7 @@ func (w *world) damage() {
 		}
 		texts[name] = text
 	}
-	// A kept file may be the program's own: that one is not changed.
+	// A kept file may be the program's own file, which is not damaged.
 	aside := func(name string) string { return filepath.Join(filepath.Dir(w.root), filepath.Base(name)) }
 	write := func(name string, text []byte) {
 		os.Rename(name, aside(name))
@@ -443,7 +444,8 @@ func (w *world) damage() {
 	w.left = -1
 	_, err := Open(w.config())
 	w.say("damage %d of %s and %s: %v", what, filepath.Base(a), filepath.Base(b), err)
-	// Without an error it was not needed, but may be for an older checkpoint.
+	// Without an error, it was not needed, but may be needed for an older
+	// checkpoint.
 	if err != nil && !maps.Equal(before, w.tree()) {
 		w.t.Fatalf("something was changed before it was refused\n%q", w.log)
 	}
@@ -460,7 +462,7 @@ func (w *world) damage() {
 	}
 }
 
-// alone is what tree says of a file, without its other names.
+// alone returns what tree says about a file, without its other names.
 func alone(text string) string {
 	if i := strings.LastIndex(text, "\" is /"); i >= 0 {
 		return text[:i+1]
@@ -472,7 +474,7 @@ func (w *world) config() Config {
 	return Config{Dir: w.dir, Home: w.root, Ranks: 1, Warn: func(string, ...any) {}, Fatal: func(format string, args ...any) { w.t.Errorf(format, args...) }}
 }
 
-// begin is what a process does first.
+// begin does what a process does first.
 func (w *world) begin() {
 	j, err := Open(w.config())
 	if err != nil {
@@ -508,12 +510,12 @@ func TestJournal(t *testing.T) {
 	t.Cleanup(swap(&overflowPlaces, func() []string { return []string{elsewhere} }))
 	t.Cleanup(swap(&syncing, syncing))
 	for seed := first; seed < seeds; seed++ {
-		syncing = seed%8 == 0 // it costs most of the time
+		syncing = seed%8 == 0 // it takes most of the time
 		tryJournal(t, seed)
 	}
 }
 
-// swap sets a variable, and returns what sets it back.
+// swap sets a variable, and returns a function that restores it.
 func swap[T any](p *T, v T) func() {
 	old := *p
 	*p = v
@@ -559,7 +561,7 @@ func tryJournal(t *testing.T, seed uint64) {
 		}
 	}
 	w.say("seed %d", seed)
-	for range 30 { // what was there before
+	for range 30 { // the content before that
 		w.change()
 	}
 	for _, f := range w.open {
@@ -584,8 +586,8 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 }
 
-// TestJournal_InodeUsedAgain: the inode of a file that was kept as a copy, and
-// removed, is another file's when that is changed.
+// TestJournal_InodeUsedAgain has a file that was kept as a copy and removed.
+// Its inode belongs to another file when that file is changed.
 func TestJournal_InodeUsedAgain(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
@@ -615,9 +617,9 @@ func TestJournal_InodeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestJournal_KeptFileReplaced: a kept file was replaced by another one, and
-// its digest cannot tell, since all that it holds is overwritten by a later
-// line. The program's file is brought back nevertheless.
+// TestJournal_KeptFileReplaced replaces a kept file by another one. The digest
+// cannot detect it, because a later line overwrites all of the content. The
+// program's file must be restored nevertheless.
 func TestJournal_KeptFileReplaced(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
