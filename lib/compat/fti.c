@@ -210,7 +210,7 @@ static void tell_differences(void)
 	FTIT_configuration *f = &fti.all.configuration;
 	if (fti.all.topology.myRank != 0)
 		return;
-	say("checkpoints are in %s%s. Levels 1 to 4 are the same there: all ranks commit a checkpoint, and it is durable. ckpt_dir, meta_dir, node_size and group_size have no effect", getenv("CAIRN_DIR") ? "the run's directory, not in " : "", fti.dir);
+	say("checkpoints are in %s. Levels 1 to 4 are the same there: all ranks commit a checkpoint, and it is durable. ckpt_dir, meta_dir, node_size and group_size have no effect", fti.dir);
 	if (fti.all.topology.nbHeads)
 		say("head = 1: all %d processes compute. Cairn has its own helper processes", fti.all.topology.nbProc);
 	if (f->stagingEnabled)
@@ -974,17 +974,16 @@ static void forget(void)
 static int open_run(void)
 {
 	cairn_options o = CAIRN_OPTIONS;
-	const char *dir = getenv("CAIRN_DIR") ? NULL : fti.dir; /* 'cairn run' says where */
 	cairn_status rc;
 	o.every = 1e8; /* FTI_Snapshot says when */
 	o.no_signals = 1;
 	if (fti.all.configuration.keepL4Ckpt)
 		o.keep = 1 << 20;
-	rc = cairn_open_mpi(&fti.run, dir, &o, FTI_COMM_WORLD);
+	rc = cairn_open_mpi(&fti.run, fti.dir, &o, FTI_COMM_WORLD);
 	if (rc == CAIRN_FINISHED) { /* the next run begins from the start, as with FTI */
 		cairn_close(fti.run);
 		o.fresh = 1;
-		rc = cairn_open_mpi(&fti.run, dir, &o, FTI_COMM_WORLD);
+		rc = cairn_open_mpi(&fti.run, fti.dir, &o, FTI_COMM_WORLD);
 	}
 	if (rc >= 0)
 		rc = cairn_resume(fti.run);
@@ -1018,6 +1017,8 @@ int FTI_Init(const char *configFile, MPI_Comm globalComm)
 		return FTI_NSCS;
 	}
 	forget();
+	if (FTI_COMM_WORLD != MPI_COMM_NULL)
+		MPI_Comm_free(&FTI_COMM_WORLD);
 	t = &fti.all.topology;
 	if (MPI_Comm_dup(globalComm, &own) != MPI_SUCCESS)
 		return FTI_NSCS;
@@ -1081,7 +1082,7 @@ int FTI_Finalize(void)
 	int good = 1, keep;
 	if (!initialized("FTI_Finalize"))
 		return FTI_NSCS;
-	keep = f->saveLastCkpt || (f->keepL4Ckpt && !getenv("CAIRN_DIR"));
+	keep = f->saveLastCkpt || f->keepL4Ckpt;
 	if ((rc = cairn_wait(fti.run)) < 0) {
 		say("FTI_Finalize: %s", cairn_error(fti.run));
 		good = 0;
@@ -1097,8 +1098,7 @@ int FTI_Finalize(void)
 	if (f->keepL4Ckpt && !f->saveLastCkpt && fti.all.execution.hasCkpt && keep && fti.all.topology.myRank == 0)
 		archive();
 	MPI_Barrier(FTI_COMM_WORLD);
-	MPI_Comm_free(&FTI_COMM_WORLD);
-	forget();
+	forget(); /* the program may still use FTI_COMM_WORLD */
 	return good ? FTI_SCES : FTI_NSCS;
 }
 

@@ -11,7 +11,7 @@
 
 #include "config.h"
 
-enum { NAME = 100 };
+enum { NAME = 100, OPEN = 4 }; /* OPEN: a name has a helper process while it is open */
 
 /* region is protected memory. */
 struct region {
@@ -42,11 +42,12 @@ struct store {
 	int *ids, nids; /* that the run protects */
 	char *table;    /* a variable of each checkpoint: its version, then a line per region: id and bytes */
 	size_t table_len;
+	int supervised;
 	struct store *next;
 };
 
 static struct {
-	int ready, sync, single, rank, ranks, keep;
+	int ready, sync, single, rank, ranks, keep, joined;
 	unsigned id;
 	MPI_Comm comm;
 	char dir[1100];
@@ -312,46 +313,6 @@ static int list_versions(struct store *s)
 	return VELOC_SUCCESS;
 }
 
-/* open_store opens the checkpoints of a name; all ranks call it. */
-static struct store *open_store(const char *function, const char *name, int fresh)
-{
-	cairn_options o = CAIRN_OPTIONS;
-	struct store *s;
-	char dir[1400];
-	cairn_status rc;
-	for (s = veloc.stores; s; s = s->next)
-		if (strcmp(s->name, name) == 0)
-			return s;
-	s = (struct store *)calloc(1, sizeof *s);
-	if (!all_agree(s != NULL)) {
-		free(s);
-		return NULL;
-	}
-	snprintf(s->name, sizeof s->name, "%s", name);
-	o.every = 1e8; /* the program says when */
-	o.no_signals = 1;
-	o.keep = veloc.keep > 0 ? veloc.keep : 1 << 20;
-	o.fresh = fresh;
-	if (veloc.single) {
-		snprintf(dir, sizeof dir, "%s/%s-%u.cairn", veloc.dir, name, veloc.id);
-		rc = cairn_open(&s->run, dir, &o);
-	} else {
-		snprintf(dir, sizeof dir, "%s/%s.cairn", veloc.dir, name);
-		rc = cairn_open_mpi(&s->run, dir, &o, veloc.comm);
-	}
-	if (rc >= 0)
-		rc = cairn_resume(s->run);
-	if (rc < 0 || !all_agree(list_versions(s) == VELOC_SUCCESS)) {
-		say("%s: %s: %s", function, name, cairn_error(s->run));
-		cairn_close(s->run);
-		free(s->list);
-		free(s);
-		return NULL;
-	}
-	s->next = veloc.stores;
-	return veloc.stores = s;
-}
-
 static int close_store(struct store *s)
 {
 	cairn_status rc = cairn_close(s->run);
@@ -364,6 +325,67 @@ static int close_store(struct store *s)
 	free(s->table);
 	free(s);
 	return rc < 0 ? VELOC_FAILURE : VELOC_SUCCESS;
+}
+
+/* make_room closes the name that was opened first, if there are too many. */
+static void make_room(void)
+{
+	struct store *first = NULL;
+	int n = 0;
+	for (struct store *s = veloc.stores; s; s = s->next, n++)
+		if (!s->supervised && s != veloc.saving && s != veloc.waiting && s != veloc.restoring)
+			first = s;
+	if (n >= OPEN && first)
+		close_store(first);
+}
+
+/* open_store opens the checkpoints of a name; all ranks call it. */
+static struct store *open_store(const char *function, const char *name, int fresh)
+{
+	cairn_options o = CAIRN_OPTIONS;
+	struct store *s;
+	char dir[1400], *control = NULL;
+	cairn_status rc;
+	for (s = veloc.stores; s; s = s->next)
+		if (strcmp(s->name, name) == 0)
+			return s;
+	make_room();
+	s = (struct store *)calloc(1, sizeof *s);
+	if (!all_agree(s != NULL)) {
+		free(s);
+		return NULL;
+	}
+	snprintf(s->name, sizeof s->name, "%s", name);
+	o.every = 1e8; /* the program says when */
+	o.no_signals = 1;
+	o.keep = veloc.keep > 0 ? veloc.keep : 1 << 20;
+	o.fresh = fresh;
+	/* 'cairn run' watches the checkpoints of one name, in one directory. */
+	if (getenv("CAIRN_CONTROL") && (veloc.single || veloc.joined) && (control = strdup(getenv("CAIRN_CONTROL"))))
+		unsetenv("CAIRN_CONTROL");
+	s->supervised = getenv("CAIRN_CONTROL") != NULL;
+	veloc.joined |= s->supervised;
+	if (veloc.single) {
+		snprintf(dir, sizeof dir, "%s/%s-%u.cairn", veloc.dir, name, veloc.id);
+		rc = cairn_open(&s->run, dir, &o);
+	} else {
+		snprintf(dir, sizeof dir, "%s/%s.cairn", veloc.dir, name);
+		rc = cairn_open_mpi(&s->run, dir, &o, veloc.comm);
+	}
+	if (control)
+		setenv("CAIRN_CONTROL", control, 1);
+	free(control);
+	if (rc >= 0)
+		rc = cairn_resume(s->run);
+	if (rc < 0 || !all_agree(list_versions(s) == VELOC_SUCCESS)) {
+		say("%s: %s: %s", function, name, cairn_error(s->run));
+		cairn_close(s->run);
+		free(s->list);
+		free(s);
+		return NULL;
+	}
+	s->next = veloc.stores;
+	return veloc.stores = s;
 }
 
 /* wait_for waits until the last checkpoint of all is durable. */

@@ -117,6 +117,11 @@ int main(int argc, char **argv)
 	assert(VELOC_Checkpoint("other", 1) == VELOC_SUCCESS);
 	extra = 6, step = -1;
 	assert(VELOC_Restart("other", 1) == VELOC_SUCCESS && extra == 5 && step == -1);
+	for (int i = 0; i < 6; i++) { /* more names than are open together */
+		char name[] = {'n', (char)('0' + i), 0};
+		assert(VELOC_Checkpoint(name, i + 1) == VELOC_SUCCESS);
+	}
+	assert(VELOC_Restart_test("n0", 0) == 1 && VELOC_Restart_test("walk", 0) == now);
 	assert(VELOC_Region_clear("other") == VELOC_SUCCESS);
 	assert(VELOC_Cleanup("other") == VELOC_SUCCESS);
 	char path[VELOC_MAX_NAME];
