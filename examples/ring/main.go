@@ -1,18 +1,18 @@
-// Ring sends a message around a ring of all ranks, again and again, and tells
-// how long it takes: the continuous latency test of Hursey, Mattox and
-// Lumsdaine (Interconnect agnostic checkpoint/restart in Open MPI, 2009). A
-// run that is killed resumes from its last checkpoint, with other
-// transports between the ranks if need be; the message notices whether any
-// was lost, doubled or altered on the way.
+// Ring sends a message around a ring of all ranks, repeatedly, and reports how
+// long it takes: the continuous latency test of Hursey, Mattox and Lumsdaine
+// (Interconnect agnostic checkpoint/restart in Open MPI, 2009). A run that is
+// killed resumes from its last checkpoint, with other transports between the
+// ranks if necessary. The message shows whether any message was lost,
+// duplicated or altered.
 //
 //	cairn run -n 8 ./ring -steps 100000 -report 1000 -out latency.txt
 //
 // Each line of the output has the last step that it counts, and the mean, the
-// least and the most that a hop took in those steps, in microseconds. The last
-// line says "ring ok" and the message's checksum, which depends only on the
-// number of ranks and steps and the length. The exit status is 1 if the
+// minimum and the maximum time of a hop in those steps, in microseconds. The
+// last line says "ring ok" and the message's checksum, which depends only on
+// the number of ranks and steps and the length. The exit status is 1 if the
 // checksum is wrong or the run failed, 2 for wrong usage, and 75 if a signal
-// said to save and stop.
+// made the run save and stop.
 package main
 
 import (

@@ -42,8 +42,8 @@ func newRing(bytes int) *ring {
 }
 
 // run sends the message around until steps are done, and calls point at the
-// beginning of each. At the end rank 0 looks whether it is as it should be,
-// and all ranks return its verdict.
+// beginning of each. At the end rank 0 checks the message, and all ranks return
+// its verdict.
 func (r *ring) run(c *mpi.Comm, steps, report int, out io.Writer, point func() error) error {
 	rank, size := c.Rank(), c.Size()
 	next, previous := (rank+1)%size, (rank+size-1)%size
@@ -89,7 +89,7 @@ func (r *ring) run(c *mpi.Comm, steps, report int, out io.Writer, point func() e
 	return r.verdict(c, out)
 }
 
-// routes writes which transport leads from each rank to the next.
+// routes writes which transport connects each rank with the next.
 func (r *ring) routes(c *mpi.Comm, out io.Writer) error {
 	name, err := c.Transport((c.Rank() + 1) % c.Size())
 	if err != nil {
@@ -119,8 +119,8 @@ func fill(token []uint64, step int) {
 	}
 }
 
-// mix is the last part of SplitMix64: every bit of x changes about half of
-// the bits of the result.
+// mix is the finalizer of SplitMix64: every bit of x changes about half of the
+// bits of the result.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -137,8 +137,8 @@ func content(token []uint64) uint64 {
 	return sum
 }
 
-// accept adds what was received to the checksum, after a look at whether it
-// is this step's message.
+// accept adds the received message to the checksum, after it has checked that
+// it is this step's message.
 func (r *ring) accept(rank, size int) error {
 	hops := uint64(r.Step*size + (rank+size-1)%size)
 	if r.Token[atStep] != uint64(r.Step) || r.Token[atHops] != hops {
@@ -150,7 +150,7 @@ func (r *ring) accept(rank, size int) error {
 	return nil
 }
 
-// expected returns the message after some steps, as it must be.
+// expected returns the expected message after some steps.
 func expected(size, words, steps int) []uint64 {
 	token := make([]uint64, words)
 	for step := range steps {
@@ -164,7 +164,7 @@ func expected(size, words, steps int) []uint64 {
 	return token
 }
 
-// verdict compares the message with what it must be.
+// verdict compares the message with the expected one.
 func (r *ring) verdict(c *mpi.Comm, out io.Writer) error {
 	good := []int64{1}
 	if c.Rank() == 0 {

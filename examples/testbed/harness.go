@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	never = -1 // of -stop-at and -checkpoint-at
+	never = -1 // default of -stop-at and -checkpoint-at
 
 	// maxPending is the number of steps after which the harness waits for the
-	// devices, so that the launches that were not run yet stay few.
+	// devices, so that few launches are pending.
 	maxPending = 256
 
-	// tellEvery is how often progress is told.
+	// tellEvery is how often progress is reported.
 	tellEvery = 3 * time.Second
 
-	// maxRollbacks is how many losses of devices a run survives.
+	// maxRollbacks is the number of lost devices that a run survives.
 	maxRollbacks = 16
 )
 
-// config is what the command line says.
+// config holds the options of the command line.
 type config struct {
 	name, size   string
 	devices      string
@@ -46,25 +46,25 @@ type config struct {
 	verify       bool
 	json, result string // files, or ""
 	pictures     string // directory, or ""
-	everyPicture int    // steps from one to the next
+	everyPicture int    // steps between two pictures
 }
 
-// harness makes a run of a program.
+// harness runs a program.
 type harness struct {
 	config
-	find func() ([]*device.Device, error) // those that are not lost
+	find func() ([]*device.Device, error) // devices that are not lost
 	log  io.Writer
 
 	p      program
 	devs   []*device.Device
-	point  func(ctx context.Context, i int) error // before each step; nil: nothing is protected
-	i      int                                    // the step that is next
-	what   string                                 // program and size, as the checkpoint says
-	from   int                                    // step that it was taken up at, or never
+	point  func(ctx context.Context, i int) error // called before each step; nil: nothing is protected
+	i      int                                    // the next step
+	what   string                                 // program and size, as recorded in the checkpoint
+	from   int                                    // step at which it resumed, or never
 	report report
 }
 
-// report is what -json writes.
+// report is the content of -json.
 type report struct {
 	Name        string   `json:"name"`
 	Size        string   `json:"size"`
@@ -72,26 +72,26 @@ type report struct {
 	Protected   bool     `json:"protected"`
 	Steps       int      `json:"steps"`
 	From        int      `json:"from"`      // step at which this process began
-	To          int      `json:"to"`        // … and ended
-	Resumed     bool     `json:"resumed"`   // from a checkpoint
-	Stopped     bool     `json:"stopped"`   // by -stop-at
-	Rollbacks   int      `json:"rollbacks"` // after losses of devices
+	To          int      `json:"to"`        // step at which it ended
+	Resumed     bool     `json:"resumed"`   // it resumed from a checkpoint
+	Stopped     bool     `json:"stopped"`   // -stop-at stopped it
+	Rollbacks   int      `json:"rollbacks"` // number of rollbacks after devices were lost
 	Setup       float64  `json:"setup_seconds"`
 	Restore     float64  `json:"restore_seconds"`
 	Loop        float64  `json:"loop_seconds"` // until all devices had finished
-	Checkpoints int      `json:"checkpoints"`  // saved
-	State       int64    `json:"state_bytes"`  // of the last one
+	Checkpoints int      `json:"checkpoints"`  // number of saved checkpoints
+	State       int64    `json:"state_bytes"`  // size of the last one
 	Written     int64    `json:"written_bytes"`
-	Pause       float64  `json:"pause_seconds"` // the longest
-	Took        float64  `json:"took_seconds"`  // …
+	Pause       float64  `json:"pause_seconds"` // the longest pause
+	Took        float64  `json:"took_seconds"`  // the longest time until a checkpoint was durable
 	Verified    bool     `json:"verified"`
-	Deviation   float64  `json:"deviation"` // the largest, relative to the largest number; with -verify
+	Deviation   float64  `json:"deviation"` // the largest deviation, relative to the largest number; with -verify
 	Tolerance   float64  `json:"tolerance"`
-	Digest      string   `json:"digest,omitempty"` // of the result's bits
+	Digest      string   `json:"digest,omitempty"` // digest of the result's bits
 }
 
 var (
-	// errNothingSaved says that a run that lost a device has to begin anew.
+	// errNothingSaved says that a run which lost a device must begin again.
 	errNothingSaved = errors.New("there is no checkpoint to go back to")
 	errNoDevices    = errors.New("no devices to run on")
 	errNotKnown     = errors.New("at this size the reference would take too long and nothing is published: leave -verify out, and compare the digests of two runs")
@@ -155,7 +155,7 @@ func (h *harness) start() (err error) {
 	return nil
 }
 
-// draw has the program draw pictures, if they are wanted.
+// draw makes the program draw pictures, if they were requested.
 func (h *harness) draw() error {
 	if h.pictures == "" {
 		return nil
@@ -192,7 +192,7 @@ func (h *harness) begin() error {
 	return nil
 }
 
-// plain does the work of a run that is not saved.
+// plain runs the program without checkpoints.
 func (h *harness) plain(ctx context.Context) ([]float64, error) {
 	if err := h.begin(); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (h *harness) plain(ctx context.Context) ([]float64, error) {
 	return h.work(ctx)
 }
 
-// protected does the work of a run that is saved.
+// protected runs the program with checkpoints.
 func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	o := cairn.Options{Dir: h.dir, Every: h.every, OnSaved: h.onSaved,
 		OnError: func(err error) { h.say("continuing without a checkpoint: %v", err) }}
@@ -287,7 +287,7 @@ func (h *harness) rollback(ctx context.Context, p *cairn.Run, lost error) error 
 	return nil
 }
 
-// useDevices notes which devices there are, and tells.
+// useDevices records the available devices and reports them.
 func (h *harness) useDevices() string {
 	h.report.Devices = nil
 	for _, d := range h.devs {
@@ -352,8 +352,8 @@ func (h *harness) loop(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// pace says when to wait for the devices: after so many steps that they take
-// about half a second, as far as that can be known.
+// pace says when to wait for the devices: after a number of steps that take
+// about half a second, as far as that is known.
 type pace struct {
 	batch, steps int // between two waits; since the last one
 	since        time.Time
@@ -401,7 +401,7 @@ func (h *harness) onSaved(s cairn.CheckpointInfo) {
 	h.say("saved checkpoint %d (%s): %d bytes of state, %d written, paused %v, written in %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }
 
-// judge says whether the result is right, and writes what was asked for.
+// judge checks the result, and writes the requested files.
 func (h *harness) judge(values []float64) error {
 	bits := new(bytes.Buffer)
 	if err := binary.Write(bits, binary.LittleEndian, values); err != nil {
@@ -435,8 +435,8 @@ func (h *harness) judge(values []float64) error {
 	return nil
 }
 
-// deviation returns by how much got is off, relative to the largest number in
-// want. NaN in want stands for a number that is not known.
+// deviation returns the largest difference between got and want, relative to
+// the largest number in want. NaN in want stands for an unknown number.
 func deviation(got, want []float64) (float64, error) {
 	if len(got) != len(want) {
 		return 0, fmt.Errorf("the result has %d numbers and the reference %d", len(got), len(want))
@@ -474,7 +474,7 @@ func (h *harness) writeReport() error {
 	return os.WriteFile(h.json, append(text, '\n'), 0o666)
 }
 
-// say tells of progress.
+// say reports progress.
 func (h *harness) say(format string, args ...any) {
 	fmt.Fprintf(h.log, "testbed: "+format+"\n", args...)
 }

@@ -17,9 +17,9 @@ import (
 // the page that it lies in; the number of set bits before it leads to its
 // region. Cells need not be sorted and take hardly any memory.
 //
-// A cell overlaps nothing. When all objects have been found, settle turns the
-// cells of each page in which something overlaps into items. The following are
-// items from the start:
+// A cell overlaps nothing. When all objects have been found, separateCells
+// turns the cells of each page in which something overlaps into items. The
+// following are items from the start:
 //
 //   - variables, slices, strings and stand-ins;
 //   - objects in the program's own image, because they may have a name (see

@@ -86,8 +86,8 @@ func (b bitset) add(i uint32) bool {
 	return true
 }
 
-// reuseRegions gives pieces, boxes and stand-ins the regions that they had in the
-// last image.
+// reuseRegions gives pieces, boxes and stand-ins the regions that they had in
+// the last image.
 func (c *Collector) reuseRegions() {
 	join := func(now, old *sorted) {
 		j := 0
@@ -227,8 +227,8 @@ func numbers(p *plan, count uint64) uint32 {
 	return 1
 }
 
-// Up to spared bytes in unused places are always tolerated. Beyond that, unused
-// places may take a quarter of the memory in use.
+// Up to unusedAllowed bytes in unused places are always tolerated. Beyond that,
+// unused places may take a quarter of the memory in use.
 const unusedAllowed = 1 << 16
 
 // number assigns numbers and places to all regions.

@@ -42,7 +42,7 @@ type buffer struct {
 	parts    map[region]uintptr // sub-buffers
 	made     []uintptr          // the same, oldest first
 	uses     []use              // commands that may still use them
-	deferred bool               // it is in device.leaving
+	deferred bool               // it is in device.deferred
 }
 
 // use is the last command of a queue that uses a part of a buffer.

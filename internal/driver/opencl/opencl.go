@@ -149,7 +149,7 @@ type device struct {
 	live     map[closer]struct{}
 	deferred []*buffer // freed buffers that may still be in use
 
-	releasing sync.Mutex // held while buffers in leaving are released
+	releasing sync.Mutex // held while buffers in deferred are released
 
 	pins     pins
 	arrivals arrivals
