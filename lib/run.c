@@ -60,14 +60,16 @@ cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *o
 
 static char *copied(const char *s) { return s ? strdup(s) : NULL; }
 
-/* agree makes what fails on one rank fail on all. */
+/* agree makes what fails on one rank fail on all: a rank that continues alone would wait for the others. */
 static cairn_status agree(cairn_run *r, cairn_status rc, const char *other)
 {
-	uint64_t v[2] = {0, rc < 0};
+	uint64_t v[2] = {0, rc == CAIRN_NOHELPER ? 2 : rc < 0};
 	if (r->comm.size <= 1)
 		return rc;
 	if (r->comm.max(r->comm.context, v, 2)) /* as in helper.c, gather */
 		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+	if (v[1] == 2 && (rc >= 0 || rc == CAIRN_NOTSAVED))
+		return fail(r, CAIRN_NOHELPER, "another rank has lost its helper: the ranks have to be started again");
 	return v[1] && rc >= 0 ? fail(r, CAIRN_NOTSAVED, "%s", other) : rc;
 }
 
@@ -302,15 +304,15 @@ static cairn_status save(cairn_run *r, int why, int wait)
 		return rc;
 	rc = helper_ask(r, MSG_SAVE);
 	r->changed.n = 0;
-	if (rc < 0)
-		return rc;
-	files_told(r);
-	r->saving = get_u64(&r->in);
-	if (r->in.bad)
-		return damaged(r);
-	if (wait)
-		rc = helper_news(r, 1);
-	return rc;
+	if (rc >= 0) {
+		files_told(r);
+		r->saving = get_u64(&r->in);
+		if (r->in.bad)
+			rc = damaged(r);
+		else if (wait)
+			rc = helper_news(r, 1);
+	}
+	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
 
 /* revive starts another helper after one was lost. */
@@ -443,7 +445,7 @@ static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 	rc = save(r, WHY_CALL, wait);
 	cairn_cancel(r);
 	arm(r);
-	return agree(r, rc, "checkpoint not saved: another rank could not save it");
+	return rc;
 }
 
 cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1, 0); }

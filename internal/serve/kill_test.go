@@ -227,7 +227,11 @@ func TestPlain_Killed(t *testing.T) {
 		{step: "finish.recorded=kill"}, // the next start is told that it has finished
 	})
 	events := []string{"point", "send", "receive", "copy", "flush", "failed", "committed"}
-	v.survive(t, many(1100, events, helperSteps, 300*time.Millisecond))
+	v.start = func(ckpt, out string) *exec.Cmd { return program(t, "plain", ckpt, "600", "20000", "1", out) }
+	if kills := many(1100, events, helperSteps, 500*time.Millisecond); kills != nil {
+		v.undisturbed(t)
+		v.survive(t, kills)
+	}
 }
 
 // TestPlain_Terminated sends SIGTERM: the program saves, stops, and resumes.

@@ -72,6 +72,7 @@ int main(int argc, char **argv)
 		a[N - 1] = -2;
 		check(run, cairn_wait(run), CAIRN_OK, "wait");
 	}
-	a[5] = 5;
+	free(a);
+	free(b);
 	return cairn_close(run) < 0;
 }

@@ -69,6 +69,8 @@ int main(int argc, char **argv)
 	if (rc < 0)
 		extra_n = 1;
 	extra = realloc(extra, extra_n * sizeof *extra);
+	if (!extra)
+		return 3;
 	extra[0] = 0;
 	check(run, cairn_protect(run, "extra", extra, CAIRN_DOUBLE, 1, &extra_n), "extra");
 	if (argc > 5 && !(out = cairn_fopen(run, argv[5], "w")))
@@ -119,5 +121,7 @@ int main(int argc, char **argv)
 		cairn_fclose(run, out);
 	check(run, cairn_finish(run, 0), "finish");
 	rc = cairn_close(run);
+	free(u);
+	free(extra);
 	return rc < 0;
 }
