@@ -54,8 +54,9 @@ typedef enum cairn_status {
 } cairn_status;
 
 /*
- * Types of elements. CAIRN_BYTES is memory without a type: it is restored only
- * on machines of the same byte order. cairn_struct makes further types.
+ * Types of elements. Machines with another byte order restore them, but for
+ * long double. CAIRN_BYTES is memory without a type, which is restored byte by
+ * byte. cairn_struct makes further types.
  */
 typedef int cairn_type;
 enum {
@@ -77,7 +78,7 @@ enum {
 	CAIRN_BYTES,
 	CAIRN_FIRST_STRUCT = 256
 };
-#define CAIRN_CHAR ((char)-1 < 0 ? CAIRN_INT8 : CAIRN_UINT8)
+#define CAIRN_CHAR CAIRN_INT8 /* also where char has no sign: its bits are kept */
 #define CAIRN_SHORT CAIRN_INT16
 #define CAIRN_INT CAIRN_INT32
 #define CAIRN_LONG (sizeof(long) == 8 ? CAIRN_INT64 : CAIRN_INT32)

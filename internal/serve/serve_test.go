@@ -263,35 +263,3 @@ func pair() (a, b *net.UnixConn, err error) {
 	}
 	return conns[0], conns[1], nil
 }
-
-// TestInstall_FoundByPkgConfig compiles a program in another directory with an
-// installed library, which finds the installed helper.
-func TestInstall_FoundByPkgConfig(t *testing.T) {
-	dir := build(t)
-	if _, err := exec.LookPath("pkg-config"); err != nil {
-		t.Skip("no pkg-config")
-	}
-	prefix := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "../../lib", "install", "BUILD="+dir, "PREFIX="+prefix, "CFLAGS=-O1 -g -Werror").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	os.Mkdir(filepath.Join(prefix, "bin"), 0o755)
-	if err := os.Symlink(filepath.Join(dir, "cairn"), filepath.Join(prefix, "bin", "cairn")); err != nil {
-		t.Fatal(err)
-	}
-	flags := exec.Command("pkg-config", "--cflags", "--libs", "cairn")
-	flags.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(prefix, "lib/pkgconfig"))
-	list, err := flags.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := filepath.Join(t.TempDir(), "plain")
-	args := append([]string{"-std=c11", "-o", plain, "testdata/plain.c"}, strings.Fields(string(list))...)
-	if out, err := exec.Command("cc", append(args, "-lm", "-Wl,-rpath,"+filepath.Join(prefix, "lib"))...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.Command(plain, filepath.Join(t.TempDir(), "ckpt"), "20", "1000", "5")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"unicode"
 	"unicode/utf8"
 )
@@ -30,10 +31,25 @@ var basic = []reflect.Type{
 	10: reflect.TypeFor[float64](),
 	11: reflect.TypeFor[complex64](),
 	12: reflect.TypeFor[complex128](),
-	13: reflect.TypeFor[[16]byte](), // a long double as it is in memory: HDF5 and Go have no such type
-	14: reflect.TypeFor[[2][16]byte](),
+	13: longDouble(),
+	14: reflect.ArrayOf(2, longDouble()),
 	15: reflect.TypeFor[bool](),
 	16: reflect.TypeFor[uint8](),
+}
+
+// longDouble is a long double as it is in memory: HDF5 and Go have no such type.
+// Machines with different ones have different types, so that each refuses those
+// of the others.
+func longDouble() reflect.Type {
+	switch runtime.GOARCH {
+	case "amd64", "386":
+		return reflect.TypeFor[[16]byte]()
+	case "s390x":
+		return reflect.TypeFor[struct{ QuadBigEndian [16]byte }]()
+	case "ppc64", "ppc64le":
+		return reflect.TypeFor[struct{ DoubleDouble [16]byte }]()
+	}
+	return reflect.TypeFor[struct{ Quad [16]byte }]()
 }
 
 const (
