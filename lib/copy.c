@@ -97,14 +97,16 @@ struct pm_scan_arg_ {
 #define UFFDIO_REGISTER_ 0xc020aa00ul
 #define UFFDIO_UNREGISTER_ 0x8010aa01ul
 #define PAGEMAP_SCAN_ 0xc0606610ul
-enum { WRITTEN = 2, WP_MATCHING = 1, CHECK_WPASYNC = 2, MODE_WP = 2, TRACKED = 1 << 20 };
+enum { WP_ALLOWED = 1, WRITTEN = 2, PRESENT = 8, WP_MATCHING = 1, CHECK_WPASYNC = 2, MODE_WP = 2, TRACKED = 1 << 20 };
 
 static int scan(cairn_run *r, uint64_t lo, uint64_t hi, struct page_region_ *vec, size_t n, uint64_t *end)
 {
 	struct pm_scan_arg_ a = {0};
 	int k;
 	a.size = sizeof a, a.flags = WP_MATCHING | CHECK_WPASYNC, a.start = lo, a.end = hi;
-	a.vec = (uint64_t)(uintptr_t)vec, a.vec_len = n, a.category_mask = a.return_mask = WRITTEN;
+	a.vec = (uint64_t)(uintptr_t)vec, a.vec_len = n;
+	/* Pages that are not there, too: not all kernels count a huge page that was dropped as written. */
+	a.category_inverted = PRESENT, a.category_anyof_mask = PRESENT | WRITTEN, a.return_mask = WP_ALLOWED;
 	do
 		k = ioctl(r->pagemap, PAGEMAP_SCAN_, &a);
 	while (k < 0 && errno == EINTR);

@@ -33,7 +33,9 @@ const (
 	pagemapScan       = 0xc0606610
 	scanWPMatching    = 1 << 0
 	scanCheckWPAsync  = 1 << 1
+	pageIsWPAllowed   = 1 << 0
 	pageIsWritten     = 1 << 1
+	pageIsPresent     = 1 << 3
 )
 
 type uffdioAPIArg struct{ api, features, ioctls uint64 }
@@ -46,6 +48,15 @@ type pmScanArg struct {
 	size, flags, start, end, walkEnd                               uint64
 	vec, vecLen, maxPages                                          uint64
 	categoryInverted, categoryMask, categoryAnyofMask, returnMask_ uint64
+}
+
+// changed fills in which pages a scan reports: those that were written, and
+// those that are not there. A huge page that the program has dropped (see
+// madvise) leaves a hole, and not all kernels count it as written.
+func (a *pmScanArg) changed() {
+	a.size = uint64(unsafe.Sizeof(*a))
+	a.categoryInverted, a.categoryAnyofMask = pageIsPresent, pageIsPresent|pageIsWritten
+	a.returnMask_ = pageIsWPAllowed // the same for all, so that neighbors are one region
 }
 
 // NewTracker returns a Tracker, or the reason why this kernel has none.
@@ -61,7 +72,8 @@ func NewTracker() (*Tracker, error) {
 		t.pagemap, err = os.Open("/proc/self/pagemap")
 	}
 	if err == nil { // an empty scan shows whether the kernel has the call
-		arg := pmScanArg{size: uint64(unsafe.Sizeof(pmScanArg{})), categoryMask: pageIsWritten, returnMask_: pageIsWritten}
+		var arg pmScanArg
+		arg.changed()
 		err = ioctl(int(t.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
 	}
 	if err != nil {
@@ -166,11 +178,11 @@ func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
 	}
 	for start < end {
 		arg := pmScanArg{
-			size: uint64(unsafe.Sizeof(pmScanArg{})), flags: scanWPMatching | scanCheckWPAsync,
+			flags: scanWPMatching | scanCheckWPAsync,
 			start: start, end: end,
 			vec: uint64(uintptr(unsafe.Pointer(&t.vec[0]))), vecLen: uint64(len(t.vec)),
-			categoryMask: pageIsWritten, returnMask_: pageIsWritten,
 		}
+		arg.changed()
 		n, _, e := unix.Syscall(unix.SYS_IOCTL, t.pagemap.Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
 		if e == unix.EINTR {
 			continue
