@@ -354,23 +354,19 @@ func (v diff) Wait() ([]mem.Changed, mem.Frozen, error) {
 }
 
 func (s *checkpointSide) Freeze(at []mem.Extent) (mem.Frozen, error) {
-	e, err := s.engine()
-	if err != nil {
-		return nil, s.check(err)
-	}
-	f, err := e.Freeze(at)
-	if err != nil {
-		return nil, s.check(err)
-	}
-	return f, nil
+	return s.frozen(at, (*snap.Engine).Freeze)
 }
 
 func (s *checkpointSide) Live(at []mem.Extent) (mem.Frozen, error) {
+	return s.frozen(at, (*snap.Engine).Live)
+}
+
+func (s *checkpointSide) frozen(at []mem.Extent, freeze func(*snap.Engine, []mem.Extent) (mem.Frozen, error)) (mem.Frozen, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
 	}
-	f, err := e.Live(at)
+	f, err := freeze(e, at)
 	if err != nil {
 		return nil, s.check(err)
 	}

@@ -39,8 +39,7 @@ type drainer struct {
 	frozen   mem.FrozenReader // copies the segment's blocks from the device
 	inflight chan copiedSegment
 	wg       sync.WaitGroup
-	mu       sync.Mutex
-	err      error
+	firstError
 }
 
 type copiedSegment struct {
@@ -63,20 +62,6 @@ func newDrainer(t *deviceTask) *drainer {
 		}
 	}()
 	return f
-}
-
-func (f *drainer) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-func (f *drainer) failed() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
 }
 
 // run drains all blocks, in order.

@@ -167,10 +167,29 @@ type fileWriter struct {
 	end     atomic.Int64  // offset of the next write
 	start   chan struct{} // closed when the program continues or waits for segments:
 	started sync.Once     // until then the writer leaves the processors to it
-	mu      sync.Mutex
-	err     error
-	chunks  [][]hdf5.Chunk
+	firstError
+	chunks  [][]hdf5.Chunk // under mu
 	noLinks bool
+}
+
+// firstError keeps the first error of several goroutines.
+type firstError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *firstError) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *firstError) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
 }
 
 // target is where a fileWriter publishes.
@@ -195,20 +214,6 @@ func newFileWriter(t target, staging *mem.Staging) *fileWriter {
 	w := &fileWriter{target: t, staging: staging, release: staging.Release, cleaned: make(chan struct{})}
 	close(w.cleaned)
 	return w
-}
-
-func (w *fileWriter) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
-}
-
-func (w *fileWriter) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 func (w *fileWriter) Begin(job Job) {

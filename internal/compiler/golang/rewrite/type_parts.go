@@ -3,6 +3,7 @@ package rewrite
 import (
 	"go/types"
 	"iter"
+	"strings"
 )
 
 // TypeParts returns the types that a type is directly made of. It does not look
@@ -45,4 +46,17 @@ func TypeParts(t types.Type) iter.Seq[types.Type] {
 			}
 		}
 	}
+}
+
+// TypeArgs returns type parameters as they are written as arguments: [A, B], or
+// nothing.
+func TypeArgs(list []*types.TypeParam) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Obj().Name())
+	}
+	return "[" + strings.Join(names, ", ") + "]"
 }

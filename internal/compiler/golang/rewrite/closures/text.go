@@ -88,16 +88,7 @@ func (c *converter) address(v *types.Var, in *closure) string {
 }
 
 // typeArgs returns the type parameters that a closure uses, as arguments.
-func (l *closure) typeArgs() string {
-	if len(l.tparams) == 0 {
-		return ""
-	}
-	var names []string
-	for _, t := range l.tparams {
-		names = append(names, t.Obj().Name())
-	}
-	return "[" + strings.Join(names, ", ") + "]"
-}
+func (l *closure) typeArgs() string { return rewrite.TypeArgs(l.tparams) }
 
 // literal returns a closure's func literal, as a constructor returns it.
 func (c *converter) literal(l *closure) string {

@@ -211,16 +211,7 @@ func (w *generator) importFor(q *types.Package) string {
 }
 
 // typeArgs returns the type parameters of a function, as arguments.
-func (fn *function) typeArgs() string {
-	if len(fn.tparams) == 0 {
-		return ""
-	}
-	var l []string
-	for _, t := range fn.tparams {
-		l = append(l, t.Obj().Name())
-	}
-	return "[" + strings.Join(l, ", ") + "]"
-}
+func (fn *function) typeArgs() string { return rewrite.TypeArgs(fn.tparams) }
 
 // frame returns the name of a function's frame type.
 func (fn *function) frame() string { return rewrite.Prefix + "frame_" + fn.name + fn.typeArgs() }

@@ -31,23 +31,8 @@ import (
 // defers have their own.
 func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	n := &normalizer{p: p, in: in, done: map[ast.Node]bool{}, names: map[string]bool{}, moved: map[*types.TypeName]bool{}}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case *rewrite.Refusal:
-			out, err = nil, r
-		default:
-			panic(r)
-		}
-	}()
-	for _, f := range p.Files {
-		ast.Inspect(f, func(m ast.Node) bool {
-			if id, ok := m.(*ast.Ident); ok && strings.HasPrefix(id.Name, rewrite.Prefix) {
-				n.names[id.Name] = true
-			}
-			return true
-		})
-	}
+	defer catch(&out, &err)
+	n.noteNames()
 	n.late()
 	for _, f := range p.Files {
 		n.findTypes(f)
@@ -68,6 +53,29 @@ func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Packa
 		return nil, err
 	}
 	return p.With(text)
+}
+
+// catch makes a Refusal that was thrown the result of a pass.
+func catch(out **rewrite.Package, err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *rewrite.Refusal:
+		*out, *err = nil, r
+	default:
+		panic(r)
+	}
+}
+
+// noteNames notes the names that earlier passes have made.
+func (n *normalizer) noteNames() {
+	for _, f := range n.p.Files {
+		ast.Inspect(f, func(m ast.Node) bool {
+			if id, ok := m.(*ast.Ident); ok && strings.HasPrefix(id.Name, rewrite.Prefix) {
+				n.names[id.Name] = true
+			}
+			return true
+		})
+	}
 }
 
 // normalizer is the state of Functions.

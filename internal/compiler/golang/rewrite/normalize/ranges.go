@@ -17,15 +17,7 @@ import (
 // how the body ends, and the code after the call acts on it. Loops over the
 // results of some functions of the standard library become ordinary loops.
 func LowerRanges(p *rewrite.Package) (out *rewrite.Package, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case *rewrite.Refusal:
-			out, err = nil, r
-		default:
-			panic(r)
-		}
-	}()
+	defer catch(&out, &err)
 	for {
 		r := &ranges{normalizer: &normalizer{p: p, names: map[string]bool{}, count: map[string]int{}}, marks: p.MarksAt()}
 		text, err := r.files()
@@ -65,14 +57,7 @@ func (r *ranges) busy(n ast.Node) bool {
 
 // files returns the new texts of the files that change.
 func (r *ranges) files() (map[string][]byte, error) {
-	for _, f := range r.p.Files {
-		ast.Inspect(f, func(m ast.Node) bool {
-			if id, ok := m.(*ast.Ident); ok && strings.HasPrefix(id.Name, rewrite.Prefix) {
-				r.names[id.Name] = true
-			}
-			return true
-		})
-	}
+	r.noteNames()
 	text := map[string][]byte{}
 	for _, f := range r.p.Files {
 		r.file, r.imports, r.decls = f, map[string]string{}, nil

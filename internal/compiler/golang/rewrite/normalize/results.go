@@ -16,15 +16,7 @@ import (
 // may be saved, and results whose address is taken. A result cannot be boxed.
 // The variable can, and the function returns its final value.
 func MoveResults(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (out *rewrite.Package, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case *rewrite.Refusal:
-			out, err = nil, r
-		default:
-			panic(r)
-		}
-	}()
+	defer catch(&out, &err)
 	resumable := in(p)
 	text := map[string][]byte{}
 	number := 0
