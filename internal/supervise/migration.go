@@ -76,14 +76,39 @@ type movingRank struct {
 	spawn  *spawn // not nil: the MPI library of the others starts its helper
 	next   rank   // the destination
 
-	started                                                  bool
-	listening, precopied, paused, sent, received, handedOver bool
-	endpoint                                                 []byte
-	addresses                                                []string
-	said                                                     string // the destination's reason why it cannot take over
-	why                                                      string // how the destination ended
-	stats                                                    *control.MoveStats
+	source      sourceStep
+	destination destinationStep
+	endpoint    []byte
+	addresses   []string
+	said        string // the destination's reason why it cannot take over
+	why         string // how the destination ended
+	stats       *control.MoveStats
 }
+
+// sourceStep is how far the source of a moving rank is. It only grows.
+type sourceStep int
+
+const (
+	computing sourceStep = iota
+	precopied
+	paused
+	sent
+	handedOver // the destination is the process of the rank
+)
+
+// destinationStep is how far the destination of a moving rank is. It only
+// grows.
+type destinationStep int
+
+const (
+	absent destinationStep = iota
+	started
+	listening
+	received
+)
+
+// copied reports whether the destination has received all state.
+func (x *movingRank) copied() bool { return x.source >= sent && x.destination == received }
 
 // succession is a source that has handed over. When its output has been passed
 // on, its host's helper passes on the output of the destination.
@@ -186,7 +211,7 @@ func (s *Supervisor) stepMove() bool {
 	}
 	for _, x := range m.moving {
 		switch {
-		case x.handedOver || x.to == nil:
+		case x.source == handedOver || x.to == nil:
 		case x.why != "":
 			return s.moveFailed(x.why)
 		case !x.to.up && !x.to.joining:
@@ -200,7 +225,7 @@ func (s *Supervisor) stepMove() bool {
 			return true
 		}
 	case control.MoveStarting:
-		if m.all(func(x *movingRank) bool { return x.listening }) {
+		if m.all(func(x *movingRank) bool { return x.destination >= listening }) {
 			m.SpawnNS = int64(time.Since(m.began))
 			s.enter(control.MovePrecopy, s.limits.precopy)
 			for _, x := range m.moving {
@@ -210,7 +235,7 @@ func (s *Supervisor) stepMove() bool {
 			return true
 		}
 	case control.MovePrecopy:
-		if m.all(func(x *movingRank) bool { return x.precopied }) {
+		if m.all(func(x *movingRank) bool { return x.source >= precopied }) {
 			m.PrecopyNS = int64(time.Since(m.began))
 			s.enter(control.MoveFinalCopy, s.limits.pause)
 			m.pausing = true
@@ -226,7 +251,7 @@ func (s *Supervisor) stepMove() bool {
 	case control.MoveFinalCopy:
 		return s.finalCopy()
 	case control.MoveSwitching:
-		if m.all(func(x *movingRank) bool { return x.handedOver }) {
+		if m.all(func(x *movingRank) bool { return x.source == handedOver }) {
 			s.link()
 			return true
 		}
@@ -258,7 +283,7 @@ func (s *Supervisor) startDestinations() {
 		start.KeepOutput = true
 		described := m.described()
 		start.Welcome.Move = &described
-		x.started = true
+		x.destination = started
 		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: rundir.Starting}, on: x.to, byMove: m.ID}
 		x.to.queue.Send(&control.StartDestination{Start: *start})
 	}
@@ -267,19 +292,19 @@ func (s *Supervisor) startDestinations() {
 // finalCopy decides the move when all state is received.
 func (s *Supervisor) finalCopy() bool {
 	m := s.move
-	if m.paused.IsZero() && m.all(func(x *movingRank) bool { return x.paused || x.sent }) {
+	if m.paused.IsZero() && m.all(func(x *movingRank) bool { return x.source >= paused }) {
 		m.paused = time.Now()
 		m.NegotiationNS = int64(m.paused.Sub(m.began))
 		s.limit(s.limits.send)
 		m.q.note()
 		s.changed()
 	}
-	if m.sent.IsZero() && m.all(func(x *movingRank) bool { return x.sent }) {
+	if m.sent.IsZero() && m.all(func(x *movingRank) bool { return x.source >= sent }) {
 		m.sent = time.Now()
 		m.TransferNS = int64(m.sent.Sub(m.paused))
 		s.limit(s.limits.handOver) // the destinations have all of the state
 	}
-	if m.doomed || !m.all(func(x *movingRank) bool { return x.sent && x.received }) {
+	if m.doomed || !m.all((*movingRank).copied) {
 		return false
 	}
 	m.decided = true
@@ -293,7 +318,7 @@ func (s *Supervisor) finalCopy() bool {
 // handedOver makes the destination the process of its rank.
 func (s *Supervisor) handedOver(x *movingRank) {
 	a := s.a
-	x.handedOver = true
+	x.source = handedOver
 	a.successions = append(a.successions, succession{x.rank, x.byMove, x.from, x.to, s.move.ID})
 	a.spawning = slices.DeleteFunc(a.spawning, func(by *spawn) bool { return by.rank == x.rank }) // what it spawned has connected
 	r := &a.ranks[x.rank]
@@ -345,15 +370,15 @@ func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 		}
 	case *control.Precopied:
 		if x != nil && during(said.Move, control.MovePrecopy) {
-			x.precopied = true
+			x.source = max(x.source, precopied)
 		}
 	case *control.Paused:
 		if x != nil && during(said.Move, control.MoveFinalCopy) {
-			x.paused = true
+			x.source = max(x.source, paused)
 		}
 	case *control.Sent:
 		if x != nil && during(said.Move, control.MoveFinalCopy) {
-			x.sent, x.stats = true, said.Stats
+			x.source, x.stats = max(x.source, sent), said.Stats
 		}
 	case *control.HandedOver:
 		if x != nil && during(said.Move, control.MoveSwitching) {
@@ -376,16 +401,16 @@ func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 		return
 	}
 	x := m.rank(from.Rank)
-	if x == nil || x.to != h || x.handedOver {
+	if x == nil || x.to != h || x.source == handedOver {
 		return
 	}
 	switch said := from.Carried.Message.(type) {
 	case *control.Running:
 		x.next.Pid, x.next.State = said.Pid, rundir.Running
 	case *control.Listening:
-		x.listening, x.endpoint, x.addresses = true, said.Endpoint, said.Addresses
+		x.destination, x.endpoint, x.addresses = max(x.destination, listening), said.Endpoint, said.Addresses
 	case *control.Received:
-		x.received = true
+		x.destination = received
 	case *control.MoveFailed:
 		x.said = fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(x.rank, said.Error))
 		s.moveFailedSoon(x.said)
@@ -463,7 +488,7 @@ func (s *Supervisor) moveFailed(why string) bool {
 		}
 	}
 	for _, x := range m.moving {
-		if x.started && x.next.State != "ended" && x.to.up {
+		if x.destination != absent && x.next.State != "ended" && x.to.up {
 			x.to.queue.Send(&control.KillDestination{Process: control.Process{Rank: x.rank, ByMove: m.ID}})
 		}
 	}

@@ -245,16 +245,16 @@ func (m *move) lacks() string {
 		}
 		return fmt.Sprintf("no helper came from %s", strings.Join(list, ", "))
 	case control.MoveStarting:
-		return fmt.Sprintf("the new process of %s did not call Restore", missing(func(x *movingRank) bool { return x.listening }))
+		return fmt.Sprintf("the new process of %s did not call Restore", missing(func(x *movingRank) bool { return x.destination >= listening }))
 	case control.MovePrecopy:
-		return fmt.Sprintf("%s did not finish its precopy", missing(func(x *movingRank) bool { return x.precopied }))
+		return fmt.Sprintf("%s did not finish its precopy", missing(func(x *movingRank) bool { return x.source >= precopied }))
 	case control.MoveFinalCopy:
 		if m.paused.IsZero() {
 			return "not all ranks reached a point"
 		}
-		return fmt.Sprintf("the destination did not receive the state of %s", missing(func(x *movingRank) bool { return x.sent && x.received }))
+		return fmt.Sprintf("the destination did not receive the state of %s", missing((*movingRank).copied))
 	case control.MoveSwitching:
-		return fmt.Sprintf("the source of %s did not hand over", missing(func(x *movingRank) bool { return x.handedOver }))
+		return fmt.Sprintf("the source of %s did not hand over", missing(func(x *movingRank) bool { return x.source == handedOver }))
 	}
 	var list []int
 	for r, ok := range m.linked {
