@@ -118,7 +118,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.begin()
 	// Helpers report Drained when ranks, writers and outputs are done.
 	s.until(ctx, func() bool {
-		return a.alive == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
+		return a.alive == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.busy })
 	}, nil)
 	if a.failure != nil {
 		s.sayUninstrumented(true)
@@ -138,7 +138,7 @@ func (s *Supervisor) begin() {
 	var up []*host
 	var slots []int
 	for _, h := range s.hosts {
-		if h.up {
+		if h.state == hostUp {
 			up, slots = append(up, h), append(slots, h.slots)
 		}
 	}
@@ -559,7 +559,7 @@ func (s *Supervisor) tellRanks(m control.Message) {
 
 func (s *Supervisor) tellAll(m control.Message) {
 	for _, h := range s.hosts {
-		if h.up && h.busy {
+		if h.state == hostUp && h.busy {
 			h.queue.Send(m)
 		}
 	}

@@ -68,7 +68,7 @@ func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn
 			return
 		}
 		h.name, h.shared, h.fixed = fmt.Sprintf("%s-rank-%04d-move-%d", joined.Host, x.rank, m.ID), joined.Host, []int{x.rank}
-		h.joining, h.extra, h.spawned = true, true, by != nil
+		h.state, h.extra, h.spawned = hostJoining, true, by != nil
 		s.hosts = append(s.hosts, h)
 		x.to, m.To = h, joined.Host
 		h.attach(c, queue)

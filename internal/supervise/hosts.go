@@ -38,8 +38,7 @@ type host struct {
 	stderr     *tail
 	queue      *control.SendQueue
 	conn       *control.Conn
-	up         bool
-	joining    bool
+	state      hostState
 	busy       bool      // ranks were started, and Drained has not come
 	missed     int       // checks since the last message
 	served     bool      // it has had ranks
@@ -50,6 +49,18 @@ type host struct {
 	waiting    time.Time // since when it waits for an earlier helper to end
 	err        error     // why it is not up
 }
+
+// hostState says whether a host's helper is connected.
+//
+//	hostDown ──▶ hostJoining ──▶ hostUp
+//	    ▲─────────────┴─────────────┘ lost, released
+type hostState int
+
+const (
+	hostDown hostState = iota
+	hostJoining
+	hostUp
+)
 
 // title returns the host's name in messages.
 func (h *host) title() string {
@@ -66,15 +77,15 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 		return s.gatherLaunched(ctx)
 	}
 	for _, h := range s.hosts {
-		if !h.up && h.slots > 0 {
+		if h.state != hostUp && h.slots > 0 {
 			h.join()
 		}
 	}
 	s.until(ctx, func() bool {
-		return s.killed || s.stopping || !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.joining })
+		return s.killed || s.stopping || !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.state == hostJoining })
 	}, nil)
 	for _, h := range s.hosts {
-		if !h.up && h.served && !s.killed && !s.stopping {
+		if h.state != hostUp && h.served && !s.killed && !s.stopping {
 			h.awaitFree(ctx)
 		}
 	}
@@ -84,7 +95,7 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	room := 0
 	var lost []error
 	for _, h := range s.hosts {
-		if h.up {
+		if h.state == hostUp {
 			room += h.slots
 		} else if h.slots > 0 {
 			lost = append(lost, h.err)
@@ -162,10 +173,10 @@ func (h *host) command() []string {
 	return append(out, h.s.o.RemoteHelper...)
 }
 
-// join starts the host's helper. It does not wait: h.up, or h.err, is set
+// join starts the host's helper. It does not wait: the state, or h.err, is set
 // later.
 func (h *host) join() {
-	h.joining, h.err, h.fixed, h.waiting = true, nil, nil, time.Time{}
+	h.state, h.err, h.fixed, h.waiting = hostJoining, nil, nil, time.Time{}
 	args := h.command()
 	cmd := exec.Command(args[0], args[1:]...)
 	// It has its own process group, so that a terminal's Ctrl-C reaches only
@@ -175,7 +186,7 @@ func (h *host) join() {
 	cmd.Stderr = h.stderr
 	stream, err := h.start(cmd)
 	if err != nil {
-		h.joining = false
+		h.state = hostDown
 		h.err = fmt.Errorf("host %s: its helper could not be started: %w", h.name, err)
 		return
 	}
@@ -197,7 +208,7 @@ func (h *host) join() {
 		conn := control.New(stream)
 		queue := control.NewSendQueue(conn, 1<<16)
 		h.s.post(func() {
-			if h.cmd == cmd && h.joining {
+			if h.cmd == cmd && h.state == hostJoining {
 				h.attach(conn, queue)
 			} else { // it is too late
 				queue.Finish()
@@ -209,7 +220,7 @@ func (h *host) join() {
 	pid := cmd.Process.Pid
 	time.AfterFunc(joinTime, func() {
 		h.s.post(func() {
-			if h.joining && h.cmd == cmd && h.waiting.IsZero() {
+			if h.state == hostJoining && h.cmd == cmd && h.waiting.IsZero() {
 				syscall.Kill(-pid, syscall.SIGKILL)
 				h.lost(fmt.Errorf("no answer within %s", control.TimeText(joinTime)))
 			}
@@ -304,9 +315,9 @@ func (h *host) handle(m control.Message) {
 		h.setUp()
 	case *control.Ready:
 		switch {
-		case !h.joining:
+		case h.state != hostJoining:
 		case m.Error == "":
-			h.joining, h.up = false, true
+			h.state = hostUp
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):
 			h.lost(errors.New(m.Error))
@@ -347,7 +358,7 @@ func (h *host) waits(holder string) bool {
 	conn := h.conn
 	time.AfterFunc(busyEvery, func() {
 		h.s.post(func() {
-			if h.joining && h.conn == conn {
+			if h.state == hostJoining && h.conn == conn {
 				h.setUp()
 			}
 		})
@@ -357,7 +368,7 @@ func (h *host) waits(holder string) bool {
 
 // lost records that the helper is gone, and its ranks with it.
 func (h *host) lost(err error) {
-	if !h.up && !h.joining {
+	if h.state == hostDown {
 		return
 	}
 	if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
@@ -388,7 +399,7 @@ func (h *host) lost(err error) {
 // shell says more than the end of the connection; with status 255, the message
 // is ssh's own.
 func (h *host) unreached(err error, cmd *exec.Cmd) {
-	if h.cmd != cmd || !h.joining {
+	if h.cmd != cmd || h.state != hostJoining {
 		return
 	}
 	said := h.stderr.line()
@@ -410,7 +421,7 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 
 // hangUp closes the connection. A helper that still runs ends by itself then.
 func (h *host) hangUp() {
-	h.up, h.joining, h.busy = false, false, false
+	h.state, h.busy = hostDown, false
 	if h.queue != nil {
 		h.queue.Finish()
 	}

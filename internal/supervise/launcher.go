@@ -82,12 +82,12 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 			late.Stop()
 		}
 	}()
-	waiting := func(h *host) bool { return h.joining && !h.waiting.IsZero() } // this has a limit of its own
-	lost := func(h *host) bool { return !h.up && !h.joining }
+	waiting := func(h *host) bool { return h.state == hostJoining && !h.waiting.IsZero() } // this has a limit of its own
+	lost := func(h *host) bool { return h.state == hostDown }
 	full := func() bool {
 		k := 0
 		for _, h := range s.hosts {
-			if h.up {
+			if h.state == hostUp {
 				k++
 			}
 		}
@@ -261,7 +261,7 @@ func (s *Supervisor) joined(h *host, c *control.Conn, queue *control.SendQueue, 
 	}
 	// Ranks of one machine may share memory. A host's name alone need not be
 	// unique.
-	h.name, h.shared, h.fixed, h.slots, h.joining = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, true
+	h.name, h.shared, h.fixed, h.slots, h.state = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, hostJoining
 	s.hosts = append(s.hosts, h)
 	h.attach(c, queue)
 	h.handle(m)

@@ -144,7 +144,7 @@ func (m *move) rank(rank int) *movingRank {
 // tellRank sends a message to a rank.
 func (s *Supervisor) tellRank(rank int, m control.Message) {
 	r := &s.a.ranks[rank]
-	if r.on != nil && r.on.up && r.State != "ended" {
+	if r.on != nil && r.on.state == hostUp && r.State != "ended" {
 		r.on.queue.Send(&control.ToRank{Process: control.Process{Rank: rank, ByMove: r.byMove}, Carried: control.Carried{Message: m}})
 	}
 }
@@ -214,13 +214,13 @@ func (s *Supervisor) stepMove() bool {
 		case x.source == handedOver || x.to == nil:
 		case x.why != "":
 			return s.moveFailed(x.why)
-		case !x.to.up && !x.to.joining:
+		case x.to.state == hostDown:
 			return s.moveFailed(x.to.err.Error())
 		}
 	}
 	switch m.State {
 	case control.MovePreparing:
-		if m.all(func(x *movingRank) bool { return x.to != nil && x.to.up }) {
+		if m.all(func(x *movingRank) bool { return x.to != nil && x.to.state == hostUp }) {
 			s.startDestinations()
 			return true
 		}
@@ -324,7 +324,7 @@ func (s *Supervisor) handedOver(x *movingRank) {
 	r := &a.ranks[x.rank]
 	r.on, r.byMove, r.ready = x.to, s.move.ID, true
 	r.Host, r.Pid = x.next.Host, x.next.Pid
-	if x.next.State == "ended" || !x.to.up {
+	if x.next.State == "ended" || x.to.state != hostUp {
 		r.State, r.bad = "ended", true
 		a.alive--
 	}
@@ -455,7 +455,7 @@ func (s *Supervisor) sourceEnded(h *host, source control.Process, said *control.
 }
 
 func (p succession) follow(offsets [2]int64) {
-	if p.to.up {
+	if p.to.state == hostUp {
 		p.to.queue.Send(&control.FollowOutput{Process: control.Process{Rank: p.rank, ByMove: p.next}, Offsets: offsets})
 	}
 }
@@ -488,7 +488,7 @@ func (s *Supervisor) moveFailed(why string) bool {
 		}
 	}
 	for _, x := range m.moving {
-		if x.destination != absent && x.next.State != "ended" && x.to.up {
+		if x.destination != absent && x.next.State != "ended" && x.to.state == hostUp {
 			x.to.queue.Send(&control.KillDestination{Process: control.Process{Rank: x.rank, ByMove: m.ID}})
 		}
 	}

@@ -239,7 +239,7 @@ func (m *move) lacks() string {
 	case control.MovePreparing:
 		var list []string
 		for _, x := range m.moving {
-			if name := cmp.Or(x.goal, m.To); (x.to == nil || !x.to.up) && !slices.Contains(list, name) {
+			if name := cmp.Or(x.goal, m.To); (x.to == nil || x.to.state != hostUp) && !slices.Contains(list, name) {
 				list = append(list, name)
 			}
 		}

@@ -365,7 +365,7 @@ func TestMove_HelperLost(t *testing.T) {
 			if c.state == control.Moved {
 				for up := true; up; {
 					got := make(chan bool)
-					l.s.post(func() { got <- l.s.hosts[1].up })
+					l.s.post(func() { got <- l.s.hosts[1].state == hostUp })
 					up = <-got
 				}
 				open(t, gate)

@@ -104,7 +104,7 @@ func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals [
 	var list []*host
 	room := 0
 	for _, h := range s.hosts {
-		if h.up && h.fixed == nil && !h.evacuating && !slices.Contains(from, h.title()) && free(h) > 0 {
+		if h.state == hostUp && h.fixed == nil && !h.evacuating && !slices.Contains(from, h.title()) && free(h) > 0 {
 			list = append(list, h)
 			room += free(h)
 		}
@@ -153,7 +153,7 @@ func (s *Supervisor) prepareMove() {
 	// A helper that waits for an earlier one to end has a limit of its own.
 	s.enter(control.MovePreparing, s.o.Grace+helperEndTime+2*joinTime)
 	for _, x := range m.moving {
-		if h := x.to; !h.up && !h.joining && h.err == nil {
+		if h := x.to; h.state == hostDown && h.err == nil {
 			h.join()
 		}
 	}
@@ -163,7 +163,7 @@ func (s *Supervisor) prepareMove() {
 func (s *Supervisor) goal(m *move, name string) *host {
 	if i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == name }); i >= 0 {
 		h := s.hosts[i]
-		if !h.up && !h.joining {
+		if h.state == hostDown {
 			h.err = nil // try it again
 		}
 		return h
@@ -232,17 +232,17 @@ func (s *Supervisor) recordHosts() {
 // It removes hosts that were added for a move that failed.
 func (s *Supervisor) releaseEmptyHosts() {
 	for _, h := range slices.Clone(s.hosts) {
-		if h.slots+h.vacated > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
+		if h.slots+h.vacated > 0 || h.busy || h.spawned && h.served && h.state == hostUp || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
 			continue
 		}
 		switch {
-		case h.up:
+		case h.state == hostUp:
 			h.release()
-		case h.joining && h.extra && h.cmd != nil: // it is not needed any more
+		case h.state == hostJoining && h.extra && h.cmd != nil: // it is not needed any more
 			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
 			h.hangUp()
 		}
-		if h.extra && !h.joining {
+		if h.extra && h.state != hostJoining {
 			s.hosts = slices.DeleteFunc(s.hosts, func(x *host) bool { return x == h })
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Supervisor) releaseEmptyHosts() {
 // release ends a helper that has no ranks.
 func (h *host) release() {
 	queue, conn, ended := h.queue, h.conn, h.ended
-	h.up, h.served, h.queue, h.conn = false, false, nil, nil
+	h.state, h.served, h.queue, h.conn = hostDown, false, nil, nil
 	queue.Send(&control.Quit{})
 	queue.Finish()
 	go func() {

@@ -98,7 +98,7 @@ func (s *Supervisor) spawner(m *move) int {
 	found := -1
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
-		if r.on == nil || !r.on.up || r.State != rundir.Running || r.byMove != 0 && !r.on.spawned {
+		if r.on == nil || r.on.state != hostUp || r.State != rundir.Running || r.byMove != 0 && !r.on.spawned {
 			continue
 		}
 		if m.rank(i) != nil {

@@ -21,7 +21,7 @@ import (
 // TestSpawning_Conditions tests when the MPI library of the others starts
 // destinations, and which rank executes the spawn.
 func TestSpawning_Conditions(t *testing.T) {
-	on := func(name string) *host { return &host{shared: name, up: true} }
+	on := func(name string) *host { return &host{shared: name, state: hostUp} }
 	one, two := []*host{on("a"), on("a")}, []*host{on("a"), on("b")}
 	for _, c := range []struct {
 		what       string
@@ -147,7 +147,7 @@ func (l *live) helpers() (n int) {
 	counted := make(chan bool)
 	l.s.post(func() {
 		for _, h := range l.s.hosts {
-			if h.up {
+			if h.state == hostUp {
 				n++
 			}
 		}
@@ -170,7 +170,7 @@ func until(t *testing.T, cond func() bool) {
 // TestSpawned_AfterHandOver shows that a rank's message about a spawn is
 // handled after it has handed over, too, but not one of its old process.
 func TestSpawned_AfterHandOver(t *testing.T) {
-	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
+	from, to := &host{shared: "a", state: hostUp}, &host{shared: "b", state: hostUp}
 	for _, left := range []bool{false, true} {
 		x := &movingRank{rank: 1, from: from, to: to}
 		m := &move{MoveState: &control.MoveState{ID: 3}, moving: []*movingRank{x}}
