@@ -13,6 +13,14 @@ import (
 // Saved of all ranks. Rank 0's Committed may overtake those of other hosts.
 const reportWait = 5 * time.Second
 
+// commits are the checkpoints of a run.
+type commits struct {
+	last         *control.CheckpointState
+	pending      map[uint64]*partialCheckpoint // checkpoints that some ranks have saved
+	unreported   *partialCheckpoint            // committed, and not reported yet
+	saveFailures control.SaveFailures          // failures to save since the last commit
+}
+
 // partialCheckpoint is a checkpoint, and how many ranks have said Saved.
 type partialCheckpoint struct {
 	*control.CheckpointState

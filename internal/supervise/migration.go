@@ -30,6 +30,19 @@ import (
 // destination is. There is one move at a time; others wait in
 // Supervisor.moveQueue.
 
+// migrations are the moves of a run.
+type migrations struct {
+	limits        moveLimits
+	moveQueue     []*moveRequest              // moves that wait
+	move          *move                       // the current move
+	failedMoves   []*move                     // moves that failed together with their attempt
+	lostMoves     []*control.MoveState        // moves that were not over when the earlier supervisor was lost
+	moves         []*control.MoveState        // all moves that status shows
+	unanswered    []*moveRequest              // requests to answer when the run has ended
+	stopAfterMove string                      // why to stop when the move is over
+	watches       map[string]*evacuationWatch // by the host's title
+}
+
 // moveLimits are the time limits of the phases of a move.
 type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver, link, again time.Duration }
 

@@ -57,8 +57,8 @@ func (s *Supervisor) take() error {
 // New checks the options, locks the run directory and reads its record. The
 // caller must call Run next.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: rundir.Starting, pending: make(map[uint64]*partialCheckpoint), limits: usualLimits,
-		watches: make(map[string]*evacuationWatch), overrides: make(map[string]hostOverrides)}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: rundir.Starting, commits: commits{pending: make(map[uint64]*partialCheckpoint)},
+		migrations: migrations{limits: usualLimits, watches: make(map[string]*evacuationWatch)}, overrides: make(map[string]hostOverrides)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func TestProgress_UnheardCommit(t *testing.T) {
 	}{{2, nil, 0}, {3, nil, 1}, {2, []uint64{3}, 1}} {
 		now := time.Now()
 		a := &attempt{phase: launched, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
-		s := &Supervisor{rec: &rundir.Record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
+		s := &Supervisor{rec: &rundir.Record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, setbacks: setbacks{reached: c.reached, failures: 1}}
 		if s.unheard(a); s.failures != c.failures || a.unreportedCommit != (c.failures == 0) {
 			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.unreportedCommit)
 		}

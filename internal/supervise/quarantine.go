@@ -14,6 +14,16 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
+// setbacks are the failures of a run, as far as they decide what follows.
+type setbacks struct {
+	failures            int    // consecutive failures without progress
+	failuresBeforePoint int    // consecutive failures before the first point
+	suspect             uint64 // the checkpoint that the last attempts restored
+	suspectFailures     int    // how many of these attempts failed without a new checkpoint
+	reached             uint64 // the newest checkpoint that was committed or restored
+	progress            progress
+}
+
 // byItself reports whether the program caused a rank's end. Then the checkpoint
 // that it resumed from may be the cause. A rank that is killed from outside, or
 // lost with its host, says nothing about its checkpoint.

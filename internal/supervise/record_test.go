@@ -52,7 +52,7 @@ func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{dir: d, rec: in.Record, intent: in, last: in.Record.Last}, nil
+	return &Supervisor{dir: d, rec: in.Record, intent: in, commits: commits{last: in.Record.Last}}, nil
 }
 
 // checkpoint creates a checkpoint and the journal of files, durably.

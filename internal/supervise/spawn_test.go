@@ -175,7 +175,7 @@ func TestSpawned_AfterHandOver(t *testing.T) {
 		x := &movingRank{rank: 1, from: from, to: to}
 		m := &move{MoveState: &control.MoveState{ID: 3}, moving: []*movingRank{x}}
 		a := &attempt{launch: "x", ranks: make([]rank, 2), timers: make(map[*time.Timer]bool), spawning: []*spawn{{move: 3, movingRank: 1, rank: 1, busy: true}, {move: 3, movingRank: 0, rank: 0}}}
-		s := &Supervisor{a: a, move: m, n: 2, limits: usualLimits}
+		s := &Supervisor{a: a, n: 2, migrations: migrations{move: m, limits: usualLimits}}
 		if left {
 			s.handedOver(x)
 		} else { // the process does not belong to the rank any more

@@ -34,40 +34,24 @@ type Supervisor struct {
 	hosts    []*host
 	launcher *launcher // mpirun or srun; nil: fork
 
-	state               string
-	a                   *attempt // the current attempt
-	began               bool     // ranks were started in this or an earlier attempt
-	killed              bool     // ctx has ended: ranks are killed
-	stopping            bool
-	why                 string // reason of the last failure, or of the stop
-	failures            int    // consecutive failures without progress
-	suspect             uint64 // the checkpoint that the last attempts restored
-	suspectFailures     int    // how many of these attempts failed without a new checkpoint
-	reached             uint64 // the newest checkpoint that was committed or restored
-	progress            progress
-	last                *control.CheckpointState
-	failuresBeforePoint int                           // consecutive failures before the first point
-	pending             map[uint64]*partialCheckpoint // checkpoints that some ranks have saved
-	unreported          *partialCheckpoint            // committed, and not reported yet
-	saveFailures        control.SaveFailures          // failures to save since the last commit
-	intent              *rundir.Intent                // what to do with the earlier run in the directory
-	requests            []*commandRequest
-	tick                *time.Timer
+	state    string
+	a        *attempt // the current attempt
+	began    bool     // ranks were started in this or an earlier attempt
+	killed   bool     // ctx has ended: ranks are killed
+	stopping bool
+	owned    bool           // the run directory belongs to this run
+	why      string         // reason of the last failure, or of the stop
+	intent   *rundir.Intent // what to do with the earlier run in the directory
+	requests []*commandRequest
+	tick     *time.Timer
 
 	instrumentation    instrumentation // of the program
 	saidUninstrumented bool
 
-	limits        moveLimits
-	moveQueue     []*moveRequest              // moves that wait
-	move          *move                       // the current move
-	failedMoves   []*move                     // moves that failed together with their attempt
-	moves         []*control.MoveState        // all moves that status shows
-	stopAfterMove string                      // why to stop when the move is over
-	lostMoves     []*control.MoveState        // moves that were not over when the earlier supervisor was lost
-	watches       map[string]*evacuationWatch // by the host's title
-	overrides     map[string]hostOverrides    // by the host's title
-	owned         bool                        // the run directory belongs to this run
-	unanswered    []*moveRequest              // requests to answer when the run has ended
+	commits
+	setbacks
+	migrations
+	overrides map[string]hostOverrides // by the host's title
 }
 
 // Dir returns the run directory.
