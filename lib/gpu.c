@@ -4,18 +4,26 @@
  *
  * At a save, the program first waits for all work that was given to its GPUs. Its
  * variables are then copied on the device (frozen), and the point returns. A
- * thread copies them from there to the mirror, and the helper waits for it. If
- * the device has no memory for that, the point returns when the mirror has them.
+ * thread finds the blocks that have changed since the last save, by digests on
+ * the device, and copies them to the mirror; the helper waits for it. If the
+ * device has no memory to freeze variables, the point returns when the mirror has
+ * them.
+ *
+ * The thread then pins the mirror, a chunk at a time, so that the device can copy
+ * to it by itself at the next save. What is not pinned goes through two pinned
+ * buffers.
  *
  * The library does not load the driver. A program that has such memory has done
  * that; in others, nothing here costs anything.
  */
 #include "internal.h"
+#include "digest.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +31,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { CHUNK = 32 << 20, DIRECT = 4 << 20, ALIGN = 256 };
+enum { CHUNK = 32 << 20, LARGE = 4 << 20, ALIGN = 256, BLOCK = 32 << 10 /* of digest.cu */ };
 
 /* Numbers of cuda.h. */
 enum {
-	OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_VALUE = 1, INVALID_CONTEXT = 201, ALREADY_MAPPED = 712,
+	INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, DESTROYED = 709,
 	POINTER_CONTEXT = 1, POINTER_TYPE = 2, POINTER_MANAGED = 8, POINTER_DEVICE = 9, TYPE_HOST = 1,
-	DEVICE_PAGEABLE = 88, DEVICE_CONCURRENT_MANAGED = 89, NON_BLOCKING = 1, NO_TIMING = 2, BLOCKING_SYNC = 1, PORTABLE = 1
+	DEVICE_UNITS = 16, DEVICE_PAGEABLE = 88, DEVICE_CONCURRENT_MANAGED = 89, NON_BLOCKING = 1, NO_TIMING = 2, BLOCKING_SYNC = 1, PORTABLE = 1
 };
 
 typedef uint64_t address; /* CUdeviceptr */
@@ -65,7 +73,12 @@ typedef uint64_t address; /* CUdeviceptr */
 	X(EventCreate, "cuEventCreate", (void **, unsigned)) \
 	X(EventDestroy, "cuEventDestroy_v2", (void *)) \
 	X(EventRecord, "cuEventRecord", (void *, void *)) \
-	X(EventSynchronize, "cuEventSynchronize", (void *))
+	X(EventSynchronize, "cuEventSynchronize", (void *)) \
+	X(Set, "cuMemsetD32Async", (address, unsigned, size_t, void *)) \
+	X(ModuleLoad, "cuModuleLoadData", (void **, const void *)) \
+	X(ModuleUnload, "cuModuleUnload", (void *)) \
+	X(ModuleFunction, "cuModuleGetFunction", (void **, void *, const char *)) \
+	X(Launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 
 /* context is a CUDA context that has variables. */
 struct context {
@@ -77,6 +90,8 @@ struct context {
 	size_t staged;                   /* … of so many bytes */
 	address room;                    /* memory of the device for copies */
 	uint64_t has, needs;             /* … its bytes, and what this save needs */
+	void *module, *digest;           /* the kernel; NULL: it does not work here */
+	int tried, units;                /* … and how many multiprocessors run it */
 };
 
 /* part is some bytes of a variable, on the device and in the mirror. */
@@ -84,7 +99,14 @@ struct part {
 	struct variable *v;
 	size_t context;
 	address at;
-	uint64_t n;
+	uint64_t off, n; /* in the variable */
+	int whole;       /* the mirror does not hold what the digests say */
+	unsigned blocks; /* that were digested; 0: none */
+};
+
+struct parts {
+	struct part *p;
+	size_t n, cap;
 };
 
 struct gpu {
@@ -94,13 +116,14 @@ struct gpu {
 	int (*ContextID)(void *, unsigned long long *); /* NULL: the driver is older than CUDA 12 */
 	struct context *contexts;
 	size_t ncontexts;
-	struct part *parts;
-	size_t nparts, capparts;
+	struct parts vars, moves; /* the variables, and what is copied of them */
 	int pageable;   /* a device may write any memory of the program */
 	int copying;    /* the thread runs, or has ended and was not joined */
-	int background; /* … while the program continues */
+	int background; /* … and the program continues */
 	int in;         /* it copies to the device */
 	int code;       /* what it failed with */
+	int hurry;      /* somebody waits for its end */
+	sem_t done;     /* its copy is made */
 	pthread_t thread;
 	cairn_run *run;
 };
@@ -125,6 +148,7 @@ static struct gpu *load(cairn_run *r)
 		free(g);
 		return NULL;
 	}
+	sem_init(&g->done, 0, 0);
 	g->run = r;
 	return r->gpu = g;
 }
@@ -231,13 +255,25 @@ static int make(struct gpu *g, struct context *c)
 	return code;
 }
 
-/* identify returns the number of a context that is current; 0: the driver has none. */
+/* identify returns the number of a context; 0: the driver has none, 1: it is gone. */
 static unsigned long long identify(struct gpu *g, void *handle)
 {
 	unsigned long long id = 0;
-	if (g->ContextID)
-		g->ContextID(handle, &id);
-	return id;
+	if (g->ContextID && g->ContextID(handle, &id))
+		return 1;
+	return id ? id + 1 : 0;
+}
+
+/* enter makes a context the current one, if it is still the same. */
+static int enter(struct gpu *g, struct context *c)
+{
+	return identify(g, c->handle) != c->id ? DESTROYED : g->Push(c->handle);
+}
+
+static void leave(struct gpu *g)
+{
+	void *popped;
+	g->Pop(&popped);
 }
 
 /*
@@ -246,7 +282,7 @@ static unsigned long long identify(struct gpu *g, void *handle)
  */
 static int context_of(struct gpu *g, const struct attributes *a, size_t *index)
 {
-	void *handle = a->context, *c = NULL, *popped;
+	void *handle = a->context, *c = NULL;
 	struct context *list, *x;
 	size_t i = 0;
 	int d = 0, current = -1, code;
@@ -270,22 +306,24 @@ static int context_of(struct gpu *g, const struct attributes *a, size_t *index)
 	}
 	*index = i;
 	x = &g->contexts[i];
-	if ((code = g->Push(handle)))
-		return code;
 	if (identify(g, handle) != x->id) { /* new, or reset: what was in it is gone */
 		memset(x, 0, sizeof *x);
 		x->handle = handle;
 		x->id = identify(g, handle);
+		for (i = 0; i < g->run->nvars; i++)
+			g->run->vars[i]->pinned = g->run->vars[i]->digests = 0;
 	}
-	code = make(g, x);
-	g->Pop(&popped);
+	if (!(code = enter(g, x))) {
+		code = make(g, x);
+		leave(g);
+	}
 	return code;
 }
 
 /* wait_for_work waits for everything that the program has given to its devices. */
 static int wait_for_work(struct gpu *g)
 {
-	void *c = NULL, *popped;
+	void *c = NULL;
 	int n = 0, d, on, code = 0;
 	unsigned flags;
 	if (g->Current(&c) == 0 && c)
@@ -301,7 +339,7 @@ static int wait_for_work(struct gpu *g)
 			code = g->Synchronize();
 			if (!code && g->DeviceGetAttribute(&on, DEVICE_PAGEABLE, d) == 0 && on)
 				g->pageable = 1;
-			g->Pop(&popped);
+			leave(g);
 		}
 		g->PrimaryRelease(d);
 	}
@@ -311,38 +349,42 @@ static int wait_for_work(struct gpu *g)
 /* wait_for waits for a context that the program may have made itself. */
 static int wait_for(struct gpu *g, void *handle)
 {
-	void *popped;
 	int code = g->Push(handle);
 	if (!code) {
 		code = g->Synchronize();
-		g->Pop(&popped);
+		leave(g);
 	}
 	return code;
 }
 
-/* add_part lists a variable whose memory is at an address of a device. */
-static int add_part(struct gpu *g, struct variable *v, const void *at, uint64_t n, const struct attributes *a)
+/* add_part makes a list longer. */
+static int add_part(struct parts *l, struct part p)
 {
-	struct part *p;
-	int code;
-	if (g->nparts == g->capparts) {
-		size_t cap = g->capparts ? 2 * g->capparts : 64;
-		if (!(p = realloc(g->parts, cap * sizeof *p)))
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		struct part *q = realloc(l->p, cap * sizeof *q);
+		if (!q)
 			return OUT_OF_MEMORY;
-		g->parts = p, g->capparts = cap;
+		l->p = q, l->cap = cap;
 	}
-	p = &g->parts[g->nparts];
-	p->v = v, p->at = (address)(uintptr_t)at, p->n = n;
-	if ((code = context_of(g, a, &p->context)))
-		return code;
-	g->contexts[p->context].needs += (n + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
-	g->nparts++;
+	l->p[l->n++] = p;
 	return 0;
+}
+
+/* add_var lists a variable whose memory is at an address of a device. */
+static int add_var(struct gpu *g, struct variable *v, const void *at, uint64_t n, const struct attributes *a)
+{
+	struct part p = {0};
+	int code = context_of(g, a, &p.context);
+	p.v = v, p.at = (address)(uintptr_t)at, p.n = n;
+	if (!code && !(code = add_part(&g->vars, p)))
+		g->contexts[p.context].needs += (n + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+	return code;
 }
 
 static void no_parts(struct gpu *g)
 {
-	g->nparts = 0;
+	g->vars.n = 0;
 	for (size_t i = 0; i < g->ncontexts; i++)
 		g->contexts[i].needs = 0;
 }
@@ -376,18 +418,124 @@ static cairn_status find_parts(cairn_run *r, int in, struct variable *only)
 		if (!on_device(&a) || (in && v->fresh))
 			continue;
 		v->place = MEM_DEVICE;
-		if ((code = add_part(g, v, v->data, v->bytes, &a)))
+		if ((code = add_var(g, v, v->data, v->bytes, &a)))
 			return not_saved(r, code, "copying", v->name);
+		g->vars.p[g->vars.n - 1].whole = v->fresh || !v->digested;
+		if (!in)
+			v->fresh = 0;
+		v->digested = 0; /* until the mirror has it */
 	}
 	return CAIRN_OK;
 }
 
-/* direct reports whether the device reaches the copy of a variable: it is pinned. */
-static int direct(struct gpu *g, struct variable *v)
+/* add_move lists bytes to copy: those whose copy is pinned apart from the others. */
+static int add_move(struct gpu *g, const struct part *p, uint64_t off, uint64_t n)
 {
-	if (v->pinned == 0 && v->own && v->bytes >= DIRECT)
-		v->pinned = g->HostRegister(v->copy, (size_t)v->room, PORTABLE) == 0 ? 1 : -1;
-	return v->pinned > 0;
+	struct part m = *p;
+	int code = 0;
+	m.off = off, m.n = n, m.at = p->at + off;
+	if (off < p->v->pinned && off + n > p->v->pinned) {
+		m.n = p->v->pinned - off;
+		code = add_part(&g->moves, m);
+		m.at += m.n, m.off += m.n, m.n = n - m.n;
+	}
+	return code ? code : add_part(&g->moves, m);
+}
+
+static int direct(const struct part *p) { return p->off + p->n <= p->v->pinned; }
+
+/* digest lets the device compute the digests of a variable, and list the blocks whose digest is another one. */
+static int digest(struct gpu *g, struct part *p)
+{
+	struct context *c = &g->contexts[p->context];
+	struct variable *v = p->v;
+	uint64_t words = p->n / 16;
+	unsigned blocks = (unsigned)((p->n / 16 * 16 + BLOCK - 1) / BLOCK), most = 6 * (unsigned)c->units;
+	address list, count;
+	void *args[6];
+	int code;
+	if (!c->tried) { /* what fails here only costs time: all is copied then */
+		int d;
+		c->tried = 1;
+		if (g->CurrentDevice(&d) || g->DeviceGetAttribute(&c->units, DEVICE_UNITS, d) || g->ModuleLoad(&c->module, digest_ptx) || g->ModuleFunction(&c->digest, c->module, "cairn_digest"))
+			c->digest = NULL;
+		most = 6 * (unsigned)c->units;
+	}
+	if (!c->digest || p->n < LARGE || p->n / BLOCK > UINT_MAX / 2 || p->at % 16)
+		return 0;
+	if (v->digests && (v->digest_blocks != blocks || v->digest_context != p->context)) {
+		g->Free(v->digests);
+		v->digests = 0;
+	}
+	if (!v->digests) {
+		p->whole = 1;
+		if (g->Alloc(&v->digests, (size_t)blocks * 36 + 4)) {
+			v->digests = 0;
+			return 0;
+		}
+		v->digest_blocks = blocks, v->digest_context = p->context;
+	}
+	list = v->digests + (uint64_t)blocks * 32, count = list + (uint64_t)blocks * 4;
+	args[0] = &p->at, args[1] = &words, args[2] = &v->digests, args[3] = &list, args[4] = &count, args[5] = &blocks;
+	if ((code = g->Set(count, 0, 1, c->stream)) || (code = g->Launch(c->digest, blocks < most ? blocks : most, 1, 1, 256, 1, 1, 0, c->stream, args, NULL)))
+		return code;
+	p->blocks = blocks;
+	return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+	return (x > y) - (x < y);
+}
+
+/* changed lists what must be copied of a variable: the blocks that the digests name. */
+static int changed(struct gpu *g, struct part *p)
+{
+	struct context *c = &g->contexts[p->context];
+	uint64_t end = p->n / 16 * 16;
+	unsigned n = 0, *list;
+	int code;
+	if (p->whole || !p->blocks)
+		return add_move(g, p, 0, p->n);
+	if (!(list = malloc((size_t)p->blocks * 4 + 4)))
+		return add_move(g, p, 0, p->n);
+	code = g->ToHost(list, p->v->digests + (uint64_t)p->blocks * 32, (size_t)p->blocks * 4 + 4, c->stream);
+	if (!code && !(code = g->StreamSynchronize(c->stream)) && (n = list[p->blocks]) > p->blocks / 2) {
+		code = add_move(g, p, 0, p->n);
+	} else if (!code) {
+		qsort(list, n, sizeof *list, ascending);
+		for (unsigned i = 0, k; i < n && !code; i = k) {
+			uint64_t to;
+			for (k = i + 1; k < n && list[k] == list[k - 1] + 1;)
+				k++;
+			to = ((uint64_t)list[k - 1] + 1) * BLOCK;
+			code = add_move(g, p, (uint64_t)list[i] * BLOCK, (to < end ? to : end) - (uint64_t)list[i] * BLOCK);
+		}
+		if (!code && end < p->n) /* what has no digest */
+			code = add_move(g, p, end, p->n - end);
+	}
+	free(list);
+	return code;
+}
+
+/* choose lists what must be copied. */
+static int choose(struct gpu *g)
+{
+	int code = 0;
+	g->moves.n = 0;
+	for (int step = 0; step < 2; step++)
+		for (size_t i = 0; i < g->vars.n && !code; i++) {
+			struct part *p = &g->vars.p[i];
+			if ((code = enter(g, &g->contexts[p->context])))
+				break;
+			if (step == 1)
+				code = changed(g, p);
+			else if (!g->in)
+				code = digest(g, p);
+			leave(g);
+		}
+	return code;
 }
 
 /* cursor is where a walk over the parts of a context is that are not copied directly. */
@@ -402,11 +550,11 @@ static uint64_t chunk(struct gpu *g, size_t context, struct cursor *w, unsigned 
 {
 	struct context *c = &g->contexts[context];
 	uint64_t used = 0;
-	for (; w->part < g->nparts && used < c->staged && !*code; w->part++, w->at = 0) {
-		struct part *p = &g->parts[w->part];
-		unsigned char *copy = p->v->copy + w->at;
+	for (; w->part < g->moves.n && used < c->staged && !*code; w->part++, w->at = 0) {
+		struct part *p = &g->moves.p[w->part];
+		unsigned char *copy = p->v->copy + p->off + w->at;
 		uint64_t n = p->n - w->at;
-		if (p->context != context || p->v->pinned > 0)
+		if (p->context != context || direct(p))
 			continue;
 		if (n > c->staged - used)
 			n = c->staged - used;
@@ -434,9 +582,9 @@ static int staged(struct gpu *g, size_t context)
 	struct cursor lead = {0, 0}, trail = {0, 0};
 	uint64_t want = 0;
 	int code = 0, k = 0, waiting[2] = {0, 0};
-	for (size_t i = 0; i < g->nparts; i++)
-		if (g->parts[i].context == context && g->parts[i].v->pinned <= 0)
-			want += g->parts[i].n;
+	for (size_t i = 0; i < g->moves.n; i++)
+		if (g->moves.p[i].context == context && !direct(&g->moves.p[i]))
+			want += g->moves.p[i].n;
 	if (!want)
 		return 0;
 	want = want > CHUNK ? CHUNK : (want + 65535) & ~(uint64_t)65535;
@@ -480,35 +628,40 @@ static int staged(struct gpu *g, size_t context)
 	return code;
 }
 
-/* transfer copies all parts to the mirror, or from it, and waits for that. */
+/* transfer copies what is needed to the mirror, or from it, and waits for that. */
 static int transfer(struct gpu *g)
 {
-	void *popped;
-	int code = 0, c;
+	int code = choose(g), c;
 	for (int step = 0; step < 3; step++)
 		for (size_t k = 0; k < g->ncontexts; k++) {
 			struct context *x = &g->contexts[k];
 			if (!x->needs || (code && step < 2))
 				continue;
-			if ((c = g->Push(x->handle))) {
+			if ((c = enter(g, x))) {
 				code = code ? code : c;
 				continue;
 			}
-			for (size_t i = 0; step == 0 && i < g->nparts && !code; i++) {
-				struct part *p = &g->parts[i];
-				if (p->context != k || !direct(g, p->v))
+			for (size_t i = 0; step == 0 && i < g->moves.n && !code; i++) {
+				struct part *p = &g->moves.p[i];
+				if (p->context != k || !direct(p))
 					continue;
-				for (uint64_t at = 0; at < p->n && !code; at += CHUNK) { /* so that the program's copies come between */
-					size_t n = (size_t)(p->n - at < CHUNK ? p->n - at : CHUNK);
-					code = g->in ? g->ToDevice(p->at + at, p->v->copy + at, n, x->stream) : g->ToHost(p->v->copy + at, p->at + at, n, x->stream);
+				/* By chunks, as they are pinned; and the program's copies can come between. */
+				for (uint64_t at = 0, n; at < p->n && !code; at += n) {
+					unsigned char *copy = p->v->copy + p->off + at;
+					n = CHUNK - (p->off + at) % CHUNK;
+					if (n > p->n - at)
+						n = p->n - at;
+					code = g->in ? g->ToDevice(p->at + at, copy, (size_t)n, x->stream) : g->ToHost(copy, p->at + at, (size_t)n, x->stream);
 				}
 			}
 			if (step == 1)
 				code = staged(g, k);
 			if (step == 2 && (c = g->StreamSynchronize(x->stream)) && !code)
 				code = c;
-			g->Pop(&popped);
+			leave(g);
 		}
+	for (size_t i = 0; i < g->vars.n && !g->in && !code; i++)
+		g->vars.p[i].v->digested = g->vars.p[i].blocks > 0;
 	return code;
 }
 
@@ -518,14 +671,35 @@ static void give_back(struct gpu *g, int all)
 	for (size_t i = 0; i < g->ncontexts; i++) {
 		struct context *c = &g->contexts[i];
 		size_t available, total;
-		void *popped;
-		if (!c->room || g->Push(c->handle))
+		if (!c->room || enter(g, c))
 			continue;
 		if (all || g->MemInfo(&available, &total) || available < total / 4) {
 			g->Free(c->room);
 			c->room = 0, c->has = 0;
 		}
-		g->Pop(&popped);
+		leave(g);
+	}
+}
+
+/*
+ * pin lets the device reach the copies of large variables. The driver lets nobody
+ * else in meanwhile, so that it is done by chunks, when the memory is there.
+ */
+static void pin(struct gpu *g)
+{
+	for (size_t i = 0; i < g->vars.n; i++) {
+		struct part *p = &g->vars.p[i];
+		struct variable *v = p->v;
+		if (!v->own || v->bytes < LARGE || v->unpinnable || enter(g, &g->contexts[p->context]))
+			continue;
+		while (v->pinned < v->bytes && !v->unpinnable && !__atomic_load_n(&g->hurry, __ATOMIC_RELAXED)) {
+			uint64_t n = v->room - v->pinned < CHUNK ? v->room - v->pinned : CHUNK;
+			if (g->HostRegister(v->copy + v->pinned, (size_t)n, PORTABLE))
+				v->unpinnable = 1;
+			else
+				v->pinned += n;
+		}
+		leave(g);
 	}
 }
 
@@ -541,6 +715,9 @@ static void *work(void *arg)
 		syscall(SYS_futex, &page->filling, 1 /* FUTEX_WAKE */, INT_MAX, NULL, NULL, 0);
 #endif
 	}
+	sem_post(&g->done);
+	if (!g->in && !g->code)
+		pin(g);
 	return NULL;
 }
 
@@ -549,7 +726,7 @@ static void start(struct gpu *g, int in)
 {
 	sigset_t all, was;
 	g->in = in;
-	g->code = 0;
+	g->code = g->hurry = 0;
 	sigfillset(&all); /* the program's signals are not for this thread */
 	pthread_sigmask(SIG_SETMASK, &all, &was);
 	g->copying = pthread_create(&g->thread, NULL, work, g) == 0;
@@ -561,46 +738,41 @@ static void start(struct gpu *g, int in)
 void gpu_wait(cairn_run *r)
 {
 	if (r->gpu && r->gpu->copying && r->pid == getpid()) {
+		__atomic_store_n(&r->gpu->hurry, 1, __ATOMIC_RELAXED);
 		pthread_join(r->gpu->thread, NULL);
 		r->gpu->copying = 0;
 	}
 }
 
-/* freeze copies all parts on their devices. It returns 0 where memory is short. */
+/* freeze copies all variables on their devices. It returns 0 where memory is short. */
 static int freeze(struct gpu *g, int *code)
 {
-	void *popped;
 	for (size_t k = 0; k < g->ncontexts; k++) {
 		struct context *c = &g->contexts[k];
 		size_t available, total;
-		int enough = 1;
 		if (!c->needs || c->has >= c->needs)
 			continue;
-		if (!c->freezes)
-			return 0;
-		if ((*code = g->Push(c->handle)))
+		if (!c->freezes || (*code = enter(g, c)))
 			return 0;
 		if (c->room)
 			g->Free(c->room);
 		c->room = 0, c->has = 0;
 		/* Leave some to the program: an eighth of the device. */
-		if (g->MemInfo(&available, &total) || available < total / 8 || available - total / 8 < c->needs || g->Alloc(&c->room, (size_t)c->needs))
-			enough = c->room = 0;
-		else
+		if (g->MemInfo(&available, &total) == 0 && available >= total / 8 && available - total / 8 >= c->needs && g->Alloc(&c->room, (size_t)c->needs) == 0)
 			c->has = c->needs;
-		g->Pop(&popped);
-		if (!enough)
-			return 0;
+		leave(g);
+		if (!c->has)
+			return c->room = 0;
 	}
 	for (size_t k = 0; k < g->ncontexts && !*code; k++) {
 		struct context *c = &g->contexts[k];
 		uint64_t at = 0;
 		if (!c->needs)
 			continue;
-		if ((*code = g->Push(c->handle)))
+		if ((*code = enter(g, c)))
 			break;
-		for (size_t i = 0; i < g->nparts && !*code; i++) {
-			struct part *p = &g->parts[i];
+		for (size_t i = 0; i < g->vars.n && !*code; i++) {
+			struct part *p = &g->vars.p[i];
 			if (p->context != k)
 				continue;
 			if ((*code = g->OnDevice(c->room + at, p->at, (size_t)p->n, c->stream)) == 0)
@@ -609,7 +781,7 @@ static int freeze(struct gpu *g, int *code)
 		}
 		if (!*code)
 			*code = g->EventRecord(c->frozen, c->stream);
-		g->Pop(&popped);
+		leave(g);
 	}
 	return 1;
 }
@@ -622,18 +794,19 @@ cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
 	if (!g)
 		return CAIRN_OK;
 	gpu_wait(r);
+	while (sem_trywait(&g->done) == 0)
+		;
 	__atomic_store_n(&r->page->filling, 0, __ATOMIC_RELAXED);
 	g->background = 0;
+	no_parts(g);
 	if ((code = wait_for_work(g)))
 		return not_saved(r, code, "waiting for the work of the program's GPUs", NULL);
-	if ((rc = find_parts(r, in, only)) < 0 || !g->nparts)
+	if ((rc = find_parts(r, in, only)) < 0 || !g->vars.n)
 		return rc;
 	if (!in && !only) {
 		g->background = freeze(g, &code);
-		if (code) {
-			g->nparts = 0;
+		if (code)
 			return not_saved(r, code, "copying GPU memory on the device", NULL);
-		}
 	}
 	if (g->background)
 		__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELAXED);
@@ -644,21 +817,25 @@ cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
 cairn_status gpu_finish(cairn_run *r)
 {
 	struct gpu *g = r->gpu;
-	int code = 0;
-	if (!g || !g->nparts)
+	if (!g || !g->vars.n || g->background)
 		return CAIRN_OK;
-	if (!g->background) {
-		gpu_wait(r);
-		code = g->code;
-	}
-	for (size_t k = 0; g->background && k < g->ncontexts && !code; k++) {
-		void *popped;
-		if (g->contexts[k].needs && !(code = g->Push(g->contexts[k].handle))) {
+	while (sem_wait(&g->done) < 0 && errno == EINTR)
+		;
+	return g->code ? not_saved(r, g->code, g->in ? "copying to GPU memory" : "copying GPU memory", NULL) : CAIRN_OK;
+}
+
+cairn_status gpu_frozen(cairn_run *r)
+{
+	struct gpu *g = r->gpu;
+	int code = 0;
+	if (!g || !g->vars.n || !g->background)
+		return CAIRN_OK;
+	for (size_t k = 0; k < g->ncontexts && !code; k++)
+		if (g->contexts[k].needs && !(code = enter(g, &g->contexts[k]))) {
 			code = g->EventSynchronize(g->contexts[k].frozen);
-			g->Pop(&popped);
+			leave(g);
 		}
-	}
-	return code ? not_saved(r, code, g->in ? "copying to GPU memory" : "copying GPU memory", NULL) : CAIRN_OK;
+	return code ? not_saved(r, code, "copying GPU memory on the device", NULL) : CAIRN_OK;
 }
 
 cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n)
@@ -676,7 +853,7 @@ cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n)
 	if (!(code = wait_for_work(g)) && !(code = ask(g, to, &a)) && !(a.context && (code = wait_for(g, a.context)))) {
 		if (!on_device(&a))
 			copy_bytes(to, v->copy, (size_t)n);
-		else if (!(code = add_part(g, v, to, n, &a)))
+		else if (!(code = add_var(g, v, to, n, &a)))
 			code = transfer(g);
 	}
 	return code ? not_saved(r, code, "copying to GPU memory", NULL) : CAIRN_OK;
@@ -684,15 +861,17 @@ cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n)
 
 void gpu_forget(cairn_run *r, struct variable *v)
 {
+	struct gpu *g = r->gpu;
 	gpu_wait(r);
-	if (r->gpu && v->pinned > 0 && r->pid == getpid() && r->gpu->ncontexts) {
-		void *popped;
-		if (r->gpu->Push(r->gpu->contexts[0].handle) == 0) {
-			r->gpu->HostUnregister(v->copy);
-			r->gpu->Pop(&popped);
-		}
+	if (g && g->ncontexts && (v->pinned || v->digests) && r->pid == getpid() && enter(g, &g->contexts[v->digest_context]) == 0) {
+		for (uint64_t at = 0; at < v->pinned; at += CHUNK)
+			g->HostUnregister(v->copy + at);
+		if (v->digests)
+			g->Free(v->digests);
+		leave(g);
 	}
-	v->pinned = 0;
+	v->pinned = v->digests = 0;
+	v->unpinnable = v->digested = 0;
 }
 
 void gpu_end(cairn_run *r)
@@ -707,25 +886,27 @@ void gpu_end(cairn_run *r)
 		give_back(g, 1);
 		for (size_t i = 0; i < g->ncontexts; i++) {
 			struct context *c = &g->contexts[i];
-			void *popped;
-			if (!c->stream || g->Push(c->handle))
+			if (enter(g, c))
 				continue;
-			if (identify(g, c->handle) == c->id) {
-				for (int k = 0; k < 2; k++) {
-					if (c->stage[k])
-						g->HostFree(c->stage[k]);
-					if (c->full[k])
-						g->EventDestroy(c->full[k]);
-				}
-				if (c->frozen)
-					g->EventDestroy(c->frozen);
-				g->StreamDestroy(c->stream);
+			for (int k = 0; k < 2; k++) {
+				if (c->stage[k])
+					g->HostFree(c->stage[k]);
+				if (c->full[k])
+					g->EventDestroy(c->full[k]);
 			}
-			g->Pop(&popped);
+			if (c->frozen)
+				g->EventDestroy(c->frozen);
+			if (c->module)
+				g->ModuleUnload(c->module);
+			if (c->stream)
+				g->StreamDestroy(c->stream);
+			leave(g);
 		}
 	}
+	sem_destroy(&g->done);
 	free(g->contexts);
-	free(g->parts);
+	free(g->vars.p);
+	free(g->moves.p);
 	free(g);
 	r->gpu = NULL;
 }

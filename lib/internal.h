@@ -42,6 +42,7 @@
 #define gpu_check cairn__gpu_check
 #define gpu_begin cairn__gpu_begin
 #define gpu_finish cairn__gpu_finish
+#define gpu_frozen cairn__gpu_frozen
 #define gpu_wait cairn__gpu_wait
 #define gpu_load cairn__gpu_load
 #define gpu_forget cairn__gpu_forget
@@ -114,7 +115,12 @@ struct variable {
 	int watched;           /* the kernel tracks its pages */
 	int untracked;         /* tracking does not pay, or is impossible */
 	int place;             /* MEM_HOST, or MEM_DEVICE: gpu.c copies it */
-	int pinned;            /* its copy is: 1, or -1 where that failed */
+	uint64_t pinned;       /* so many bytes of its copy are */
+	int unpinnable;        /* the others cannot be */
+	uint64_t digests;      /* memory of a device; 0: none */
+	size_t digest_context;
+	unsigned digest_blocks;
+	int digested;          /* the mirror holds what they say */
 	size_t index;          /* in vars */
 	int added;             /* cairn_add has made its copy */
 	struct variable *next; /* of the same bucket */
@@ -227,7 +233,8 @@ void copy_end(cairn_run *r);
 enum { MEM_HOST, MEM_DEVICE };
 cairn_status gpu_check(cairn_run *r, const char *name, const void *p, uint64_t bytes); /* that a variable can be copied */
 cairn_status gpu_begin(cairn_run *r, int in, struct variable *only); /* waits for the GPUs, says where variables are, and begins to copy; only: as copy_out */
-cairn_status gpu_finish(cairn_run *r); /* returns when the program may continue */
+cairn_status gpu_finish(cairn_run *r);        /* waits for the copy, unless variables are frozen on the device */
+cairn_status gpu_frozen(cairn_run *r);        /* … waits for that: then the program may change them */
 cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n); /* copies from its copy to any memory */
 void gpu_wait(cairn_run *r);                  /* until nothing is being copied */
 void gpu_forget(cairn_run *r, struct variable *v); /* its copy goes away */

@@ -298,17 +298,20 @@ static cairn_status prepare(cairn_run *r, int why)
 /* save takes a checkpoint, on all ranks or on none. */
 static cairn_status save(cairn_run *r, int why, int wait)
 {
-	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone");
+	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone"), frozen;
 	r->since = 0;
 	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
 		return rc;
 	rc = helper_ask(r, MSG_SAVE);
 	r->changed.n = 0;
+	frozen = gpu_frozen(r); /* the helper has recorded files meanwhile */
 	if (rc >= 0) {
 		files_told(r);
 		r->saving = get_u64(&r->in);
 		if (r->in.bad)
 			rc = damaged(r);
+		else if (frozen < 0)
+			rc = frozen;
 		else if (wait)
 			rc = helper_news(r, 1);
 	}

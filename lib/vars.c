@@ -348,6 +348,7 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 		return CAIRN_ARGUMENT;
 	if (r->saving && (rc = helper_news(r, 1)) < 0 && rc != CAIRN_NOTSAVED)
 		return rc;
+	gpu_wait(r);
 	if ((at = find(r, name)) && (*at)->copy && !(*at)->added && (*at)->room >= own.bytes) {
 		v = *at; /* its copy will do: the next save copies the variable again */
 		v->fresh = 1;

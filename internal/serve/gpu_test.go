@@ -4,6 +4,7 @@ package serve
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,28 @@ func TestGPU_Lost(t *testing.T) {
 	}
 }
 
+// TestGPU_Sparse changes a few elements between saves: only their blocks are
+// copied to the host. After a save that failed, everything is.
+func TestGPU_Sparse(t *testing.T) {
+	run := fakeCUDA(t)
+	for _, env := range []string{"", "FAKE_CUDA_EXCLUSIVE=1"} {
+		out, _ := run(t, env, filepath.Join(t.TempDir(), "ckpt"), "sparse", "d", "8", "10")
+		var n [10]int
+		var end string
+		args := []any{&n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7], &n[8], &n[9], &end}
+		if _, err := fmt.Sscan(out, args...); err != nil || end != "restored" {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for i, n := range n {
+			switch whole := i == 0 || i == 6 && env == ""; {
+			case i == 5 && env == "": // it failed
+			case whole && n < 8<<20, !whole && n > 200<<10:
+				t.Errorf("save %d moves %d bytes: %s", i, n, out)
+			}
+		}
+	}
+}
+
 // TestGPU_KilledDuringCopy kills the program when its save has returned, and its
 // copy has not reached the mirror: the checkpoint before counts.
 func TestGPU_KilledDuringCopy(t *testing.T) {
@@ -114,4 +137,16 @@ func TestGPU_NotReadable(t *testing.T) {
 	if !strings.HasPrefix(out, "-2 ") || !strings.Contains(out, "the CUDA driver does not know them") {
 		t.Error(out)
 	}
+}
+
+// TestWave_Killed kills the host path of examples/c/wave.cu. Its other path needs
+// a GPU.
+func TestWave_Killed(t *testing.T) {
+	dir := build(t)
+	wave := filepath.Join(t.TempDir(), "wave")
+	output(t, exec.Command("cc", "-x", "c", "-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Werror", "-I../../lib", "-o", wave, wraps,
+		"../../examples/c/wave.cu", "testdata/kill.c", "-x", "none", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl"))
+	v := &victim{start: func(ckpt, _ string) *exec.Cmd { return start(t, wave, "40", "100", "5", ckpt) }}
+	v.undisturbed(t)
+	v.survive(t, []kill{{at: "committed#1", resumes: true}, {at: "point#20"}})
 }

@@ -239,6 +239,47 @@ int main(int argc, char **argv)
 		fake("fake_hold", 1, 0);
 		saved(run);
 		kill(getpid(), SIGKILL);
+	} else if (strcmp(mode, "sparse") == 0) { /* some blocks change; a save in the middle fails */
+		struct var *v = &vars[0];
+		size_t (*moved)(void) = (size_t (*)(void))dlsym(lib, "fake_moved");
+		uint32_t *want = malloc(4 * v->n), *got = malloc(4 * v->n);
+		int fails = getenv("FAKE_CUDA_EXCLUSIVE") || !moved ? -1 : rounds / 2;
+		put(100, 0);
+		for (size_t k = 0; k < v->n; k++)
+			want[k] = 100;
+		run = start(dir, &rc);
+		for (int i = 0; i < rounds; i++) {
+			size_t from = (size_t)i * 7919 * 1009 % (v->n - 5), n = 1 + (size_t)i % 5, before = moved ? moved() : 0;
+			CU(cuMemcpyHtoD_v2, v->at, want, 4 * v->n);
+			CU(cuMemsetD32Async, v->at + 4 * from, 5000u + (unsigned)i, n, stream);
+			for (size_t k = from; k < from + n; k++)
+				want[k] = 5000u + (unsigned)i;
+			if (i == fails) {
+				CU(cuStreamSynchronize, stream);
+				fake("fake_hold", 1, 0);
+			}
+			saved(run);
+			if (i == fails) {
+				fake("fake_lose", 0, 719);
+				fake("fake_hold", 0, 0);
+			}
+			if (i != fails)
+				CU(cuMemsetD32Async, v->at, 9u, v->n, stream); /* at once */
+			if (cairn_wait(run) >= 0 && i == fails)
+				return 10;
+			fake("fake_lose", 0, 0);
+			CU(cuStreamSynchronize, stream);
+			if (moved)
+				printf("%zu ", moved() - before);
+		}
+		cairn_close(run);
+		CU(cuMemsetD32Async, v->at, 9u, v->n, stream);
+		run = start(dir, &rc);
+		CU(cuMemcpyDtoH_v2, got, v->at, 4 * v->n);
+		for (size_t k = 0; k < v->n && !bad; k++)
+			if ((bad = got[k] != want[k]))
+				fprintf(stderr, "%s[%zu] is %u, not %u\n", v->name, k, got[k], want[k]);
+		printf("restored\n");
 	} else if (strcmp(mode, "change") == 0) { /* addresses, sizes and contexts that change */
 		run = start(dir, &rc);
 		for (int i = 0; i < rounds; i++) {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -275,6 +277,8 @@ API R cuMemFreeHost(void *p) {
 static std::mutex held_mu;
 static std::condition_variable held_c;
 static bool held;
+static std::atomic<size_t> moved; // bytes that were copied to the host
+API size_t fake_moved() { return moved; }
 API void fake_hold(int on) {
 	std::lock_guard<std::mutex> l(held_mu);
 	held = on;
@@ -292,6 +296,7 @@ API R cuMemcpyHtoDAsync_v2(ptr d, void *h, size_t n, void *st) {
 }
 API R cuMemcpyDtoHAsync_v2(void *h, ptr d, size_t n, void *st) {
 	STREAM(st) if (!known(d, n)) return 1;
+	moved += n;
 	s->push([] {
 		std::unique_lock<std::mutex> l(held_mu);
 		held_c.wait(l, [] { return !held; });
@@ -402,15 +407,40 @@ API R cuModuleLoadDataEx(void **m, const char *image, unsigned n, const int *opt
 	live_modules++;
 	return 0;
 }
+// The kernel of lib/digest.cu, which is given as text; here is another digest.
+API R cuModuleLoadData(void **m, const char *image) {
+	CTX if (!strstr(image, ".entry cairn_digest(")) return 209;
+	*m = new void *(nullptr);
+	std::lock_guard<std::mutex> l(mu);
+	live_modules++;
+	return 0;
+}
+static void digest_blocks(const char *data, uint64_t words, uint64_t *digests, unsigned *list, unsigned *count, unsigned blocks) {
+	for (unsigned b = 0; b < blocks; b++) {
+		uint64_t from = (uint64_t)b << 15, to = std::min(from + (1 << 15), 16 * words), h[4] = {1, 2, 3, 4};
+		for (; from < to; from += 8) {
+			uint64_t v;
+			memcpy(&v, data + from, 8);
+			h[from / 8 % 4] = (h[from / 8 % 4] ^ v) * 0x9e3779b97f4a7c15u + (h[from / 8 % 4] >> 29);
+		}
+		if (memcmp(h, digests + 4 * b, sizeof h) != 0) list[(*count)++] = b;
+		memcpy(digests + 4 * b, h, sizeof h);
+	}
+}
 API R cuModuleUnload(void *m) {
-	CTX dlclose(*(void **)m);
+	CTX if (*(void **)m) dlclose(*(void **)m);
 	delete (void **)m;
 	std::lock_guard<std::mutex> l(mu);
 	live_modules--;
 	return 0;
 }
 API R cuModuleGetFunction(void **f, void *m, const char *name) {
-	CTX list_fn list = (list_fn)dlsym(*(void **)m, "mock_list");
+	CTX if (!*(void **)m) {
+		static const size_t sizes[] = {8, 8, 8, 8, 8, 4};
+		*f = new function{cur - 1, m, -1, "cairn_digest", 6, sizes};
+		return 0;
+	}
+	list_fn list = (list_fn)dlsym(*(void **)m, "mock_list");
 	function x{cur - 1, m, 0, nullptr, 0, nullptr};
 	for (; list(x.index, &x.name, &x.sizes, &x.n); x.index++)
 		if (strcmp(x.name, name) == 0) {
@@ -435,6 +465,12 @@ API R cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
 	auto data = std::make_shared<std::vector<std::vector<char>>>();
 	for (size_t i = 0; i < x.n; i++)
 		data->emplace_back((char *)params[i], (char *)params[i] + x.sizes[i]);
+	if (x.index < 0) {
+		auto arg = [data](size_t i) { uint64_t v = 0; memcpy(&v, (*data)[i].data(), (*data)[i].size()); return v; };
+		if (bx != 256 || !known(arg(0), 16 * arg(1)) || !known(arg(2), 32 * arg(5)) || !known(arg(3), 4 * arg(5)) || !known(arg(4), 4)) return 1;
+		s->push([=] { digest_blocks((char *)arg(0), arg(1), (uint64_t *)arg(2), (unsigned *)arg(3), (unsigned *)arg(4), (unsigned)arg(5)); });
+		return 0;
+	}
 	launch_fn launch = (launch_fn)dlsym(*(void **)x.module, "mock_launch");
 	s->push([=] {
 		unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
