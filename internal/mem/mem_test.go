@@ -67,6 +67,9 @@ func TestTracker(t *testing.T) {
 	}
 	defer tr.Close()
 	p := make([]byte, 8<<20+123)[17:]
+	for i := range p {
+		p[i] = byte(i)
+	}
 	if err := tr.Watch(p); err != nil {
 		t.Fatal(err)
 	}

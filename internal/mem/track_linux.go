@@ -159,7 +159,8 @@ func (t *Tracker) Unwatch(addr, size uintptr) {
 }
 
 // Scan calls written for the parts of p, as offsets, that were written since
-// the last Scan, in order. After an error all of p must count as written.
+// the last Scan, in order. After an error all of p must count as written. Pages
+// that were never touched count as written until they are read, as a copy does.
 func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
 	base := uint64(addrOf(p))
 	start, end := pages(addrOf(p), uintptr(len(p)))
