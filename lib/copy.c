@@ -262,12 +262,18 @@ static void add_changed(cairn_run *r, struct variable *v, struct work *w)
 		return;
 	if (v->place == MEM_HOST && v->watched && !v->fresh) {
 		uint64_t n = written(r, v, w, &r->changed);
-		if (n > v->bytes / 2) { /* tracking costs more than it saves, or failed */
+		if (n > v->bytes / 2) { /* tracking costs more than it saves, or failed: try again later */
 			copy_unwatch(r, v);
-			v->untracked = 1;
+			v->untracked = n > v->bytes;
+			v->pause = v->pause ? 2 * v->pause : 2;
+			v->rest = v->pause = v->pause < 32 ? v->pause : 32;
+		} else {
+			v->pause = 0;
 		}
 		if (n <= v->bytes)
 			return;
+	} else if (v->rest) {
+		v->rest--;
 	} else if (v->place == MEM_HOST && r->uffd >= 0 && !v->untracked && !v->watched) {
 		watch(r, v); /* before the copy: what is written later must be seen */
 	}

@@ -113,7 +113,8 @@ struct variable {
 	int told;              /* the helper knows it as it is */
 	int fresh;             /* all of it counts as changed */
 	int watched;           /* the kernel tracks its pages */
-	int untracked;         /* tracking does not pay, or is impossible */
+	int untracked;         /* tracking is impossible */
+	int rest, pause;       /* it did not pay: saves until it is tried again, and how many these were */
 	int place;             /* MEM_HOST, or MEM_DEVICE: gpu.c copies it */
 	uint64_t pinned;       /* so many bytes of its copy are */
 	int unpinnable;        /* the others cannot be */
