@@ -131,7 +131,7 @@ func (s *Supervisor) reportCheckpoint() {
 	if n := s.saveFailures.Over(); n > 0 {
 		why += fmt.Sprintf("; checkpoints succeed again, after %d failures", n)
 	}
-	s.say("checkpoint %d committed: %s, %s written, paused %s, durable after %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
+	s.say("checkpoint %d committed: %s, %s written, paused %s, written in %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
 		control.TimeText(time.Duration(p.PauseNS)), control.TimeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {
