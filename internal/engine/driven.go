@@ -79,6 +79,7 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) er
 	if err := p.awaitWriter(ctx); err != nil {
 		return err
 	}
+	p.closeStored() // it may be removed
 	p.drive, p.recorded = &d, recorded
 	defer func() { p.drive, p.recorded = nil, nil }()
 	p.points = d.Points

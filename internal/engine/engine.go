@@ -164,6 +164,7 @@ type Run struct {
 	ending      atomic.Bool        // Close was called
 	willRestore *uint64            // see toRestore
 	loadsItself bool               // see Resume
+	opened      *opened            // see openStored
 }
 
 // Open opens the run in a directory, or the one of a context made by WithRun.
@@ -446,6 +447,7 @@ func (p *Run) Close() error {
 		return nil
 	}
 	p.closed = true
+	p.closeStored()
 	p.wakePoint()
 	p.migration.end(errors.New("the program has ended"))
 	p.migration.spawning.Lock()   // wait until the last one is over

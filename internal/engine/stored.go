@@ -39,22 +39,22 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	if !p.restored {
 		return errors.New("cairn: Read is called after Restore or Resume")
 	}
-	s, img, err := p.openStored(index)
+	o, err := p.openStored(index)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	s, img := o.file, o.img
 	if err := s.Header.CheckRun(p.runID.Run); err != nil {
 		return fmt.Errorf("cairn: %s: %w: %w", s.Path, errOtherRun, err)
 	}
-	var others []string
-	for _, o := range img.Vars {
-		if o.Name != name {
-			others = append(others, o.Name)
-		}
-	}
-	if len(others) == len(img.Vars) {
+	if _, ok := o.vars[name]; !ok {
 		return fmt.Errorf("cairn: %w: checkpoint %d holds no variable %q", ErrMismatch, s.Header.Index, name)
+	}
+	others := make([]string, 0, len(img.Vars))
+	for _, v := range img.Vars {
+		if v.Name != name {
+			others = append(others, v.Name)
+		}
 	}
 	err = p.loadRoots(ctx, s, img, []graph.Root{{Name: name, Ptr: v}}, others, nil)
 	if m := (*graph.MismatchError)(nil); errors.As(err, &m) {
@@ -66,49 +66,70 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	return err
 }
 
+// opened is a checkpoint that variables are read from, one after the other.
+type opened struct {
+	file *ckpt.File
+	img  *graph.Image
+	vars map[string]int // by name
+}
+
 // openStored opens a checkpoint of this rank; 0: the one that a restart takes.
-func (p *Run) openStored(index uint64) (*ckpt.File, *graph.Image, error) {
+// It stays open until another one is opened, or the next one is saved.
+func (p *Run) openStored(index uint64) (*opened, error) {
 	if index == 0 {
 		var err error
 		if index, err = p.toRestore(); err != nil {
-			return nil, nil, fmt.Errorf("cairn: %w", err)
+			return nil, fmt.Errorf("cairn: %w", err)
 		}
 		if index == 0 {
-			return nil, nil, fmt.Errorf("cairn: %w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
+			return nil, fmt.Errorf("cairn: %w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
 		}
 	}
+	if p.opened != nil && p.opened.file.Header.Index == index {
+		return p.opened, nil
+	}
+	p.closeStored()
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
 	if err != nil {
-		return nil, nil, fmt.Errorf("cairn: %w", err)
+		return nil, fmt.Errorf("cairn: %w", err)
 	}
 	img, err := s.Image()
 	if err != nil {
 		s.Close()
-		return nil, nil, fmt.Errorf("cairn: %w", err)
+		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	return s, img, nil
+	p.opened = &opened{s, img, make(map[string]int, len(img.Vars))}
+	for i, v := range img.Vars {
+		p.opened.vars[v.Name] = i
+	}
+	return p.opened, nil
+}
+
+// closeStored closes what openStored has opened.
+func (p *Run) closeStored() {
+	if p.opened != nil {
+		p.opened.file.Close()
+		p.opened = nil
+	}
 }
 
 // Stored tells what a checkpoint holds under a name: the type of the elements,
 // and the dimensions. index 0 is the newest checkpoint.
 func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err error) {
-	s, img, err := p.openStored(index)
+	o, err := p.openStored(index)
 	if err != nil {
 		return "", nil, err
 	}
-	defer s.Close()
-	for i, v := range img.Vars {
-		if v.Name != name {
-			continue
-		}
-		dims, _ = dimensions(img, i)
-		elem = v.Type
-		for range dims {
-			_, elem, _ = strings.Cut(elem, "]")
-		}
-		return elem, dims, nil
+	i, ok := o.vars[name]
+	if !ok {
+		return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, o.file.Header.Index, name)
 	}
-	return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, s.Header.Index, name)
+	dims, _ = dimensions(o.img, i)
+	elem = o.img.Vars[i].Type
+	for range dims {
+		_, elem, _ = strings.Cut(elem, "]")
+	}
+	return elem, dims, nil
 }
 
 // toRestore returns the checkpoint that a restart takes, if nothing is damaged;

@@ -70,17 +70,17 @@ static struct {
 	unsigned long snapshots, next_look, step;
 } fti;
 
+/* say prints a line on stderr, in one piece. */
 static void say(const char *format, ...)
 {
+	char text[4096], rank[32] = "";
 	va_list args;
 	va_start(args, format);
-	fprintf(stderr, "cairn (FTI)");
-	if (fti.all.topology.nbProc > 1)
-		fprintf(stderr, ", rank %d", fti.all.topology.myRank);
-	fprintf(stderr, ": ");
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	if (fti.all.topology.nbProc > 1)
+		snprintf(rank, sizeof rank, ", rank %d", fti.all.topology.myRank);
+	fprintf(stderr, "cairn (FTI)%s: %s\n", rank, text);
 }
 
 static int initialized(const char *function)

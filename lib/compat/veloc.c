@@ -64,17 +64,17 @@ static struct {
 	int nheld;
 } veloc;
 
+/* say prints a line on stderr, in one piece. */
 static int say(const char *format, ...)
 {
+	char text[4096], rank[32] = "";
 	va_list args;
 	va_start(args, format);
-	fprintf(stderr, "cairn (VeloC)");
-	if (veloc.ranks > 1)
-		fprintf(stderr, ", rank %d", veloc.rank);
-	fprintf(stderr, ": ");
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	if (veloc.ranks > 1)
+		snprintf(rank, sizeof rank, ", rank %d", veloc.rank);
+	fprintf(stderr, "cairn (VeloC)%s: %s\n", rank, text);
 	return VELOC_FAILURE;
 }
 
