@@ -252,12 +252,8 @@ func (f *formatter) call(s *ir.Call) {
 
 // isName reports whether Parse reads a word as a name.
 func isName(s string) bool {
-	for i, r := range s {
-		if !isLetter(r) && (i == 0 || !isDigit(r) && r != '.') {
-			return false
-		}
-	}
-	return s != "" && !words[s]
+	m := lexeme.FindStringSubmatch(s)
+	return m != nil && m[2] == s && !isWord(s)
 }
 
 func (f *formatter) loop(s *ir.Loop) {

@@ -60,8 +60,9 @@ package irtext
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -114,8 +115,7 @@ type token struct {
 
 type parser struct {
 	file      string
-	src       string
-	off       int
+	src       string // what is left
 	line, col int
 	tok       token
 	depth     int
@@ -131,84 +131,42 @@ func (p *parser) fail(format string, args ...any) {
 	panic(syntax{p.tok.pos, fmt.Sprintf(format, args...)})
 }
 
-func (p *parser) peekRune() rune {
-	if p.off >= len(p.src) {
-		return -1
+var (
+	blank  = regexp.MustCompile(`^(?:[ \t\r]|#[^\n]*)+`)
+	lexeme = regexp.MustCompile(`^(?:([\n;])|([\pL_][\pL_0-9.]*)|([0-9]+)|"([^"\n]*)"|(->|&&|\|\||[=!<>]=|<<|>>|[-{}(),=<>+*/%&|^!:?]))`)
+)
+
+// skip moves on by n bytes.
+func (p *parser) skip(n int) {
+	text := p.src[:n]
+	p.src = p.src[n:]
+	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+		p.line, p.col, text = p.line+strings.Count(text, "\n"), 1, text[i+1:]
 	}
-	r, _ := utf8.DecodeRuneInString(p.src[p.off:])
-	return r
+	p.col += utf8.RuneCountInString(text)
 }
-
-func (p *parser) advance() {
-	r, n := utf8.DecodeRuneInString(p.src[p.off:])
-	p.off += n
-	if r == '\n' {
-		p.line, p.col = p.line+1, 1
-	} else {
-		p.col++
-	}
-}
-
-func isLetter(r rune) bool { return r == '_' || unicode.IsLetter(r) }
-func isDigit(r rune) bool  { return r >= '0' && r <= '9' }
-
-var operators = []string{"->", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>",
-	"{", "}", "(", ")", ",", "=", "<", ">", "+", "-", "*", "/", "%", "&", "|", "^", "!", ":", "?"}
 
 // next reads a token into p.tok.
 func (p *parser) next() {
-	for r := p.peekRune(); r == ' ' || r == '\t' || r == '\r' || r == '#'; r = p.peekRune() {
-		if r == '#' {
-			for r = p.peekRune(); r != '\n' && r != -1; r = p.peekRune() {
-				p.advance()
-			}
-			continue
-		}
-		p.advance()
-	}
+	p.skip(len(blank.FindString(p.src)))
 	p.tok = token{pos: ir.Pos{File: p.file, Line: p.line, Col: p.col}}
-	start, r := p.off, p.peekRune()
+	if p.src == "" {
+		return
+	}
+	m := lexeme.FindStringSubmatchIndex(p.src)
 	switch {
-	case r == -1:
-		return
-	case r == '\n' || r == ';':
-		p.advance()
-		p.tok.kind, p.tok.text = ';', string(r)
-		return
-	case isLetter(r):
-		for r = p.peekRune(); isLetter(r) || isDigit(r) || r == '.'; r = p.peekRune() {
-			p.advance()
-		}
-		p.tok.kind = 'i'
-	case isDigit(r):
-		for isDigit(p.peekRune()) {
-			p.advance()
-		}
-		p.tok.kind = 'n'
-	case r == '"':
-		p.advance()
-		for r = p.peekRune(); r != '"'; r = p.peekRune() {
-			if r == -1 || r == '\n' {
-				p.fail("string not ended")
-			}
-			p.advance()
-		}
-		p.advance()
-		p.tok.kind, p.tok.text = 's', p.src[start+1:p.off-1]
-		return
-	default:
-		for _, op := range operators {
-			if strings.HasPrefix(p.src[p.off:], op) {
-				for range op {
-					p.advance()
-				}
-				p.tok.kind, p.tok.text = 'o', op
-				return
-			}
-		}
+	case m == nil && p.src[0] == '"':
+		p.fail("string not ended")
+	case m == nil:
+		r, _ := utf8.DecodeRuneInString(p.src)
 		p.fail("unexpected %q", r)
 	}
-	p.tok.text = p.src[start:p.off]
+	for i, kind := range ";inso" {
+		if from, to := m[2*i+2], m[2*i+3]; from >= 0 {
+			p.tok.kind, p.tok.text = kind, p.src[from:to]
+		}
+	}
+	p.skip(m[1])
 }
 
 func (p *parser) is(text string) bool {
@@ -244,16 +202,13 @@ func (p *parser) deeper() func() {
 }
 
 // words begin statements or clauses and cannot be names of variables.
-var words = map[string]bool{"proc": true, "extern": true, "global": true, "var": true, "call": true, "if": true,
-	"else": true, "switch": true, "case": true, "default": true, "for": true, "do": true, "while": true, "break": true,
-	"continue": true, "return": true, "goto": true, "exit": true, "label": true, "send": true, "recv": true,
-	"isend": true, "irecv": true, "wait": true, "sendrecv": true, "collective": true, "probe": true, "launch": true,
-	"join": true, "kernel": true, "reads": true, "trip": true, "rank": true, "size": true, "shared": true, "_": true, "assume": true, "len": true, "wrap": true,
-	"new": true, "put": true, "get": true, "of": true,
-	"to": true, "from": true, "root": true, "tag": true, "group": true, "request": true, "status": true, "in": true, "out": true}
+var words = strings.Fields(`proc extern global var call if else switch case default for do while break continue return goto exit label send recv isend irecv wait sendrecv
+	collective probe launch join kernel reads trip rank size shared _ assume len wrap new put get of to from root tag group request status in out`)
+
+func isWord(s string) bool { return slices.Contains(words, s) }
 
 func (p *parser) name() string {
-	if p.tok.kind != 'i' || words[p.tok.text] {
+	if p.tok.kind != 'i' || isWord(p.tok.text) {
 		p.fail("%q where a name should be", p.tok.text)
 	}
 	s := p.tok.text
@@ -279,7 +234,7 @@ func (p *parser) variable() *ir.Var {
 
 // variables reads a list, which may be empty.
 func (p *parser) variables() (vars []*ir.Var) {
-	if p.tok.kind != 'i' || words[p.tok.text] {
+	if p.tok.kind != 'i' || isWord(p.tok.text) {
 		return nil
 	}
 	for {

@@ -33,7 +33,7 @@ func (p *parser) stmt() ir.Stmt {
 	if p.tok.kind != 'i' {
 		p.fail("%q where a statement should be", word)
 	}
-	if !words[word] || word == "_" {
+	if !isWord(word) || word == "_" {
 		return p.assignOrLabel(at)
 	}
 	p.next()
@@ -309,12 +309,12 @@ func (p *parser) loop(at ir.Pos, label string) ir.Stmt {
 // simpleOrExpr reads the first part of a loop: a statement if it begins like
 // one, otherwise an expression.
 func (p *parser) simpleOrExpr() any {
-	if p.tok.kind == 'i' && (p.is("_") || words[p.tok.text] && !p.is("rank") && !p.is("size")) {
+	if p.tok.kind == 'i' && (p.is("_") || isWord(p.tok.text) && !p.is("rank") && !p.is("size")) {
 		return p.stmt()
 	}
 	// Both may begin with a name. Look whether = or a comma follows.
 	saved, locals := *p, len(p.locals)
-	if p.tok.kind == 'i' && !words[p.tok.text] {
+	if p.tok.kind == 'i' && !isWord(p.tok.text) {
 		name, known := p.tok.text, p.locals[p.tok.text] != nil
 		p.variable()
 		assign := p.is("=") || p.is(",")
