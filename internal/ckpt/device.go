@@ -284,11 +284,9 @@ func (c *copying) eachDevice(f func(*deviceTask) error) (wait func() error) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.devices))
 	for i, t := range c.devices {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			errs[i] = t.do(f)
-		}()
+		})
 	}
 	return func() error {
 		wg.Wait()

@@ -49,9 +49,7 @@ type copiedSegment struct {
 
 func newDrainer(t *deviceTask) *drainer {
 	f := &drainer{t: t, seg: Segment{Index: -1}, inflight: make(chan copiedSegment, ringSegments)}
-	f.wg.Add(1)
-	go func() {
-		defer f.wg.Done()
+	f.wg.Go(func() {
 		for s := range f.inflight {
 			if err := s.wait(); err != nil {
 				f.fail(err)
@@ -60,7 +58,7 @@ func newDrainer(t *deviceTask) *drainer {
 			}
 			t.s().writer.Put(s.seg)
 		}
-	}()
+	})
 	return f
 }
 

@@ -117,9 +117,7 @@ func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *ver
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for w := range errs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			r := reader{s: s, v: v}
 			for {
 				n := int(next.Add(1)) - 1
@@ -135,7 +133,7 @@ func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *ver
 					return
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	for _, err := range errs {

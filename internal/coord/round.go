@@ -2,6 +2,7 @@ package coord
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -410,9 +411,7 @@ func (n *Node) saveNow(m Message) {
 
 // drained notes that everything sent so far has arrived.
 func (n *Node) drained() {
-	for p, total := range n.told {
-		n.base[p] = total
-	}
+	maps.Copy(n.base, n.told)
 }
 
 // calledOff ends the round without a copy, and says why. Requests for

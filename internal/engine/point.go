@@ -280,15 +280,13 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	if err == nil {
 		saving, done := p.current, p.saver.Done()
 		p.uncommitted[saving.Index] = saving
-		t.writing.Add(1)
-		go func() {
-			defer t.writing.Done()
+		t.writing.Go(func() {
 			r := <-done
 			p.outcome <- r
 			p.wakePoint()
 			p.reportOutcome(saving, r)
 			t.reportSaved(s.Index, sums, r.Err)
-		}()
+		})
 		p.schedule()
 	}
 	if reopen {

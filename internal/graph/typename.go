@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -113,10 +114,8 @@ func newResolver(roots []*plan, registered []reflect.Type) *resolver {
 	r := &resolver{make(map[string][]reflect.Type), make(map[string][]reflect.Type), make(map[reflect.Type]error)}
 	add := func(m map[string][]reflect.Type, t reflect.Type) {
 		n := typeName(t)
-		for _, u := range m[n] {
-			if u == t {
-				return
-			}
+		if slices.Contains(m[n], t) {
+			return
 		}
 		m[n] = append(m[n], t)
 	}

@@ -3,6 +3,7 @@ package hdf5
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -167,10 +168,8 @@ func checkName(s string) error {
 // elements returns the product of the dimensions, 1 for a scalar.
 func elements(dims []uint64) (uint64, bool) {
 	n := uint64(1)
-	for _, d := range dims {
-		if d == 0 {
-			return 0, true
-		}
+	if slices.Contains(dims, 0) {
+		return 0, true
 	}
 	for _, d := range dims {
 		product, ok := mul(n, d)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	_ "unsafe" // go:linkname
@@ -208,12 +209,7 @@ func (j *Journal) findName(w *openFile) bool {
 		return true
 	}
 	kept, _ := filepath.Glob(filepath.Join(j.Dir, strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
-	for _, name := range kept {
-		if w.is(name) {
-			return true // an undo finds it by its inode
-		}
-	}
-	return false
+	return slices.ContainsFunc(kept, w.is)
 }
 
 // systemName returns the name of an open file that the operating system knows.

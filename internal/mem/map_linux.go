@@ -47,13 +47,11 @@ func populate(m []byte) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for w := range errs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < pieces && errs[w] == nil; i = int(next.Add(1)) - 1 {
 				errs[w] = populatePiece(m[i*piece : min(len(m), (i+1)*piece)])
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -151,9 +151,7 @@ func (g *Source) Precopy(img *graph.Image) error {
 	}
 	r := &round{done: make(chan struct{})}
 	g.round = r
-	g.wg.Add(1)
-	go func() {
-		defer g.wg.Done()
+	g.wg.Go(func() {
 		defer close(r.done)
 		before := g.s.sent.Load()
 		err := g.sendPrecopy(img)
@@ -161,7 +159,7 @@ func (g *Source) Precopy(img *graph.Image) error {
 		g.stats.Precopied += r.sent
 		g.stats.Rounds++
 		r.err = g.failed(err)
-	}()
+	})
 	return nil
 }
 

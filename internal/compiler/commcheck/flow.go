@@ -1,5 +1,7 @@
 package commcheck
 
+import "slices"
+
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
 // flows holds the data flows of a program: from which variables a variable is
@@ -248,11 +250,8 @@ func (t *tainting) all(list []ir.Stmt) {
 // look marks the variables that one statement computes from marked ones.
 func (t *tainting) look(u use) {
 	if !t.lists[u.s] {
-		for _, e := range conds(u.s) {
-			if t.bad(e) {
-				t.all([]ir.Stmt{u.s})
-				break
-			}
+		if slices.ContainsFunc(conds(u.s), t.bad) {
+			t.all([]ir.Stmt{u.s})
 		}
 	}
 	switch s := u.s.(type) {

@@ -1,6 +1,7 @@
 package commcheck
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -55,9 +56,7 @@ func (a *analyzer) get(o *object, f *ir.Var, i int64) vec {
 func (o *object) clone() *object {
 	c := *o
 	c.fields = make(map[*ir.Var]*cells, len(o.fields))
-	for f, x := range o.fields {
-		c.fields[f] = x
-	}
+	maps.Copy(c.fields, o.fields)
 	return &c
 }
 
@@ -168,9 +167,7 @@ func (a *analyzer) create(st *ir.New, s *state) {
 		}
 		if src != nil {
 			o.unknown = src.unknown
-			for f, c := range src.fields {
-				o.fields[f] = c
-			}
+			maps.Copy(o.fields, src.fields)
 		}
 	}
 	if len(live) < a.n {

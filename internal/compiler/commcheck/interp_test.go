@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"maps"
 	"math"
 	"math/bits"
 	"math/rand"
@@ -274,9 +275,7 @@ func (k *rankRun) stmt(s ir.Stmt, env map[*ir.Var]int) flow {
 	case *ir.New:
 		o := &thing{map[slot]int{}}
 		if s.From != nil {
-			for x, v := range k.object(k.eval(s.From, env)).fields {
-				o.fields[x] = v
-			}
+			maps.Copy(o.fields, k.object(k.eval(s.From, env)).fields)
 		}
 		k.made[s.Pos]++
 		ref := 1000*s.Pos.Line + 100 + k.made[s.Pos]

@@ -2,6 +2,7 @@ package commcheck
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -242,9 +243,7 @@ func (s *state) fact(e entry) entry {
 
 func (s *state) setFact(sym int32, v int64) {
 	m := make(map[int32]int64, len(s.facts)+1)
-	for k, x := range s.facts {
-		m[k] = x
-	}
+	maps.Copy(m, s.facts)
 	m[sym] = v
 	s.facts = m
 }

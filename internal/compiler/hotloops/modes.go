@@ -2,6 +2,7 @@ package hotloops
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -63,9 +64,7 @@ func (k pick) cases(s *ir.Switch) []ir.Case {
 // with returns k with one more way.
 func (k pick) with(s ir.Stmt, i int) pick {
 	m := map[ir.Stmt]int{s: i}
-	for t, j := range k.ways {
-		m[t] = j
-	}
+	maps.Copy(m, k.ways)
 	return pick{m, k.recvs}
 }
 

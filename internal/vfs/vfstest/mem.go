@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -269,9 +270,7 @@ func (m *Mem) SyncDir(name string) error {
 		return err
 	}
 	n.syncedEntries = make(map[string]*node, len(n.entries))
-	for base, e := range n.entries {
-		n.syncedEntries[base] = e
-	}
+	maps.Copy(n.syncedEntries, n.entries)
 	return nil
 }
 

@@ -122,13 +122,11 @@ func (ld *Program) check() error {
 	var wg sync.WaitGroup
 	limit := make(chan bool, runtime.GOMAXPROCS(0))
 	for i, s := range ld.Sources {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			limit <- true
 			defer func() { <-limit }()
 			errs[i] = s.parse(ld.Fset)
-		}()
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {

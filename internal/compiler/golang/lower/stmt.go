@@ -3,6 +3,7 @@ package lower
 import (
 	"go/ast"
 	"go/token"
+	"maps"
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -15,9 +16,7 @@ func (f *fn) stmts(list []ast.Stmt) {
 		f.rest = list[i+1:]
 		f.stmt(s, "")
 	}
-	for obj, v := range f.renamed {
-		f.vars[obj] = v
-	}
+	maps.Copy(f.vars, f.renamed)
 	f.rest, f.renamed = rest, renamed
 }
 

@@ -440,10 +440,8 @@ func fallen(s ast.Stmt, clause ast.Node) (list []ast.Stmt) {
 func onPath(m *mark, s ast.Stmt) bool {
 	for k := range m.path {
 		st := &m.path[k]
-		for _, t := range st.list[:min(st.i, len(st.list))] {
-			if t == s {
-				return true
-			}
+		if slices.Contains(st.list[:min(st.i, len(st.list))], s) {
+			return true
 		}
 	}
 	return false

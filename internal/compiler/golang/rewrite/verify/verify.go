@@ -12,6 +12,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,9 +113,7 @@ func (f flow) join(g flow) flow {
 // alone.
 func (f flow) grown(g flow) (out flow, grew bool) {
 	out = flow{}
-	for k, b := range f {
-		out[k] = b
-	}
+	maps.Copy(out, f)
 	for k, b := range g {
 		was, had := out[k]
 		sum, more := was.union(b)
