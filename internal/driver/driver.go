@@ -27,13 +27,8 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case GPU:
-		return "GPU"
-	case Accelerator:
-		return "accelerator"
-	case CPU:
-		return "CPU"
+	if names := []string{GPU: "GPU", Accelerator: "accelerator", CPU: "CPU"}; k > 0 && int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }

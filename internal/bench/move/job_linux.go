@@ -81,32 +81,25 @@ func (j *job) runDir() string { return j.files + ".run" }
 
 // await waits until a file exists.
 func (j *job) await(name string) error {
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for {
-		if _, err := os.Stat(name); err == nil {
-			return nil
-		}
-		select {
-		case err := <-j.ended:
-			j.ended <- err
-			return fmt.Errorf("the run ended: %v\n%s", err, j.said.String())
-		case <-j.b.ctx.Done():
-			return j.b.ctx.Err()
-		case <-look.C:
-		}
-	}
+	return j.until(5*time.Millisecond, func() bool {
+		_, err := os.Stat(name)
+		return err == nil
+	})
 }
 
 // awaitRanks waits until all ranks run.
 func (j *job) awaitRanks(n int) error {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
+	return j.until(20*time.Millisecond, func() bool {
 		st, err := client.Read(j.b.ctx, j.runDir())
-		if err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != rundir.Running || r.Pid == 0 }) {
-			return nil
-		}
+		return err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != rundir.Running || r.Pid == 0 })
+	})
+}
+
+// until waits until cond holds, while the run lasts.
+func (j *job) until(every time.Duration, cond func() bool) error {
+	look := time.NewTicker(every)
+	defer look.Stop()
+	for !cond() {
 		select {
 		case err := <-j.ended:
 			j.ended <- err
@@ -116,6 +109,7 @@ func (j *job) awaitRanks(n int) error {
 		case <-look.C:
 		}
 	}
+	return nil
 }
 
 // end makes the benchmark's own rank end, and checks that its memory is right.

@@ -86,13 +86,8 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case Safe:
-		return "safe"
-	case Unknown:
-		return "unknown"
-	case Unsafe:
-		return "unsafe"
+	if names := []string{Safe: "safe", Unknown: "unknown", Unsafe: "unsafe"}; k > 0 && int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
