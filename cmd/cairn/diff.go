@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
@@ -255,7 +256,7 @@ func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
 	several := max(doc.First.Ranks, doc.Second.Ranks) > 1
 	switch {
 	case doc.Equal && several:
-		c.printf("all values of %s are equal\n", count(doc.First.Ranks, "rank"))
+		c.printf("all values of %s are equal\n", control.Count(doc.First.Ranks, "rank"))
 	case doc.Equal:
 		c.printf("all values are equal\n")
 	default:

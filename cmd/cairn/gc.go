@@ -231,9 +231,9 @@ func (c *call) planGC(ctx context.Context, dir string, dirs map[uint64]string, k
 	}
 	switch {
 	case parts > 0 && sound+len(p.doc.Incomplete) == 0:
-		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the directory away to start over", dir, count(parts, "checkpoint"), dir)
+		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the directory away to start over", dir, control.Count(parts, "checkpoint"), dir)
 	case parts > 0 && sound == 0:
-		return nil, fmt.Errorf("%s: none of %s is complete, so nothing was removed: a rank's file is missing, after a crash or because it is on another machine; see 'cairn list %s'", dir, count(parts, "checkpoint"), dir)
+		return nil, fmt.Errorf("%s: none of %s is complete, so nothing was removed: a rank's file is missing, after a crash or because it is on another machine; see 'cairn list %s'", dir, control.Count(parts, "checkpoint"), dir)
 	}
 	p.doc.FreedBytes = distinct(gone, stays)
 	return p, nil

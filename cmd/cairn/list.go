@@ -283,7 +283,7 @@ func (c *call) listText(doc *listDocument) {
 		t.row(cut(n, ranks, at, ago, control.BytesText(l.FileBytes), control.BytesText(l.BaseBytes), control.BytesText(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
 	}
 	t.flush()
-	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
+	c.printf("\n%s, %s on disk\n", control.Count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
 	if several && doc.Line == 0 {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"github.com/cairnrun/cairn/internal/control"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 const (

@@ -35,7 +35,7 @@ type screen struct {
 func newScreen(c *call, plain bool) *screen {
 	s := &screen{c: c, prefix: !plain, status: progress{c: c}}
 	s.terminal = !c.quiet && isTerminal(c.stderr)
-	s.main = newDisplayQueue(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", count(n, "remark"))) })
+	s.main = newDisplayQueue(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", control.Count(n, "remark"))) })
 	s.out = s.main
 	if _, file := c.stdout.w.(*os.File); file && !isTerminal(c.stdout.w) {
 		s.out = newDisplayQueue(nil)
@@ -170,7 +170,7 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 		line = longer
 		return true
 	}
-	add(" · ", count(len(st.Ranks), "rank"))
+	add(" · ", control.Count(len(st.Ranks), "rank"))
 	var point uint64
 	for i, r := range st.Ranks {
 		if i == 0 || r.Points < point {

@@ -94,7 +94,7 @@ func status(ctx context.Context, c *call) error {
 		c.printf(", from checkpoint %d", *st.Restored)
 	}
 	if st.Failures > 0 {
-		c.printf(", %s in a row without progress", count(st.Failures, "failure"))
+		c.printf(", %s in a row without progress", control.Count(st.Failures, "failure"))
 	}
 	c.printf("\n")
 	if st.Last != nil {
@@ -107,7 +107,7 @@ func status(ctx context.Context, c *call) error {
 		if u.Lost {
 			lost = ", and the work since the last checkpoint is lost"
 		}
-		c.printf("not saved   %s in a row since %s (%s)%s: %s\n", count(u.Count, "checkpoint"), u.Since.Format(time.DateTime), age(c.now, u.Since), lost, printable(u.Why))
+		c.printf("not saved   %s in a row since %s (%s)%s: %s\n", control.Count(u.Count, "checkpoint"), u.Since.Format(time.DateTime), age(c.now, u.Since), lost, printable(u.Why))
 	}
 	if len(st.Quarantined) > 0 {
 		var list []string

@@ -74,7 +74,7 @@ func (m *summary) kind() string {
 	if m.Kind == "full" {
 		return m.Kind
 	}
-	return fmt.Sprintf("%s, %s", m.Kind, count(len(m.Bases), "base"))
+	return fmt.Sprintf("%s, %s", m.Kind, control.Count(len(m.Bases), "base"))
 }
 
 func compressionName(c ckpt.Compression) string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/hdf5"
 	"github.com/cairnrun/cairn/internal/store"
 )
@@ -114,7 +115,7 @@ func (c *call) resolve(arg string, rank int) (target, error) {
 }
 
 // rankNames returns ranks as users read them: rank 3, ranks 3 and 4.
-func rankNames(ranks []int) string { return listed(ranks, "rank") }
+func rankNames(ranks []int) string { return control.Listed(ranks, "rank") }
 
 // indexed finds DIR@12.
 func (c *call) indexed(arg string) (group, error) {
@@ -220,7 +221,7 @@ func (c *call) empty(dir string) error {
 		}
 	}
 	if unfinished > 0 {
-		return fmt.Errorf("%s: no finished checkpoint here, only %s, being written or left by a crash; see 'cairn help gc'", dir, count(unfinished, "unfinished one"))
+		return fmt.Errorf("%s: no finished checkpoint here, only %s, being written or left by a crash; see 'cairn help gc'", dir, control.Count(unfinished, "unfinished one"))
 	}
 	return fmt.Errorf("%s: %s", dir, noCheckpoints)
 }

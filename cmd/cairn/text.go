@@ -94,27 +94,6 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
-// count returns a number of things: 1 rank, 2 ranks.
-func count[T int | int64 | uint64](n T, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// listed returns numbers of things: rank 3, ranks 3 and 4.
-func listed[T int | uint64](numbers []T, thing string) string {
-	var text []string
-	for _, n := range numbers {
-		text = append(text, fmt.Sprint(n))
-	}
-	last := len(text) - 1
-	if last == 0 {
-		return thing + " " + text[0]
-	}
-	return thing + "s " + strings.Join(text[:last], ", ") + " and " + text[last]
-}
-
 // age tells how long ago t was.
 func age(now, t time.Time) string {
 	d := now.Sub(t)

@@ -228,7 +228,7 @@ func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineag
 		o.status = "incomplete"
 	}
 	if !c.json {
-		c.printf("checkpoint %d is incomplete: of its %s, there is no file of %s\n", o.index, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
+		c.printf("checkpoint %d is incomplete: of its %s, there is no file of %s\n", o.index, control.Count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
 	}
 	return o, failed
 }
@@ -300,7 +300,7 @@ func (c *call) verifiedText(v *verifiedFile) {
 	case v.Status == "unreadable":
 		c.printf("%s: cannot check: %s\n", v.Path, v.Error)
 	case v.Status == "sound" && len(v.Accepted) > 0:
-		c.printf("%s: sound now: accepted the values in %s\n", v.Path, count(len(v.Accepted), "changed block"))
+		c.printf("%s: sound now: accepted the values in %s\n", v.Path, control.Count(len(v.Accepted), "changed block"))
 		for _, b := range v.Accepted {
 			c.printf("  %s\n", printable(b.Block))
 		}
@@ -454,4 +454,4 @@ func (c *call) sharing(t target) ([]uint64, error) {
 }
 
 // checkpointNames returns indices as users read them: checkpoints 3 and 4.
-func checkpointNames(indices []uint64) string { return listed(indices, "checkpoint") }
+func checkpointNames(indices []uint64) string { return control.Listed(indices, "checkpoint") }

@@ -70,22 +70,36 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// RanksText names ranks: rank 3, ranks 3 and 4.
+// RanksText names ranks: rank 3, ranks 3 and 4. If there are many, it counts them.
 func RanksText(list []int) string {
-	var text []string
-	for _, r := range list {
-		text = append(text, fmt.Sprint(r))
-	}
-	switch n := len(text); {
+	switch n := len(list); {
 	case n == 0:
 		return "no rank"
-	case n == 1:
-		return "rank " + text[0]
 	case n > 16:
-		return fmt.Sprintf("%d ranks", n)
-	default:
-		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
+		return Count(n, "rank")
 	}
+	return Listed(list, "rank")
+}
+
+// Count returns a number of things: 1 rank, 2 ranks.
+func Count[T int | int64 | uint64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Listed returns numbers of things: rank 3, ranks 3 and 4.
+func Listed[T int | uint64](numbers []T, thing string) string {
+	var text []string
+	for _, n := range numbers {
+		text = append(text, fmt.Sprint(n))
+	}
+	last := len(text) - 1
+	if last == 0 {
+		return thing + " " + text[0]
+	}
+	return thing + "s " + strings.Join(text[:last], ", ") + " and " + text[last]
 }
 
 // ShellCommand returns a command as one writes it in a shell.

@@ -225,10 +225,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 
 // where describes how many ranks are on which hosts.
 func (s *Supervisor) where() string {
-	ranks := "1 rank"
-	if s.n != 1 {
-		ranks = fmt.Sprintf("%d ranks", s.n)
-	}
+	ranks := control.Count(s.n, "rank")
 	if s.launcher != nil {
 		return ranks + " by " + s.launcher.name
 	}

@@ -148,20 +148,13 @@ func (d *Dir) rebuild(in *Intent, why error) (*Intent, error) {
 	}
 	if !ok {
 		return nil, fmt.Errorf("%s; and there is no checkpoint of %s in %s to make the record anew from, so nothing is started: if the checkpoints are elsewhere, name their directory with --dir; if the run is not needed any more, discard it with --fresh",
-			oneLine(why), ranksCount(r.Ranks), r.CheckpointDir)
+			oneLine(why), control.Count(r.Ranks, "rank"), r.CheckpointDir)
 	}
 	r.State, r.Attempt, r.Used = Running, 1, true
 	r.Last = &control.CheckpointState{Index: index, Time: at}
 	in.New = false
 	in.Note = fmt.Sprintf("%s; the record was made anew from checkpoint %d in %s", oneLine(why), index, r.CheckpointDir)
 	return in, nil
-}
-
-func ranksCount(n int) string {
-	if n == 1 {
-		return "1 rank"
-	}
-	return fmt.Sprintf("%d ranks", n)
 }
 
 // vanished refuses a run whose checkpoint directory has disappeared. It would
