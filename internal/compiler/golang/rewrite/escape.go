@@ -31,24 +31,27 @@ func (p *Package) Escaping(n ast.Expr) bool {
 	return true
 }
 
+// AddFields adds the variables of a list of parameters or results to vars.
+func (p *Package) AddFields(vars Vars, l *ast.FieldList) {
+	if l == nil {
+		return
+	}
+	for _, f := range l.List {
+		for _, id := range f.Names {
+			if v, ok := p.Info.Defs[id].(*types.Var); ok {
+				vars[v] = true
+			}
+		}
+	}
+}
+
 // EscapesOf returns the analysis of the func values in a declaration.
 func (p *Package) EscapesOf(d ast.Decl) *Escapes {
 	if e := p.escapes[d]; e != nil {
 		return e
 	}
 	e := &Escapes{Package: p, decl: d, Parents: parents(d), Uses: map[*types.Var][]*ast.Ident{}, params: Vars{}, known: map[ast.Expr]bool{}}
-	params := func(l *ast.FieldList) {
-		if l == nil {
-			return
-		}
-		for _, f := range l.List {
-			for _, id := range f.Names {
-				if v, ok := p.Info.Defs[id].(*types.Var); ok {
-					e.params[v] = true
-				}
-			}
-		}
-	}
+	params := func(l *ast.FieldList) { p.AddFields(e.params, l) }
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:

@@ -109,18 +109,7 @@ func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
 				}
 			}
 		}
-		params := func(l *ast.FieldList) {
-			if l == nil {
-				return
-			}
-			for _, f := range l.List {
-				for _, id := range f.Names {
-					if v, ok := p.Info.Defs[id].(*types.Var); ok {
-						h.banned[v] = true
-					}
-				}
-			}
-		}
+		params := func(l *ast.FieldList) { p.AddFields(h.banned, l) }
 		ast.Inspect(root, func(n ast.Node) bool {
 			if v := p.Addressed(n); v != nil && n != nil {
 				h.banned[v] = true
