@@ -8,12 +8,15 @@
  *     cairn_protect(run, "grid", grid, CAIRN_DOUBLE, 2, (size_t[]){N, M});
  *     if (cairn_restore(run) < 0) ...;           // CAIRN_RESTORED or CAIRN_OK
  *     for (; step < steps; step++) {
- *         if (cairn_point(run) == CAIRN_STOPPED) // a point saves when one is due
- *             return cairn_close(run), 0;        // saved: end now, resume later
+ *         int rc = cairn_point(run);             // a point saves when one is due
+ *         if (rc == CAIRN_STOPPED)
+ *             return cairn_close(run) < 0;       // saved: end now, resume later
+ *         if (rc < 0)
+ *             fprintf(stderr, "%s\n", cairn_error(run));
  *         relax(grid);
  *     }
- *     cairn_finish(run, 0);                      // only when the work is done
- *     cairn_close(run);
+ *     int rc = cairn_finish(run, 0);             // only when the work is done
+ *     return cairn_close(run) < 0 || rc < 0;
  *
  * Every function that can fail returns a cairn_status: 0 or more is success, a
  * negative number is an error, whose text cairn_error returns. A run is used by
@@ -143,7 +146,8 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
  * cairn_protect makes an array part of the state, under a name that files and
  * tools show. ndim 0 is a single value. Called again with the same name, it
  * changes address, type or dimensions of the variable. Arrays are stored row by
- * row (the last dimension varies fastest).
+ * row (the last dimension varies fastest). After an error, cairn_restore and all
+ * saves fail until the variable is protected, or cairn_unprotect is called.
  */
 cairn_status cairn_protect(cairn_run *run, const char *name, void *data, cairn_type type, int ndim, const size_t *dims);
 
@@ -227,8 +231,9 @@ cairn_status cairn_checkpoint(cairn_run *run);
 /*
  * cairn_save begins a checkpoint, and returns when the program may change its
  * variables. cairn_wait waits until the checkpoint is durable; CAIRN_NOTSAVED:
- * it was not saved. With several ranks, all call them. cairn_saving reports
- * whether a checkpoint is being written.
+ * it was not saved. Without cairn_wait, the next call that saves, point or
+ * cairn_close returns that. With several ranks, all call them. cairn_saving
+ * reports whether a checkpoint is being written.
  */
 cairn_status cairn_save(cairn_run *run);
 cairn_status cairn_wait(cairn_run *run);
@@ -270,6 +275,7 @@ cairn_status cairn_protect_fd(cairn_run *run, int fd, const char *path);
 /*
  * cairn_finish says that the run's work is done, with this exit status of the
  * program: the next start is told so. Without it, the next start resumes.
+ * cairn_close records it: if that fails, the next start resumes, too.
  */
 cairn_status cairn_finish(cairn_run *run, int status);
 

@@ -283,13 +283,26 @@ static void news(cairn_run *r)
 {
 	uint64_t index = get_u64(&r->in);
 	char *text = get_str(&r->in);
-	if (text && *text)
-		fail(r, CAIRN_NOTSAVED, "%s", text);
-	else if (index > r->last)
-		r->last = index;
 	if (index >= r->saving)
 		r->saving = 0;
+	if (text && *text) {
+		free(r->unsaid);
+		r->unsaid = text;
+		return;
+	}
+	if (index > r->last)
+		r->last = index;
 	free(text);
+}
+
+cairn_status said(cairn_run *r, cairn_status rc)
+{
+	if (rc < 0 || !r->unsaid)
+		return rc;
+	fail(r, CAIRN_NOTSAVED, "%s", r->unsaid);
+	free(r->unsaid);
+	r->unsaid = NULL;
+	return CAIRN_NOTSAVED;
 }
 
 cairn_status helper_ask(cairn_run *r, int kind)
@@ -326,21 +339,17 @@ cairn_status helper_ask(cairn_run *r, int kind)
 cairn_status helper_news(cairn_run *r, int wait)
 {
 	struct pollfd p = {r->sock, POLLIN, 0};
-	cairn_status rc = CAIRN_OK;
 	if (r->sock < 0)
 		return lost(r, "it was lost before");
-	while (rc >= 0 && (wait ? r->saving != 0 : poll(&p, 1, 0) > 0)) {
+	while (wait ? r->saving != 0 : poll(&p, 1, 0) > 0) {
 		int got = receive(r);
 		if (got < 0)
 			return (cairn_status)got;
 		if (got != MSG_NEWS)
 			return lost(r, "it sends nonsense");
-		r->err = NULL;
 		news(r);
-		if (r->err)
-			rc = CAIRN_NOTSAVED;
 	}
-	return rc;
+	return CAIRN_OK;
 }
 
 int helper_end(cairn_run *r)

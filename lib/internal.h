@@ -29,9 +29,11 @@
 #define helper_send cairn__helper_send
 #define helper_news cairn__helper_news
 #define helper_end cairn__helper_end
+#define said cairn__said
 #define vars_find cairn__vars_find
 #define type_size cairn__type_size
 #define vars_tell cairn__vars_tell
+#define vars_complete cairn__vars_complete
 #define vars_forget cairn__vars_forget
 #define vars_free cairn__vars_free
 #define copy_out cairn__copy_out
@@ -127,6 +129,12 @@ struct variable {
 	struct variable *next; /* of the same bucket */
 };
 
+/* failure is a call of cairn_protect that failed, until one succeeds. */
+struct failure {
+	char *name, *text;
+	struct failure *next;
+};
+
 /* structure is a type that cairn_struct has made. */
 struct structure {
 	char *name;
@@ -176,6 +184,8 @@ struct cairn_run {
 	struct variable **bucket;
 	size_t nbuckets;
 	struct text gone_names; /* … of those dropped */
+	struct failure *failures;
+	int unnoted; /* … there was no memory for one */
 	uint64_t end;           /* of the mirror */
 	struct ranges unused;   /* … parts that no variable has any more */
 	uint64_t slab, slab_end;
@@ -198,6 +208,7 @@ struct cairn_run {
 	struct gpu *gpu;   /* NULL: the program has loaded no CUDA driver */
 
 	struct text in, out;
+	char *unsaid; /* why a checkpoint was not saved, which the program was not told */
 	char *err, *errtext;
 	char errbuf[256];
 };
@@ -213,13 +224,15 @@ double now(void);
 cairn_status helper_start(cairn_run *r);
 cairn_status helper_ask(cairn_run *r, int kind); /* sends r->out, and reads the answer into r->in */
 cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds);
-cairn_status helper_news(cairn_run *r, int wait); /* takes in what it has said meanwhile */
+cairn_status helper_news(cairn_run *r, int wait); /* takes in what it has said meanwhile; wait: until no checkpoint is being written */
+cairn_status said(cairn_run *r, cairn_status rc); /* rc, or CAIRN_NOTSAVED if there is something unsaid */
 int helper_end(cairn_run *r); /* returns its status */
 
 /* vars.c: variables and their copies in the mirror */
 size_t type_size(cairn_run *r, cairn_type t);
 struct variable *vars_find(cairn_run *r, const char *name); /* NULL: none */
 cairn_status vars_tell(cairn_run *r); /* the helper what has changed */
+cairn_status vars_complete(cairn_run *r); /* an error if a call of cairn_protect has failed */
 void vars_forget(cairn_run *r);       /* … that the helper was told anything */
 void vars_free(cairn_run *r);
 

@@ -206,25 +206,31 @@ static void leave_signals(cairn_run *r)
 
 static cairn_status restore(cairn_run *r, int load)
 {
+	static const char other[] = "another rank could not restore; see its message";
 	cairn_status rc = usable(r, 0);
-	uint32_t yes;
+	uint32_t yes = 0;
 	if (rc < 0)
 		return rc;
-	rc = agree(r, vars_tell(r), "another rank could not restore; see its message");
-	if (rc < 0)
+	if ((rc = vars_complete(r)) >= 0)
+		rc = vars_tell(r);
+	if ((rc = agree(r, rc, other)) < 0)
 		return rc;
 	r->out.len = 0;
 	put_u32(&r->out, !load);
-	if ((rc = helper_ask(r, MSG_RESTORE)) < 0)
-		return rc;
-	yes = get_u32(&r->in);
-	r->last = get_u64(&r->in);
-	r->points = get_u64(&r->in);
-	for (size_t i = 0; i < r->nvars; i++)
-		r->vars[i]->fresh = !yes || !load;
-	if (r->in.bad)
-		return damaged(r);
-	if (yes && load && (rc = copy_in(r)) < 0)
+	if ((rc = helper_ask(r, MSG_RESTORE)) >= 0) {
+		yes = get_u32(&r->in);
+		r->last = get_u64(&r->in);
+		r->points = get_u64(&r->in);
+		for (size_t i = 0; i < r->nvars; i++)
+			r->vars[i]->fresh = !yes || !load;
+		if (r->in.bad)
+			rc = damaged(r);
+		else if (yes && load)
+			rc = copy_in(r);
+	}
+	if (!r->refused) /* else the others know */
+		rc = agree(r, rc, other);
+	if (rc < 0)
 		return rc;
 	if (yes)
 		files_sync(r);
@@ -271,6 +277,8 @@ static cairn_status prepare(cairn_run *r, int why)
 	size_t closed;
 	if (r->before && r->before(r->before_context) != 0)
 		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: the function that is called before it failed");
+	if (vars_complete(r) < 0)
+		return CAIRN_NOTSAVED;
 	if ((rc = vars_tell(r)) < 0)
 		return rc;
 	r->out.len = 0, r->out.bad = 0;
@@ -312,13 +320,16 @@ static cairn_status save(cairn_run *r, int why, int wait)
 			rc = damaged(r);
 		else if (frozen < 0)
 			rc = frozen;
-		else if (wait)
-			rc = helper_news(r, 1);
+		else if (wait) {
+			free(r->unsaid); /* this one counts */
+			r->unsaid = NULL;
+			rc = said(r, helper_news(r, 1));
+		}
 	}
 	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
 
-/* revive starts another helper after one was lost. */
+/* revive starts another helper after one was lost, and leaves that to be said. */
 static cairn_status revive(cairn_run *r)
 {
 	cairn_status rc;
@@ -332,8 +343,11 @@ static cairn_status revive(cairn_run *r)
 		put_u32(&r->out, 0);
 		rc = helper_ask(r, MSG_RESTORE);
 	}
-	if (rc >= 0)
-		rc = fail(r, CAIRN_NOTSAVED, "%s; another one has been started", was ? was : "the helper was lost");
+	if (rc >= 0) {
+		fail(r, CAIRN_NOTSAVED, "%s; another one has been started", was ? was : "the helper was lost");
+		free(r->unsaid);
+		r->unsaid = strdup(r->err);
+	}
 	free(was);
 	return rc;
 }
@@ -352,14 +366,13 @@ static int due(cairn_run *r)
 	return why;
 }
 
-/* taken saves at this point; before is what there was to tell already. */
-static cairn_status taken(cairn_run *r, int why, cairn_status before)
+/* taken saves at this point. */
+static cairn_status taken(cairn_run *r, int why)
 {
 	cairn_status rc;
 	r->saves_seen = (uint64_t)saves;
 	__atomic_fetch_and(&r->requested, WHY_STOP, __ATOMIC_RELAXED);
-	if (r->saving && (rc = helper_news(r, 1)) < 0)
-		before = rc;
+	helper_news(r, 1); /* save finds out if the helper is gone */
 	rc = save(r, why, why & WHY_STOP);
 	arm(r);
 	if (rc < 0)
@@ -369,7 +382,7 @@ static cairn_status taken(cairn_run *r, int why, cairn_status before)
 		__atomic_store_n(&r->requested, 0, __ATOMIC_RELAXED);
 		return CAIRN_STOPPED;
 	}
-	return before < 0 ? before : CAIRN_SAVED;
+	return said(r, CAIRN_SAVED);
 }
 
 /* look is the slow part of cairn_point. */
@@ -400,7 +413,7 @@ static cairn_status look(cairn_run *r)
 	arm(r);
 	if (r->comm.size > 1) { /* all ranks save here, or none */
 		uint64_t v[5];
-		v[4] = rc < 0 && rc != CAIRN_NOTSAVED;
+		v[4] = rc < 0;
 		v[0] = (uint64_t)why & WHY_STOP, v[1] = (uint64_t)why & ~(uint64_t)WHY_STOP;
 		v[2] = r->saving != 0;
 		v[3] = ~r->look; /* the fewest points of all */
@@ -413,12 +426,12 @@ static cairn_status look(cairn_run *r)
 			return rc < 0 ? rc : fail(r, CAIRN_NOHELPER, "another rank has lost its helper: the ranks have to be started again");
 		if (v[2] && !(why & WHY_STOP))
 			why = 0; /* later, when all have written the one before */
-	} else if (rc < 0 && rc != CAIRN_NOTSAVED) {
+	} else if (rc < 0) {
 		return rc;
 	} else if (r->saving && !(why & WHY_STOP)) {
 		why = 0; /* later, when the one before is written */
 	}
-	return why ? taken(r, why, rc) : rc;
+	return why ? taken(r, why) : said(r, rc);
 }
 
 cairn_status cairn_point(cairn_run *r)
@@ -430,25 +443,23 @@ cairn_status cairn_point(cairn_run *r)
 
 static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 {
-	cairn_status rc = usable(r, 1);
-	if (r && r->begun != commit)
+	cairn_status rc = usable(r, 1); /* alike on all ranks, but in a forked process */
+	if (rc < 0)
+		return rc;
+	if (r->begun != commit)
 		return fail(r, CAIRN_ARGUMENT, commit ? "no checkpoint was begun: call cairn_begin first" : "a checkpoint was begun: call cairn_commit");
-	if (rc >= 0)
-		rc = helper_news(r, 0);
+	rc = helper_news(r, r->saving != 0);
 	if (rc == CAIRN_NOHELPER)
 		rc = revive(r);
-	if (rc < 0 && rc != CAIRN_NOTSAVED && r->comm.size <= 1)
-		return rc;
-	if (r->saving)
-		helper_news(r, 1); /* this one counts */
 	r->since += r->step - r->left;
 	r->points += r->step - r->left;
 	r->step = r->left;
 	r->stopped = 0;
-	rc = save(r, WHY_CALL, wait);
+	if (rc >= 0 || r->comm.size > 1) /* with ranks, save tells the others */
+		rc = save(r, WHY_CALL, wait);
 	cairn_cancel(r);
 	arm(r);
-	return rc;
+	return said(r, rc);
 }
 
 cairn_status cairn_checkpoint(cairn_run *r) { return checkpoint(r, 1, 0); }
@@ -470,7 +481,7 @@ cairn_status cairn_begin(cairn_run *r)
 	if (r->begun)
 		return fail(r, CAIRN_ARGUMENT, "a checkpoint was begun before: call cairn_commit");
 	r->begun = 1;
-	if (r->sock >= 0 && r->saving)
+	if (r->saving)
 		helper_news(r, 1); /* the mirror must be free; what became of it is told by cairn_commit */
 	return CAIRN_OK;
 }
@@ -491,16 +502,18 @@ cairn_status cairn_add(cairn_run *r, const char *name)
 cairn_status cairn_wait(cairn_run *r)
 {
 	cairn_status rc = usable(r, 1);
-	if (rc >= 0 && r->saving)
+	if (rc < 0)
+		return rc;
+	if (r->saving)
 		rc = helper_news(r, 1);
-	return agree(r, rc, "checkpoint not saved: another rank could not save it");
+	return agree(r, said(r, rc), "checkpoint not saved: another rank could not save it");
 }
 
 int cairn_saving(cairn_run *r)
 {
 	if (r->sock >= 0 && r->saving)
 		helper_news(r, 0);
-	return r->saving != 0;
+	return r->sock >= 0 && r->saving;
 }
 
 void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)
@@ -532,8 +545,9 @@ cairn_status cairn_finish(cairn_run *r, int status)
 		return rc;
 	if (r->stopped)
 		return fail(r, CAIRN_ARGUMENT, "the run was stopped, and has not finished: close it without cairn_finish, and start the program again to resume");
-	if (r->saving)
-		helper_news(r, 1); /* what becomes of it does not matter any more */
+	rc = helper_news(r, r->saving != 0); /* what becomes of it does not matter any more */
+	if (rc == CAIRN_NOHELPER && (rc = revive(r)) < 0)
+		return rc;
 	r->out.len = 0;
 	put_u32(&r->out, (uint32_t)status);
 	rc = helper_ask(r, MSG_FINISH);
@@ -546,12 +560,18 @@ cairn_status cairn_close(cairn_run *r)
 	cairn_status rc = CAIRN_OK;
 	if (!r)
 		return CAIRN_OK;
-	if (r->pid == getpid() && r->sock >= 0) {
+	if (r->pid == getpid()) {
 		if (r->saving)
 			rc = helper_news(r, 1);
-		r->out.len = 0;
-		if (r->sock >= 0 && helper_send(r, MSG_BYE, NULL, 0) >= 0 && helper_end(r) != 0 && rc >= 0)
-			rc = CAIRN_ERROR; /* the helper has said why on stderr */
+		r->out.len = 0, r->out.bad = 0;
+		if (r->sock >= 0 && helper_send(r, MSG_BYE, NULL, 0) >= 0) {
+			if (helper_end(r) != 0 && rc >= 0)
+				rc = CAIRN_ERROR; /* the helper has said why on stderr */
+		} else if (r->finished) {
+			rc = CAIRN_NOHELPER; /* it has not recorded that */
+		}
+		if (!r->finished)
+			rc = said(r, rc);
 	}
 	leave_signals(r);
 	copy_end(r);
@@ -567,6 +587,7 @@ cairn_status cairn_close(cairn_run *r)
 		close(r->mirror);
 	free(r->in.p);
 	free(r->out.p);
+	free(r->unsaid);
 	free(r->errtext);
 	free(r->dir);
 	free((char *)r->opts.compression);

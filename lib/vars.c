@@ -163,13 +163,13 @@ static uint64_t shape(cairn_run *r, const char *name, cairn_type type, int ndim,
 	return n;
 }
 
-cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
+static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
 {
 	struct variable *v, **at;
 	size_t *own = NULL;
 	uint64_t bytes, bytes_before;
 	int bad, same;
-	if (!r || !name || !*name)
+	if (!*name)
 		return fail(r, CAIRN_ARGUMENT, "a variable without a name");
 	bytes = shape(r, name, type, ndim, dims, &bad);
 	if (bad)
@@ -221,11 +221,57 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 	return CAIRN_OK;
 }
 
+/* forgive forgets that a variable could not be protected. */
+static int forgive(cairn_run *r, const char *name)
+{
+	for (struct failure **at = &r->failures, *f; (f = *at); at = &f->next)
+		if (strcmp(f->name, name) == 0) {
+			*at = f->next;
+			free(f->name);
+			free(f->text);
+			free(f);
+			return 1;
+		}
+	return 0;
+}
+
+cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
+{
+	struct failure *f;
+	cairn_status rc;
+	if (!r)
+		return CAIRN_ARGUMENT;
+	name = name ? name : "";
+	rc = protect(r, name, data, type, ndim, dims);
+	forgive(r, name);
+	if (rc >= 0)
+		return rc;
+	f = calloc(1, sizeof *f);
+	if (f && (f->name = strdup(name)) && (f->text = strdup(cairn_error(r)))) {
+		f->next = r->failures;
+		r->failures = f;
+		return rc;
+	}
+	r->unnoted = 1;
+	if (f)
+		free(f->name);
+	free(f);
+	return rc;
+}
+
+cairn_status vars_complete(cairn_run *r)
+{
+	if (!r->failures && !r->unnoted)
+		return CAIRN_OK;
+	return fail(r, CAIRN_ARGUMENT, "%s; the state is incomplete: protect the variable, or call cairn_unprotect for its name", r->failures ? r->failures->text : "out of memory when a variable was protected");
+}
+
 cairn_status cairn_unprotect(cairn_run *r, const char *name)
 {
 	struct variable **at = r && name ? find(r, name) : NULL, *v;
+	int failed = r && name && forgive(r, name);
 	if (!at)
-		return fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
+		return failed ? CAIRN_OK : fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
 	v = *at;
 	*at = v->next;
 	r->vars[v->index] = r->vars[--r->nvars];
@@ -402,6 +448,8 @@ void vars_free(cairn_run *r)
 		free(r->types[i].fields);
 		free(r->types[i].name);
 	}
+	while (r->failures)
+		forgive(r, r->failures->name);
 	free(r->types);
 	free(r->vars);
 	free(r->bucket);

@@ -452,6 +452,7 @@ static int select_regions(const char *function, int mode, const int *ids, int n)
 		snprintf(name, sizeof name, "region_%d", r->id);
 		if (cairn_protect(s->run, name, r->ptr, CAIRN_BYTES, 1, &r->size) < 0 || (now[count++] = r->id, cairn_add(s->run, name)) < 0) {
 			failed = say("%s: region %d: %s", function, r->id, cairn_error(s->run));
+			cairn_unprotect(s->run, name); /* the next selection may be without it */
 			break;
 		}
 		s->table_len += (size_t)snprintf(table + s->table_len, room - s->table_len, "%d %zu\n", r->id, r->size);

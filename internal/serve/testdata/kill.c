@@ -78,16 +78,14 @@ cairn_status __wrap_cairn_point(cairn_run *run)
 	static uint64_t last, began;
 	struct timespec ms = {0, 1000000};
 	cairn_status rc;
-	char error[256];
 	if (!began++)
 		last = cairn_last(run);
 	reached("point");
 	rc = __real_cairn_point(run);
 	if (rc < 0)
 		reached("failed");
-	snprintf(error, sizeof error, "%s", cairn_error(run));
-	while (rc == CAIRN_SAVED && wait && cairn_last(run) == last && strncmp(cairn_error(run), error, sizeof error - 1) == 0)
-		nanosleep(&ms, NULL); /* cairn_last takes the message in */
+	while (rc == CAIRN_SAVED && wait && cairn_saving(run))
+		nanosleep(&ms, NULL);
 	if (cairn_last(run) > last) {
 		last = cairn_last(run);
 		reached("committed");

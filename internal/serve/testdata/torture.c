@@ -6,6 +6,9 @@
  *     torture DIR signals      its own handlers, and calls that signals interrupt
  *     torture DIR threads      threads that compute between points and request checkpoints
  *     torture DIR alloc MIB    so much memory
+ *     torture DIR unsaid       checkpoints that cannot be saved
+ *     torture DIR incomplete   variables that cannot be protected
+ *     torture DIR lost         helpers that are killed
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -229,6 +232,117 @@ static int alloc(const char *dir, size_t mib)
 	return end();
 }
 
+static void written(void)
+{
+	while (cairn_saving(run))
+		cairn_last(run);
+}
+
+/* A file of the state that was removed makes checkpoints fail. */
+static int unsaid(const char *dir)
+{
+	char path[4096];
+	int x = 1;
+	start(dir);
+	snprintf(path, sizeof path, "%s.out", dir);
+	check(cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+	expect(cairn_fopen(run, path, "w") != NULL, "a file");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	expect(unlink(path) == 0, "unlink");
+	check(cairn_checkpoint(run), CAIRN_NOTSAVED, "checkpoint");
+	check(cairn_wait(run), CAIRN_OK, "what was told is told once");
+	check(cairn_save(run), CAIRN_OK, "save");
+	written();
+	check(cairn_wait(run), CAIRN_NOTSAVED, "wait");
+	check(cairn_save(run), CAIRN_OK, "save");
+	check(cairn_save(run), CAIRN_NOTSAVED, "save after one that failed");
+	expect(strstr(cairn_error(run), path) != NULL, cairn_error(run));
+	written();
+	check(cairn_point(run), CAIRN_NOTSAVED, "point");
+	for (int i = 0; i < 3; i++) {
+		check(cairn_begin(run), CAIRN_OK, "begin");
+		check(cairn_add(run, "x"), CAIRN_OK, "add");
+		check(cairn_commit(run), i ? CAIRN_NOTSAVED : CAIRN_OK, "commit");
+	}
+	expect(cairn_last(run) == 0, "no checkpoint");
+	check(cairn_close(run), CAIRN_NOTSAVED, "close");
+	return 0;
+}
+
+static int incomplete(const char *dir)
+{
+	double x = 0, y = 0;
+	start(dir);
+	check(cairn_protect(run, "x", &x, CAIRN_DOUBLE, 0, NULL), CAIRN_OK, "protect");
+	check(cairn_protect(run, "y", &y, 99, 0, NULL), CAIRN_ARGUMENT, "protect with a wrong type");
+	check(cairn_protect(run, "z", NULL, CAIRN_DOUBLE, 0, NULL), CAIRN_ARGUMENT, "protect nothing");
+	check(cairn_unprotect(run, "z"), CAIRN_OK, "unprotect");
+	check(cairn_restore(run), CAIRN_ARGUMENT, "restore");
+	expect(strstr(cairn_error(run), "\"y\"") != NULL, cairn_error(run));
+	check(cairn_protect(run, "y", &y, CAIRN_DOUBLE, 0, NULL), CAIRN_OK, "protect");
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	check(cairn_protect(run, "x", &x, 99, 0, NULL), CAIRN_ARGUMENT, "protect with a wrong type");
+	cairn_request(run);
+	check(cairn_point(run), CAIRN_NOTSAVED, "point");
+	check(cairn_checkpoint(run), CAIRN_NOTSAVED, "checkpoint");
+	check(cairn_protect(run, "x", &x, CAIRN_DOUBLE, 0, NULL), CAIRN_OK, "protect");
+	check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	return end();
+}
+
+static void kill_helper(void)
+{
+	char path[64];
+	int pid = 0;
+	siginfo_t info;
+	FILE *f;
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "r");
+	expect(f && fscanf(f, "%d", &pid) == 1, "a helper");
+	fclose(f);
+	kill(pid, SIGKILL);
+	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+}
+
+static int lost(const char *dir)
+{
+	char helper[4096];
+	int x = 1, rc;
+	cairn_options o = CAIRN_OPTIONS;
+	snprintf(helper, sizeof helper, "%s.helper", dir);
+	expect(symlink(getenv("CAIRN_HELPER"), helper) == 0, "symlink");
+	o.helper = helper;
+	o.every = 1e6;
+	for (int i = 0; i < 2; i++) {
+		check(cairn_open(&run, dir, &o), CAIRN_OK, "open");
+		check(cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+		check(cairn_restore(run), CAIRN_OK, "restore");
+		check(cairn_begin(run), CAIRN_OK, "begin");
+		check(cairn_add(run, "x"), CAIRN_OK, "add");
+		kill_helper();
+		unlink(helper);
+		check(cairn_commit(run), CAIRN_NOHELPER, "commit without a helper");
+		expect(!cairn_saving(run), "nothing is being saved");
+		check(cairn_point(run), CAIRN_NOHELPER, "point without a helper");
+		expect(symlink(getenv("CAIRN_HELPER"), helper) == 0, "symlink");
+		while ((rc = cairn_point(run)) == CAIRN_NOHELPER) /* it may be tried later */
+			usleep(1000);
+		check(rc, CAIRN_NOTSAVED, "point with another helper");
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		kill_helper();
+		check(cairn_finish(run, 0), CAIRN_OK, "finish");
+		if (i)
+			break;
+		kill_helper();
+		check(cairn_close(run), CAIRN_NOHELPER, "close without a helper");
+	}
+	check(cairn_close(run), CAIRN_OK, "close");
+	check(cairn_open(&run, dir, &o), CAIRN_FINISHED, "open when it has finished");
+	cairn_close(run);
+	unlink(helper);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -238,5 +352,8 @@ int main(int argc, char **argv)
 	     : strcmp(what, "signals") == 0 ? signals(argv[1])
 	     : strcmp(what, "threads") == 0 ? threads(argv[1])
 	     : strcmp(what, "alloc") == 0 ? alloc(argv[1], (size_t)n)
+	     : strcmp(what, "unsaid") == 0 ? unsaid(argv[1])
+	     : strcmp(what, "incomplete") == 0 ? incomplete(argv[1])
+	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : 2;
 }
