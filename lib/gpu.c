@@ -690,9 +690,9 @@ static void pin(struct gpu *g)
 	for (size_t i = 0; i < g->vars.n; i++) {
 		struct part *p = &g->vars.p[i];
 		struct variable *v = p->v;
-		if (!v->own || v->bytes < LARGE || v->unpinnable || enter(g, &g->contexts[p->context]))
+		if (!v->own || p->n < LARGE || v->unpinnable || enter(g, &g->contexts[p->context]))
 			continue;
-		while (v->pinned < v->bytes && !v->unpinnable && !__atomic_load_n(&g->hurry, __ATOMIC_RELAXED)) {
+		while (v->pinned < p->n && !v->unpinnable && !__atomic_load_n(&g->hurry, __ATOMIC_RELAXED)) {
 			uint64_t n = v->room - v->pinned < CHUNK ? v->room - v->pinned : CHUNK;
 			if (g->HostRegister(v->copy + v->pinned, (size_t)n, PORTABLE))
 				v->unpinnable = 1;

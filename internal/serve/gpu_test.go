@@ -13,10 +13,9 @@ import (
 
 // fakeCUDA builds a CUDA driver that needs no GPU, and the program that uses it.
 // It returns a function that runs the program. The driver does what streams are
-// given as late as it may.
-func fakeCUDA(t *testing.T) func(t *testing.T, env string, args ...string) (out string, code int) {
+// given as late as it may. flags are those of a variant, whose library is in dir.
+func fakeCUDA(t *testing.T, dir string, flags ...string) func(t *testing.T, env string, args ...string) (out string, code int) {
 	t.Helper()
-	dir := build(t)
 	gxx, err := exec.LookPath("g++")
 	if err != nil {
 		t.Skip("no g++: a CUDA driver without a GPU needs one")
@@ -25,8 +24,11 @@ func fakeCUDA(t *testing.T) func(t *testing.T, env string, args ...string) (out 
 	gpu := filepath.Join(tmp, "gpu")
 	for _, c := range [][]string{
 		{gxx, "-std=c++17", "-shared", "-fPIC", "-o", filepath.Join(tmp, "libcuda.so.1"), "../driver/cuda/testdata/fake/fake.cpp", "-lpthread", "-ldl"},
-		{"cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", gpu, "testdata/gpu.c", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl"},
+		append(flags[:len(flags):len(flags)], "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", gpu, "testdata/gpu.c", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl"),
 	} {
+		if c[0] != gxx {
+			c = append([]string{"cc"}, c...)
+		}
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", c, err, out)
 		}
@@ -50,7 +52,7 @@ func fakeCUDA(t *testing.T) func(t *testing.T, env string, args ...string) (out 
 // before a save and right after it. The checkpoint has what the stream had been
 // given before, and nothing of what it was given after.
 func TestGPU_Torn(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	tear := func(env, kinds, size, rounds string) {
 		run(t, env, filepath.Join(t.TempDir(), "ckpt"), "tear", kinds, size, rounds)
 	}
@@ -61,14 +63,15 @@ func TestGPU_Torn(t *testing.T) {
 	}
 	tear("", "dmchpnsd", "5", "2")
 	tear("FAKE_CUDA_EXCLUSIVE=1", "dmchpnsd", "5", "2") // no copies on the device
+	tear("", "ede", "5", "1")                           // two devices
 	tear("FAKE_CUDA_PAGEABLE=1", "dhn", "5", "2")       // devices write any memory
-	tear("", "dd", "120", "1")                          // of 512 MiB: no room for copies
+	tear("", "dsf", "5", "2")                           // no room for copies on the device
 }
 
 // TestGPU_Lost loses the device before a save and during one: the program is
 // told, continues, and saves again.
 func TestGPU_Lost(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	out, _ := run(t, "", dir, "lost", "ds", "8", "0")
 	lines := strings.Split(out, "\n")
@@ -86,7 +89,7 @@ func TestGPU_Lost(t *testing.T) {
 // TestGPU_Sparse changes a few elements between saves: only their blocks are
 // copied to the host. After a save that failed, everything is.
 func TestGPU_Sparse(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	for _, env := range []string{"", "FAKE_CUDA_EXCLUSIVE=1"} {
 		out, _ := run(t, env, filepath.Join(t.TempDir(), "ckpt"), "sparse", "d", "8", "10")
 		var n [10]int
@@ -108,7 +111,7 @@ func TestGPU_Sparse(t *testing.T) {
 // TestGPU_KilledDuringCopy kills the program when its save has returned, and its
 // copy has not reached the mirror: the checkpoint before counts.
 func TestGPU_KilledDuringCopy(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	if _, code := run(t, "", dir, "killed", "dsn", "8", "0"); code != -1 {
 		t.Fatal("not killed:", code)
@@ -121,14 +124,32 @@ func TestGPU_KilledDuringCopy(t *testing.T) {
 // TestGPU_Changes moves and resizes variables while a checkpoint is being
 // written, and reads single ones.
 func TestGPU_Changes(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "change", "dmhpns", "8", "5")
+}
+
+// TestGPU_Reset resets the device: what Cairn had there is gone, too, and is not
+// used any more.
+func TestGPU_Reset(t *testing.T) {
+	run := fakeCUDA(t, build(t))
+	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "reset", "dmps", "8", "0")
+}
+
+// TestGPU_Sanitizers looks for races of the library's thread, and for wrong
+// accesses to memory.
+func TestGPU_Sanitizers(t *testing.T) {
+	for _, name := range []string{"asan", "tsan"} {
+		run := fakeCUDA(t, variant(t, name), variants[name].flags...)
+		for _, mode := range []string{"change", "sparse"} {
+			run(t, "ASAN_OPTIONS=detect_leaks=0", filepath.Join(t.TempDir(), "ckpt"), mode, "ds", "5", "4")
+		}
+	}
 }
 
 // TestGPU_NotReadable protects memory that neither the process nor a driver
 // knows.
 func TestGPU_NotReadable(t *testing.T) {
-	run := fakeCUDA(t)
+	run := fakeCUDA(t, build(t))
 	out, _ := run(t, "", filepath.Join(t.TempDir(), "ckpt"), "unreadable", "-", "0", "0")
 	if !strings.HasPrefix(out, "-2 ") || !strings.Contains(out, "libcuda.so.1") {
 		t.Error(out)

@@ -6,7 +6,7 @@
  *
  * KINDS are letters: d device, m managed, c managed and written by the processor
  * after the point, h pinned, p of a pool, n plain memory, s a small one on the
- * device.
+ * device, e on a second device, f no variable, but most of the device's memory.
  */
 #include <cairn.h>
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void *lib, *stream;
+static void *lib, *stream, *ctx, *second, *stream2;
 static uint64_t scratch;
 static size_t words;
 
@@ -45,7 +45,7 @@ struct var {
 } vars[16];
 static int nvars;
 
-static int of_device(char kind) { return kind == 'd' || kind == 'p' || kind == 's' || kind == 'm' || kind == 'c'; }
+static int of_device(char kind) { return kind == 'e' || kind == 'd' || kind == 'p' || kind == 's' || kind == 'm' || kind == 'c'; }
 
 static void make(char kind)
 {
@@ -70,6 +70,37 @@ static void make(char kind)
 	}
 }
 
+/* use makes the context of a variable the current one. */
+static void use(const struct var *v) { CU(cuCtxSetCurrent, v && v->kind == 'e' ? second : ctx); }
+
+/* devices gets the devices, as the CUDA runtime does. */
+static void devices(const char *kinds)
+{
+	CU(cuInit, 0u);
+	if (strchr(kinds, 'e')) {
+		CU(cuDevicePrimaryCtxRetain, &second, 1);
+		CU(cuCtxSetCurrent, second);
+		CU(cuStreamCreate, &stream2, 1u);
+	}
+	CU(cuDevicePrimaryCtxRetain, &ctx, 0);
+	CU(cuCtxSetCurrent, ctx);
+	CU(cuStreamCreate, &stream, 1u); /* non-blocking */
+	CU(cuMemAlloc_v2, &scratch, (size_t)4 * words);
+	for (nvars = 0; *kinds; kinds++) {
+		if (*kinds == 'f') {
+			size_t unused, total;
+			uint64_t at;
+			CU(cuMemGetInfo_v2, &unused, &total);
+			CU(cuMemAlloc_v2, &at, unused - total / 16);
+			continue;
+		}
+		vars[nvars].kind = *kinds;
+		use(&vars[nvars]);
+		make(*kinds);
+	}
+	use(NULL);
+}
+
 /* busy gives the stream work that takes a while, so that what follows is late. */
 static void busy(void)
 {
@@ -90,7 +121,9 @@ static void put(unsigned value, int later)
 			CU(cuMemsetD32Async, scratch, value + (unsigned)i, v->n, stream);
 			CU(cuMemcpyDtoHAsync_v2, p, scratch, (size_t)4 * v->n, stream);
 		} else {
-			CU(cuMemsetD32Async, v->at, value + (unsigned)i, v->n, stream);
+			use(v);
+			CU(cuMemsetD32Async, v->at, value + (unsigned)i, v->n, v->kind == 'e' ? stream2 : stream);
+			use(NULL);
 		}
 	}
 }
@@ -104,6 +137,9 @@ static int check(unsigned value, const char *when)
 	CU(cuStreamSynchronize, stream);
 	for (int i = 0; i < nvars; i++) {
 		struct var *v = &vars[i];
+		use(v);
+		if (v->kind == 'e')
+			CU(cuStreamSynchronize, stream2);
 		for (size_t at = 0; at < v->n; at += STEP) {
 			size_t n = v->n - at < STEP ? v->n - at : STEP;
 			const uint32_t *p = (const uint32_t *)(uintptr_t)v->at + at;
@@ -116,6 +152,7 @@ static int check(unsigned value, const char *when)
 					fprintf(stderr, "%s: %s[%zu] is %u, not %u\n", when, v->name, at + k, p[k], value + (unsigned)i);
 		}
 	}
+	use(NULL);
 	free(buf);
 	return wrong > 0;
 }
@@ -153,7 +190,6 @@ int main(int argc, char **argv)
 		return 2;
 	const char *dir = argv[1], *mode = argv[2];
 	int rounds = atoi(argv[5]), rc = 0, bad = 0;
-	void *ctx;
 	cairn_run *run;
 	words = (size_t)atol(argv[4]) << 18;
 	if (strcmp(mode, "unreadable") == 0) {
@@ -172,13 +208,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", dlerror());
 		return 77;
 	}
-	CU(cuInit, 0u);
-	CU(cuDevicePrimaryCtxRetain, &ctx, 0);
-	CU(cuCtxSetCurrent, ctx);
-	CU(cuStreamCreate, &stream, 1u); /* non-blocking */
-	CU(cuMemAlloc_v2, &scratch, (size_t)4 * words);
-	for (const char *k = argv[3]; *k; k++)
-		make(*k);
+	devices(argv[3]);
 	put(5, 0);
 	if (strcmp(mode, "check") == 0) {
 		run = start(dir, &rc);
@@ -230,6 +260,28 @@ int main(int argc, char **argv)
 		saved(run);
 		put(500, 1);
 		printf("%d\n", cairn_wait(run));
+	} else if (strcmp(mode, "reset") == 0) { /* everything in the context is gone, and made again */
+		run = start(dir, &rc);
+		put(100, 0);
+		saved(run);
+		cairn_wait(run);
+		CU(cuDevicePrimaryCtxReset_v2, 0);
+		devices(argv[3]);
+		for (int i = 0; i < nvars; i++)
+			if (cairn_protect(run, vars[i].name, (void *)(uintptr_t)vars[i].at, CAIRN_UINT32, 1, &vars[i].n) < 0)
+				return 8;
+		for (unsigned value = 200; value <= 300; value += 50) {
+			put(value, 0);
+			saved(run);
+			put(7, 1);
+			if (cairn_wait(run) < 0)
+				return 9;
+		}
+		CU(cuDevicePrimaryCtxReset_v2, 0); /* a program may do that before it closes the run */
+		cairn_close(run);
+		devices(argv[3]);
+		run = start(dir, &rc);
+		bad = check(300, "after a reset");
 	} else if (strcmp(mode, "killed") == 0) { /* before the copy has reached the mirror */
 		run = start(dir, &rc);
 		put(100, 0);
@@ -287,7 +339,7 @@ int main(int argc, char **argv)
 			saved(run);
 			for (int k = 0; k < nvars; k++) {
 				if (vars[k].kind == 'd' && i % 2 == 0)
-					CU(cuMemAlloc_v2, &vars[k].at, (size_t)4 * (vars[k].n += 100000));
+					CU(cuMemAlloc_v2, &vars[k].at, (size_t)4 * (vars[k].n += 100001));
 				rc = cairn_protect(run, vars[k].name, (void *)(uintptr_t)vars[k].at, CAIRN_UINT32, 1, &vars[k].n);
 				if (rc < 0)
 					return 8;

@@ -44,7 +44,7 @@ struct stream {
 	std::condition_variable c;
 	std::deque<std::function<void()>> todo;
 	uint64_t given = 0, done = 0, wanted = 0;
-	bool end = false;
+	bool end = false, dead = false;
 	std::thread t;
 	stream(int d) : dev(d), t([this] { run(); }) {}
 	void run() {
@@ -104,7 +104,7 @@ struct event {
 	if (lost[cur - 1]) return lost[cur - 1];
 #define STREAM(h) \
 	CTX streamp s = *(streamp *)(h); \
-	if (s->dev != cur - 1) return 400;
+	if (s->dev != cur - 1 || s->dead) return 400;
 
 // Sets what every call for a device returns from now on.
 API void fake_lose(int dev, int code) { lost[dev] = code; }
@@ -165,8 +165,7 @@ API R cuCtxSetCurrent(void *c) { cur = (int)(intptr_t)c; return 0; }
 API R cuCtxGetCurrent(void **c) { *c = (void *)(intptr_t)cur; return 0; }
 API R cuCtxGetDevice(int *d) { CTX *d = cur - 1; return 0; }
 static unsigned long long resets[devices]; // a reset gives the context another number
-API void fake_reset(int d) { resets[d]++; }
-API R cuCtxGetId(void *c, unsigned long long *id) { *id = 1 + (intptr_t)c + 100 * resets[(intptr_t)c - 1]; return 0; }
+API R cuCtxGetId(void *c, unsigned long long *id) { if (refs[(intptr_t)c - 1] == 0) return 709; *id = 1 + (intptr_t)c + 100 * resets[(intptr_t)c - 1]; return 0; }
 
 API R cuMemGetInfo_v2(size_t *f, size_t *t) {
 	CTX std::lock_guard<std::mutex> l(mu);
@@ -323,9 +322,21 @@ API R cuCtxSynchronize() {
 		std::lock_guard<std::mutex> l(mu);
 		for (auto &w : all_streams)
 			if (auto s = w.lock())
-				if (s->dev == cur - 1) list.push_back(s);
+				if (s->dev == cur - 1 && !s->dead) list.push_back(s);
 	}
 	for (auto &s : list) s->wait(s->given);
+	return 0;
+}
+// What was in the context is gone. Nobody may use it; it is not freed here.
+API R cuDevicePrimaryCtxReset_v2(int d) {
+	std::lock_guard<std::mutex> l(mu);
+	for (auto i = allocs.begin(); i != allocs.end();)
+		i = i->second.dev == d ? allocs.erase(i) : std::next(i);
+	for (auto &w : all_streams)
+		if (auto s = w.lock())
+			if (s->dev == d) s->dead = true;
+	pins.clear();
+	used[d] = 0, resets[d]++, refs[d] = 0;
 	return 0;
 }
 API R cuStreamCreate(void **h, unsigned flags) {
