@@ -16,6 +16,7 @@ type compat struct {
 	launcher []string
 	path     string
 	dir      string // where it runs, with its configuration file
+	ranks    string
 }
 
 // compileCompat compiles testdata/NAME.c with lib/compat/NAME.c.
@@ -24,7 +25,7 @@ func compileCompat(t *testing.T, name, library string) *compat {
 	built := build(t)
 	i := slices.IndexFunc(mpiLibraries, func(l mpiLibrary) bool { return l.name == library })
 	lib := mpiLibraries[i]
-	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir()}
+	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir(), ranks: "2"}
 	cmd := exec.Command(mustFind(t, lib.compiler), "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib/compat", "-I../../lib", "-o", c.path,
 		"testdata/"+name+".c", "../../lib/compat/"+name+".c", filepath.Join(built, "libcairn.a"), "-lpthread", "-ldl")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -41,12 +42,12 @@ func (c *compat) configure(t *testing.T, text string) {
 	}
 }
 
-// run starts two ranks, of which one kills itself in the given step ("18:1").
+// run starts the ranks, of which one kills itself in the given step ("18:1").
 func (c *compat) run(t *testing.T, kill, steps, how string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := program(t, "cairn")
 	cmd.Path, cmd.Dir = mustFind(t, c.launcher[0]), c.dir
-	cmd.Args = append(slices.Clone(c.launcher), "-n", "2", c.path, "config", steps, how)
+	cmd.Args = append(slices.Clone(c.launcher), "-n", c.ranks, c.path, "config", steps, how)
 	cmd.Env = append(cmd.Env, "KILL="+kill)
 	var text strings.Builder
 	cmd.Stderr = &text
@@ -90,7 +91,8 @@ func TestFTI_RankKilled(t *testing.T) {
 }
 
 // TestFTI_Kept ends the program with keep_last_ckpt: the next start resumes
-// from the last checkpoint, and one that keeps none starts over after it.
+// from the last checkpoint, if it has as many ranks, and one that keeps none
+// starts over after it.
 func TestFTI_Kept(t *testing.T) {
 	c := compileCompat(t, "fti", "mpich")
 	c.configure(t, strings.ReplaceAll(configFTI, "keep_last_ckpt = 0", "keep_last_ckpt = 1"))
@@ -99,6 +101,11 @@ func TestFTI_Kept(t *testing.T) {
 			t.Fatalf("%v: %s, want %s\n%s", err, out, want, stderr)
 		}
 	}
+	c.ranks = "3"
+	if out, stderr, err := c.run(t, "", "12", "all"); err == nil || strings.Count(out, "FTI_Init returned -2") != 3 || !strings.Contains(stderr, "saved by a run of 2 ranks") {
+		t.Errorf("with 3 ranks: %v: %s\n%s", err, out, stderr)
+	}
+	c.ranks = "2"
 	c.configure(t, configFTI)
 	for _, want := range []string{"resumed at step 10\n", "sum "} {
 		if out, stderr, err := c.run(t, "", "12", "all"); err != nil || !strings.HasPrefix(out, want) {

@@ -991,7 +991,7 @@ static int open_run(void)
 		say("FTI_Init: %s", cairn_error(fti.run));
 		cairn_close(fti.run);
 		fti.run = NULL;
-		return rc == CAIRN_CORRUPT || rc == CAIRN_MISMATCH ? FTI_NREC : FTI_NSCS;
+		return all_agree(rc != CAIRN_CORRUPT && rc != CAIRN_MISMATCH) ? FTI_NSCS : FTI_NREC; /* on all ranks */
 	}
 	cairn_before_save(fti.run, make_table, NULL);
 	if (rc != CAIRN_RESTORED)
