@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sort"
@@ -476,10 +477,7 @@ func (d *Device) evict(locked []*memory, collect bool) {
 		runtime.GC()
 	}
 	d.mu.Lock()
-	list := make([]*buffer, 0, len(d.buffers))
-	for b := range d.buffers {
-		list = append(list, b)
-	}
+	list := slices.Collect(maps.Keys(d.buffers))
 	engine := d.ckptSide
 	d.mu.Unlock()
 	if engine != nil {

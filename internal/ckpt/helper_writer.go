@@ -299,19 +299,15 @@ func (w *helperWriter) end(why error, m request) <-chan Result {
 	return done
 }
 
-func (w *helperWriter) Line(index uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gone == nil {
-		w.put(request{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, index))})
-	}
-}
+func (w *helperWriter) Line(index uint64)    { w.tell(msgLine, index) }
+func (w *helperWriter) Damaged(index uint64) { w.tell(msgDamaged, index) }
 
-func (w *helperWriter) Damaged(index uint64) {
+// tell sends a message about a checkpoint, if the helper is there.
+func (w *helperWriter) tell(kind uint32, index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone == nil {
-		w.put(request{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, index))})
+		w.put(request{kind: kind, make: pieces(binary.LittleEndian.AppendUint64(nil, index))})
 	}
 }
 

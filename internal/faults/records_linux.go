@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -138,11 +139,7 @@ func (r *records) table() string {
 				faults[name] += x.Count
 			}
 		}
-		names := make([]string, 0, len(counts))
-		for name := range counts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(counts))
 		title := "simulated file systems"
 		if real {
 			title = "real processes"

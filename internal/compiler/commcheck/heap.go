@@ -345,9 +345,7 @@ func indices(x, y *object, f *ir.Var) []int64 {
 	list := []int64{-1}
 	for _, o := range []*object{x, y} {
 		if c := o.fields[f]; c != nil {
-			for i := range c.all {
-				list = append(list, i)
-			}
+			list = slices.AppendSeq(list, maps.Keys(c.all))
 		}
 	}
 	return list

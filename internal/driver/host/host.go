@@ -9,8 +9,10 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,10 +221,7 @@ func (d *device) isPinned(p []byte) bool {
 func (d *device) Close() error {
 	d.mu.Lock()
 	d.closed.Store(true)
-	var queues []*queue
-	for q := range d.queues {
-		queues = append(queues, q)
-	}
+	queues := slices.Collect(maps.Keys(d.queues))
 	d.mu.Unlock()
 	for _, q := range queues {
 		q.drain()

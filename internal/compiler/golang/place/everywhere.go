@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"go/ast"
 	"go/token"
+	"maps"
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
@@ -13,10 +14,7 @@ import (
 // placeEverywhere places a point in every loop and at the beginning of every
 // function that can have one.
 func (pl *Placement) placeEverywhere() {
-	var all []ast.Node
-	for n := range pl.Loops {
-		all = append(all, n)
-	}
+	all := slices.Collect(maps.Keys(pl.Loops))
 	for _, fn := range pl.Calls.All {
 		if _, ok := fn.Node.(*ast.RangeStmt); ok { // the body of a loop
 			continue
