@@ -136,19 +136,16 @@ func (s *server) handle(m message) error {
 		return s.commit(m.body)
 	case msgAbort:
 		return s.abort(m.body)
-	case msgLine:
+	case msgLine, msgDamaged:
 		index := m.body.u64()
 		if err := m.body.end(); err != nil {
 			return err
 		}
-		s.writer.Line(index)
-		return nil
-	case msgDamaged:
-		index := m.body.u64()
-		if err := m.body.end(); err != nil {
-			return err
+		if m.kind == msgLine {
+			s.writer.Line(index)
+		} else {
+			s.writer.Damaged(index)
 		}
-		s.writer.Damaged(index)
 		return nil
 	}
 	return fmt.Errorf("%w: kind %d", errProtocol, m.kind)

@@ -61,8 +61,11 @@ func (d *Dir) End() (*End, error) {
 }
 
 // RemoveEnd removes the record, durably: another run begins.
-func (d *Dir) RemoveEnd() error {
-	if err := d.fs.Remove(d.endPath()); err != nil {
+func (d *Dir) RemoveEnd() error { return d.remove(d.endPath()) }
+
+// remove removes a file of the directory, if it exists, durably.
+func (d *Dir) remove(path string) error {
+	if err := d.fs.Remove(path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -72,11 +72,5 @@ func (d *Dir) RemoveLine() error {
 	if d.rank != 0 {
 		return fmt.Errorf("rank %d cannot remove the record of the recovery line; only rank 0 does", d.rank)
 	}
-	if err := d.fs.Remove(d.linePath()); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	return d.fs.SyncDir(d.path)
+	return d.remove(d.linePath())
 }

@@ -122,23 +122,16 @@ func (s *suite) circle(t *testing.T) {
 // goroutines uses one kernel with different arguments in several goroutines,
 // each with its own queue and buffers.
 func (s *suite) goroutines(t *testing.T) {
-	k := s.kernel(t, "affine")
-	var all sync.WaitGroup
-	for g := range 8 {
-		all.Go(func() {
-			if err := s.chain(k, nil, g); err != nil {
-				t.Errorf("goroutine %d: %v", g, err)
-			}
-		})
-	}
-	all.Wait()
+	s.chains(t, 8, nil)
 }
 
 // oneQueue does the same with one queue for all.
-func (s *suite) oneQueue(t *testing.T) {
-	k, q := s.kernel(t, "affine"), s.queue(t)
+func (s *suite) oneQueue(t *testing.T) { s.chains(t, 6, s.queue(t)) }
+
+func (s *suite) chains(t *testing.T, n int, q driver.Queue) {
+	k := s.kernel(t, "affine")
 	var all sync.WaitGroup
-	for g := range 6 {
+	for g := range n {
 		all.Go(func() {
 			if err := s.chain(k, q, g); err != nil {
 				t.Errorf("goroutine %d: %v", g, err)

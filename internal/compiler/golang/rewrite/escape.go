@@ -261,17 +261,23 @@ func (e *Escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 	return true, within
 }
 
+// Uninstantiated returns an expression for a function without parentheses and
+// type arguments.
+func Uninstantiated(e ast.Expr) ast.Expr {
+	e = ast.Unparen(e)
+	switch x := e.(type) {
+	case *ast.IndexExpr:
+		return ast.Unparen(x.X)
+	case *ast.IndexListExpr:
+		return ast.Unparen(x.X)
+	}
+	return e
+}
+
 // drops reports whether the callee keeps none of its arguments.
 func (e *Escapes) drops(call *ast.CallExpr) bool {
-	fun := ast.Unparen(call.Fun)
-	switch x := fun.(type) {
-	case *ast.IndexExpr:
-		fun = x.X
-	case *ast.IndexListExpr:
-		fun = x.X
-	}
 	var id *ast.Ident
-	switch x := fun.(type) {
+	switch x := Uninstantiated(call.Fun).(type) {
 	case *ast.Ident:
 		id = x
 	case *ast.SelectorExpr:

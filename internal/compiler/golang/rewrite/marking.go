@@ -29,6 +29,12 @@ func (p *Package) ResumablePath() ResumablePath {
 		bodies := map[*ast.BlockStmt]bool{} // bodies of loops
 		var in []ast.Node
 		var depth []bool // whether each node on the stack is a function
+		loop := func(n ast.Stmt, body *ast.BlockStmt) {
+			bodies[body] = true
+			if at(body.Lbrace + 1) {
+				s.Points[n], s.Funcs[in[len(in)-1]] = true, true
+			}
+		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if n == nil {
 				if depth[len(depth)-1] {
@@ -48,17 +54,9 @@ func (p *Package) ResumablePath() ResumablePath {
 					s.Funcs[in[len(in)-1]] = true
 				}
 			case *ast.ForStmt:
-				bodies[n.Body] = true
-				if at(n.Body.Lbrace + 1) {
-					s.Points[n] = true
-					s.Funcs[in[len(in)-1]] = true
-				}
+				loop(n, n.Body)
 			case *ast.RangeStmt:
-				bodies[n.Body] = true
-				if at(n.Body.Lbrace + 1) {
-					s.Points[n] = true
-					s.Funcs[in[len(in)-1]] = true
-				}
+				loop(n, n.Body)
 			case *ast.BlockStmt: // an empty block, for a point where there is no loop
 				if at(n.Lbrace+1) && len(n.List) == 0 && !bodies[n] {
 					s.Points[n] = true

@@ -48,14 +48,7 @@ func stdLoopOf(info *types.Info, s *ast.RangeStmt) (loopForm, *ast.CallExpr, boo
 	if !ok || c.Ellipsis.IsValid() {
 		return 0, nil, false
 	}
-	fun := ast.Unparen(c.Fun)
-	switch x := fun.(type) {
-	case *ast.IndexExpr:
-		fun = ast.Unparen(x.X)
-	case *ast.IndexListExpr:
-		fun = ast.Unparen(x.X)
-	}
-	sel, ok := fun.(*ast.SelectorExpr)
+	sel, ok := rewrite.Uninstantiated(c.Fun).(*ast.SelectorExpr)
 	if !ok {
 		return 0, nil, false
 	}
@@ -131,14 +124,7 @@ func (r *ranges) ordinary(s *ast.RangeStmt, label string) string {
 
 // keepImport keeps an import in use after its call was removed.
 func (r *ranges) keepImport(c *ast.CallExpr) {
-	fun := ast.Unparen(c.Fun)
-	switch x := fun.(type) {
-	case *ast.IndexExpr:
-		fun = ast.Unparen(x.X)
-	case *ast.IndexListExpr:
-		fun = ast.Unparen(x.X)
-	}
-	sel := fun.(*ast.SelectorExpr)
+	sel := rewrite.Uninstantiated(c.Fun).(*ast.SelectorExpr)
 	id, ok := sel.X.(*ast.Ident)
 	if !ok {
 		return
