@@ -37,7 +37,7 @@ enum { CHUNK = 32 << 20, LARGE = 4 << 20, ALIGN = 256, BLOCK = 32 << 10 /* of di
 enum {
 	INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, DESTROYED = 709,
 	POINTER_CONTEXT = 1, POINTER_TYPE = 2, POINTER_MANAGED = 8, POINTER_DEVICE = 9, TYPE_HOST = 1,
-	DEVICE_UNITS = 16, DEVICE_PAGEABLE = 88, DEVICE_CONCURRENT_MANAGED = 89, NON_BLOCKING = 1, NO_TIMING = 2, BLOCKING_SYNC = 1, PORTABLE = 1
+	DEVICE_UNITS = 16, DEVICE_PAGEABLE = 88, DEVICE_CONCURRENT_MANAGED = 89, NON_BLOCKING = 1, NO_TIMING = 2, BLOCKING_SYNC = 1, PORTABLE = 1, RELAXED = 2
 };
 
 typedef uint64_t address; /* CUdeviceptr */
@@ -54,6 +54,7 @@ typedef uint64_t address; /* CUdeviceptr */
 	X(Push, "cuCtxPushCurrent_v2", (void *)) \
 	X(Pop, "cuCtxPopCurrent_v2", (void **)) \
 	X(Current, "cuCtxGetCurrent", (void **)) \
+	X(CaptureMode, "cuThreadExchangeStreamCaptureMode", (int *)) \
 	X(CurrentDevice, "cuCtxGetDevice", (int *)) \
 	X(Synchronize, "cuCtxSynchronize", (void)) \
 	X(PointerAttributes, "cuPointerGetAttributes", (unsigned, int *, void **, address)) \
@@ -254,6 +255,18 @@ static int make(struct gpu *g, struct context *c)
 	c->freezes = !code && g->CurrentDevice(&d) == 0 && g->DeviceGetAttribute(&yes, DEVICE_CONCURRENT_MANAGED, d) == 0 && yes;
 	return code;
 }
+
+/*
+ * relax lets this thread call the driver while the program captures a stream into
+ * a graph: what the library does belongs to no capture. It returns the mode before.
+ */
+static int relax(struct gpu *g)
+{
+	int mode = RELAXED;
+	return g->CaptureMode(&mode) ? RELAXED : mode;
+}
+
+static void relax_end(struct gpu *g, int mode) { g->CaptureMode(&mode); }
 
 /* identify returns the number of a context; 0: the driver has none, 1: it is gone. */
 static unsigned long long identify(struct gpu *g, void *handle)
@@ -707,6 +720,7 @@ static void *work(void *arg)
 {
 	struct gpu *g = arg;
 	struct page *page = g->run->page;
+	int mode = relax(g);
 	g->code = transfer(g);
 	give_back(g, 0);
 	if (g->background) { /* the helper waits for it */
@@ -718,6 +732,7 @@ static void *work(void *arg)
 	sem_post(&g->done);
 	if (!g->in && !g->code)
 		pin(g);
+	relax_end(g, mode); /* it may be the program's thread */
 	return NULL;
 }
 
@@ -786,13 +801,11 @@ static int freeze(struct gpu *g, int *code)
 	return 1;
 }
 
-cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
+static cairn_status begin(cairn_run *r, int in, struct variable *only)
 {
-	struct gpu *g = load(r);
+	struct gpu *g = r->gpu;
 	cairn_status rc;
 	int code;
-	if (!g)
-		return CAIRN_OK;
 	gpu_wait(r);
 	while (sem_trywait(&g->done) == 0)
 		;
@@ -812,6 +825,18 @@ cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
 		__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELAXED);
 	start(g, in);
 	return CAIRN_OK;
+}
+
+cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
+{
+	cairn_status rc;
+	int mode;
+	if (!load(r))
+		return CAIRN_OK;
+	mode = relax(r->gpu);
+	rc = begin(r, in, only);
+	relax_end(r->gpu, mode);
+	return rc;
 }
 
 cairn_status gpu_finish(cairn_run *r)
@@ -842,11 +867,12 @@ cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n)
 {
 	struct gpu *g = load(r);
 	struct attributes a;
-	int code;
+	int code, mode;
 	if (!g) {
 		copy_bytes(to, v->copy, (size_t)n);
 		return CAIRN_OK;
 	}
+	mode = relax(g);
 	gpu_wait(r);
 	no_parts(g);
 	g->in = 1;
@@ -856,6 +882,7 @@ cairn_status gpu_load(cairn_run *r, struct variable *v, void *to, uint64_t n)
 		else if (!(code = add_var(g, v, to, n, &a)))
 			code = transfer(g);
 	}
+	relax_end(g, mode);
 	return code ? not_saved(r, code, "copying to GPU memory", NULL) : CAIRN_OK;
 }
 
@@ -864,10 +891,12 @@ void gpu_forget(cairn_run *r, struct variable *v)
 	struct gpu *g = r->gpu;
 	gpu_wait(r);
 	if (g && g->ncontexts && (v->pinned || v->digests) && r->pid == getpid() && enter(g, &g->contexts[v->digest_context]) == 0) {
+		int mode = relax(g);
 		for (uint64_t at = 0; at < v->pinned; at += CHUNK)
 			g->HostUnregister(v->copy + at);
 		if (v->digests)
 			g->Free(v->digests);
+		relax_end(g, mode);
 		leave(g);
 	}
 	v->pinned = v->digests = 0;

@@ -176,9 +176,9 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
-	if (gpu_check(r, name, data, bytes) < 0)
-		return CAIRN_ARGUMENT;
 	at = find(r, name);
+	if ((!at || (*at)->data != data || (*at)->bytes != bytes) && gpu_check(r, name, data, bytes) < 0)
+		return CAIRN_ARGUMENT;
 	same = at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
 	if (same) {
 		if ((*at)->data != data) {

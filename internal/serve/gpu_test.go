@@ -135,6 +135,13 @@ func TestGPU_Reset(t *testing.T) {
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "reset", "dmps", "8", "0")
 }
 
+// TestGPU_Capture captures a graph while the library copies and pins: the capture
+// is not disturbed.
+func TestGPU_Capture(t *testing.T) {
+	run := fakeCUDA(t, build(t))
+	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "capture", "ds", "40", "4")
+}
+
 // TestGPU_Sanitizers looks for races of the library's thread, and for wrong
 // accesses to memory.
 func TestGPU_Sanitizers(t *testing.T) {

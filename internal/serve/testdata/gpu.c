@@ -260,6 +260,22 @@ int main(int argc, char **argv)
 		saved(run);
 		put(500, 1);
 		printf("%d\n", cairn_wait(run));
+	} else if (strcmp(mode, "capture") == 0) { /* the program captures a graph after a save */
+		void *graph;
+		run = start(dir, &rc);
+		for (int i = 0; i < rounds; i++) {
+			put(100 * (unsigned)(i + 1), 0);
+			CU(cuStreamSynchronize, stream);
+			saved(run);
+			CU(cuStreamBeginCapture_v2, stream, 0);
+			rc = cairn_wait(run);
+			for (int k = 0; k < nvars && i % 2 == 0; k++) /* frees what it has for the variable */
+				if (cairn_unprotect(run, vars[k].name) < 0 || cairn_protect(run, vars[k].name, (void *)(uintptr_t)vars[k].at, CAIRN_UINT32, 1, &vars[k].n) < 0)
+					return 8;
+			CU(cuStreamEndCapture, stream, &graph);
+			if (rc < 0)
+				return 9;
+		}
 	} else if (strcmp(mode, "reset") == 0) { /* everything in the context is gone, and made again */
 		run = start(dir, &rc);
 		put(100, 0);

@@ -97,6 +97,16 @@ struct event {
 	uint64_t at = 0;
 };
 
+// A capture of the program: calls that may wait are refused to threads that are
+// not relaxed, and end it.
+static std::atomic<int> capturing; // 1: yes, 2: ended by such a call
+static thread_local int capture_mode;
+API R cuThreadExchangeStreamCaptureMode(int *m) { std::swap(*m, capture_mode); return 0; }
+API R cuStreamBeginCapture_v2(void *, int) { capturing = 1; return 0; }
+API R cuStreamEndCapture(void *, void **) { return capturing.exchange(0) == 2 ? 901 : 0; }
+#define UNSAFE \
+	if (capturing && capture_mode != 2) { capturing = 2; return 906; }
+
 // The context must be current, and alive.
 #define CTX \
 	if (cur == 0) return 201; \
@@ -174,7 +184,7 @@ API R cuMemGetInfo_v2(size_t *f, size_t *t) {
 	return 0;
 }
 API R cuMemAlloc_v2(ptr *p, size_t n) {
-	CTX std::lock_guard<std::mutex> l(mu);
+	UNSAFE CTX std::lock_guard<std::mutex> l(mu);
 	if (n == 0) return 1;
 	if (n > memory - used[cur - 1]) return 2;
 	void *a = aligned_alloc(256, (n + 255) / 256 * 256);
@@ -200,7 +210,7 @@ API R cuMemAllocAsync(ptr *p, size_t n, void *) {
 API void fake_other(ptr p) { allocs[p].other = true; }
 // The memory is spoilt and never used again.
 API R cuMemFree_v2(ptr p) {
-	CTX std::lock_guard<std::mutex> l(mu);
+	UNSAFE CTX std::lock_guard<std::mutex> l(mu);
 	auto i = allocs.find(p);
 	if (i == allocs.end() || i->second.dev != cur - 1) return 1;
 	memset((void *)p, 0xDD, i->second.n);
@@ -220,7 +230,7 @@ static bool known(ptr p, size_t n) {
 	return a && a->dev == cur - 1;
 }
 API R cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
-	CTX if (flags != 1) return 1;
+	UNSAFE CTX if (flags != 1) return 1;
 	std::lock_guard<std::mutex> l(mu);
 	for (auto &r : pins)
 		if ((ptr)p < r.first + r.second && r.first < (ptr)p + n) return 712;
@@ -228,7 +238,7 @@ API R cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
 	return 0;
 }
 API R cuMemHostUnregister(void *p) {
-	CTX std::lock_guard<std::mutex> l(mu);
+	UNSAFE CTX std::lock_guard<std::mutex> l(mu);
 	return pins.erase((ptr)p) ? 0 : 713;
 }
 // 0: pageable, 1: pinned, 2: both
