@@ -263,9 +263,10 @@ uint64_t cairn_last(cairn_run *run);
 /*
  * cairn_fopen is fopen for a file that belongs to the state: a restart cuts it
  * back to what it held, and positions it. Call it before cairn_restore, as on a
- * fresh start. cairn_protect_stream and cairn_protect_fd do that for files that
- * the program has opened itself. Close a stream with cairn_fclose, and a
- * descriptor as usual.
+ * fresh start; a file that the checkpoint holds may be opened later, with the
+ * same path and mode: "w" does not empty it then. cairn_protect_stream and
+ * cairn_protect_fd do that for files that the program has opened itself. Close a
+ * stream with cairn_fclose, and a descriptor as usual.
  */
 FILE *cairn_fopen(cairn_run *run, const char *path, const char *mode);
 int cairn_fclose(cairn_run *run, FILE *stream); /* as fclose */

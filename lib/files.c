@@ -32,6 +32,14 @@ static cairn_status tell(cairn_run *r, const struct file *f, int truncate)
 	return rc < 0 ? rc : helper_ask(r, 0);
 }
 
+/* position makes a stream follow its descriptor, which the helper has positioned. */
+static void position(const struct file *f)
+{
+	off_t at = f->stream ? lseek(f->fd, 0, SEEK_CUR) : -1;
+	if (at >= 0)
+		fseeko(f->stream, at, SEEK_SET);
+}
+
 static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, int truncate)
 {
 	struct file *f;
@@ -52,10 +60,13 @@ static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, in
 		if (r->files[i].fd == fd)
 			r->files[i].fd = -1, r->files[i].stream = NULL;
 	f->id = ++r->next_file, f->fd = fd, f->stream = stream, f->dev = st.st_dev, f->ino = st.st_ino;
-	if ((rc = tell(r, f, truncate)) < 0)
+	if ((rc = tell(r, f, truncate)) < 0) {
 		free(f->path);
-	else
-		r->nfiles++;
+		return rc;
+	}
+	r->nfiles++;
+	if (r->restored && r->resuming)
+		position(f); /* the checkpoint may hold it */
 	return rc;
 }
 
@@ -84,7 +95,7 @@ cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path)
 
 FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 {
-	/* Before a restart is over, a file that is there may not be truncated. */
+	/* After a restart, a file that the checkpoint holds may not be truncated. */
 	int fd, flags = 0, truncate = 0;
 	FILE *f;
 	if (!r || !path || !mode || !strchr("rwa", *mode)) {
@@ -93,7 +104,7 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	}
 	if (*mode == 'w') {
 		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC;
-		if (r->restored || !r->resuming)
+		if (!r->resuming)
 			flags |= O_TRUNC;
 		else
 			truncate = 1; /* unless the checkpoint holds it */
@@ -151,11 +162,7 @@ void files_told(cairn_run *r)
 void files_sync(cairn_run *r)
 {
 	for (size_t i = 0; i < r->nfiles; i++)
-		if (r->files[i].stream) {
-			off_t at = lseek(r->files[i].fd, 0, SEEK_CUR);
-			if (at >= 0)
-				fseeko(r->files[i].stream, at, SEEK_SET);
-		}
+		position(&r->files[i]);
 }
 
 void files_free(cairn_run *r)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,13 +185,51 @@ func (p *Run) Unprotect(names map[string]bool) {
 func (p *Run) Resuming() bool { return p.files.resuming }
 
 // ProtectProgramFile is ProtectFile for a file of the program. truncate says that
-// the program wants it empty, unless the checkpoint holds it.
+// the program wants it empty, unless the checkpoint holds it. A file that
+// Restore has opened is the program's from now on.
 func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), truncate && p.files.resuming)
+	name := programPath(f, st)
+	if o := p.files.unclaimed(name, flag); o != nil {
+		off, err := o.f.Seek(0, io.SeekCurrent)
+		if err == nil && off <= st.Size() {
+			_, err = f.Seek(off, io.SeekStart)
+		}
+		if err != nil {
+			return err
+		}
+		o.f.Close()
+		o.f, o.unclaimed = f, false
+		return nil
+	}
+	if truncate && !p.files.resuming {
+		if err := f.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return p.files.add(f, name, flag, st.Mode().Perm(), truncate && p.files.resuming)
+}
+
+// programPath is the path of a file of the program. If the program has another
+// working directory than this process, that is not the path that it gave.
+func programPath(f *os.File, st os.FileInfo) string {
+	same := func(path string) bool {
+		other, err := os.Stat(path)
+		return err == nil && os.SameFile(st, other)
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if same(f.Name()) || err != nil || !same(path) {
+		return f.Name()
+	}
+	if dir, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return path
 }
 
 // Committed returns the index of the newest checkpoint that all ranks have.

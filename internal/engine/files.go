@@ -183,14 +183,23 @@ func modeOf(flag int) string {
 // claim returns the file of that name that Restore has opened, if OpenFile has
 // not returned it yet.
 func (t *fileTable) claim(name string, flag int) *os.File {
+	o := t.unclaimed(name, flag)
+	if o == nil {
+		return nil
+	}
+	o.unclaimed = false
+	return o.f
+}
+
+// unclaimed returns the entry of that file.
+func (t *fileTable) unclaimed(name string, flag int) *openFile {
 	path := portablePath(name)
 	if fd, ok := control.StreamOf(name); ok && fd > 0 {
 		path = streamPath(fd)
 	}
 	for _, o := range t.open {
 		if o.unclaimed && o.entry.Path == path && o.entry.Mode == modeOf(flag) {
-			o.unclaimed = false
-			return o.f
+			return o
 		}
 	}
 	return nil

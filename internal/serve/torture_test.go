@@ -86,6 +86,7 @@ func TestTorture(t *testing.T) {
 		{"asan", []string{"unsaid"}},
 		{"asan", []string{"incomplete"}},
 		{"asan", []string{"lost"}},
+		{"asan", []string{"files"}},
 		{"tsan", []string{"fork"}},
 		{"tsan", []string{"signals"}},
 		{"tsan", []string{"threads"}},

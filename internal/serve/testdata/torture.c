@@ -9,6 +9,7 @@
  *     torture DIR unsaid       checkpoints that cannot be saved
  *     torture DIR incomplete   variables that cannot be protected
  *     torture DIR lost         helpers that are killed
+ *     torture DIR files        files in another directory, and files opened late
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -18,6 +19,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -343,6 +345,61 @@ static int lost(const char *dir)
 	return 0;
 }
 
+static void contains(const char *path, const char *want)
+{
+	char got[100] = "";
+	FILE *f = fopen(path, "r");
+	expect(f != NULL, path);
+	got[fread(got, 1, sizeof got - 1, f)] = 0;
+	fclose(f);
+	if (strcmp(got, want) != 0)
+		fprintf(stderr, "%s has %s, want %s\n", path, got, want);
+	expect(strcmp(got, want) == 0, path);
+}
+
+static FILE *opened(const char *path, const char *mode, const char *text)
+{
+	FILE *f = cairn_fopen(run, path, mode);
+	check(f ? CAIRN_OK : CAIRN_ERROR, CAIRN_OK, path);
+	expect(fputs(text, f) >= 0, "puts");
+	return f;
+}
+
+static int files(const char *dir)
+{
+	int x = 1;
+	FILE *sub, *late, *same = fopen("out", "w");
+	expect(same && fputs("not of the run", same) >= 0 && fclose(same) == 0, "a file of the same name");
+	for (int i = 0; i < 2; i++) {
+		start(dir);
+		check(cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+		check(cairn_restore(run), i ? CAIRN_RESTORED : CAIRN_OK, "restore");
+		if (i)
+			contains("sub/out", "saved ");
+		expect(i || mkdir("sub", 0777) == 0, "mkdir");
+		expect(chdir("sub") == 0, "chdir");
+		sub = opened("out", "w", i ? "again " : "saved ");
+		late = opened("late", "a", i ? "again " : "saved ");
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		expect(fputs("lost", sub) >= 0 && fflush(sub) == 0, "puts");
+		expect(fputs("lost", late) >= 0 && fflush(late) == 0, "puts");
+		expect(cairn_fclose(run, sub) == 0 && cairn_fclose(run, late) == 0, "fclose");
+		if (i) {
+			contains("out", "saved again lost");
+			contains("late", "saved again lost");
+			expect(unlink("out") == 0 && unlink("late") == 0, "unlink");
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint without the files");
+			fclose(opened("out", "w", "new "));
+			fclose(opened("out", "w", "newer"));
+			contains("out", "newer");
+		}
+		expect(chdir("..") == 0, "chdir");
+		contains("out", "not of the run");
+		check(cairn_close(run), CAIRN_OK, "close");
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -355,5 +412,6 @@ int main(int argc, char **argv)
 	     : strcmp(what, "unsaid") == 0 ? unsaid(argv[1])
 	     : strcmp(what, "incomplete") == 0 ? incomplete(argv[1])
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
+	     : strcmp(what, "files") == 0 ? files(argv[1])
 	     : 2;
 }
