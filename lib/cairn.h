@@ -253,7 +253,11 @@ cairn_status cairn_add(cairn_run *run, const char *name);
 cairn_status cairn_commit(cairn_run *run);
 void cairn_cancel(cairn_run *run);
 
-/* cairn_request makes the next point save; cairn_request_stop: and stop. */
+/*
+ * cairn_request makes the next point save; cairn_request_stop: and stop. If the
+ * checkpoint before is being written, the first point after that saves. Several
+ * ranks agree at some points only, at most 256 points later.
+ */
 void cairn_request(cairn_run *run);
 void cairn_request_stop(cairn_run *run);
 

@@ -155,7 +155,9 @@ struct file {
 
 struct cairn_run {
 	uint64_t left;    /* points until cairn_point looks closer */
-	const uint32_t *wake; /* … not 0: at once */
+	const uint32_t *wake;  /* … not 0: at once */
+	const uint32_t *asked; /* … not asked_seen: at once */
+	uint32_t asked_seen;
 	struct page *page;
 	int requested; /* WHY_REQUEST, WHY_STOP; by any thread */
 	uint64_t points; /* that had passed when it last looked */
@@ -177,6 +179,7 @@ struct cairn_run {
 	uint64_t saves_seen, stops_seen; /* signals */
 	double looked;     /* when cairn_point last looked closer */
 	uint64_t look;     /* points between two looks */
+	double cost;       /* seconds that the ranks took to agree, the last time */
 	uint64_t dropped;  /* variables taken away that the helper has still */
 
 	struct variable **vars;

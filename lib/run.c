@@ -13,9 +13,11 @@
 static volatile sig_atomic_t saves, stops;
 
 static const uint32_t never = 0;
+static uint32_t asked; /* counts signals and requests: the next point looks closer */
 
-static void on_save(int sig) { (void)sig, saves = saves + 1; }
-static void on_stop(int sig) { (void)sig, stops = stops + 1; }
+static void ask(void) { __atomic_fetch_add(&asked, 1, __ATOMIC_SEQ_CST); }
+static void on_save(int sig) { (void)sig, saves = saves + 1, ask(); }
+static void on_stop(int sig) { (void)sig, stops = stops + 1, ask(); }
 
 double now(void)
 {
@@ -84,7 +86,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	r->pid = getpid();
 	r->size = 1;
 	r->look = r->left = r->step = 1;
-	r->wake = &never;
+	r->wake = r->asked = &never;
 	r->saves_seen = (uint64_t)saves, r->stops_seen = (uint64_t)stops;
 	if (options) {
 		if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof *options)
@@ -101,7 +103,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	}
 	rc = helper_start(r);
 	if (r->comm.size <= 1 && r->page) /* several ranks look at the same points */
-		r->wake = &r->page->wake;
+		r->wake = &r->page->wake, r->asked = &asked;
 	if (r->comm.size > 1 && !r->refused) { /* all ranks have a run, or none */
 		rc = agree(r, rc, "another rank could not open the run; see its message");
 		if (rc >= 0) {
@@ -243,16 +245,22 @@ static cairn_status restore(cairn_run *r, int load)
 cairn_status cairn_restore(cairn_run *r) { return restore(r, 1); }
 cairn_status cairn_resume(cairn_run *r) { return restore(r, 0); }
 
-/* adapt chooses how many points are between two looks: about fifty a second. */
+/*
+ * adapt chooses how many points are between two looks: about fifty a second. No
+ * wake reaches several ranks, whose points may become slower: they look as
+ * often as costs one per cent of their time, if that is more.
+ */
 static void adapt(cairn_run *r, uint64_t passed)
 {
-	double t = now(), took = t - r->looked, want;
+	double t = now(), took = t - r->looked, want, apart = 0.02;
+	if (r->comm.size > 1 && 100 * r->cost < apart)
+		apart = 100 * r->cost > 0.001 ? 100 * r->cost : 0.001;
 	if (r->looked > 0 && passed > 0) {
-		want = took > 0 ? (double)passed * 0.02 / took : 2.0 * (double)r->look;
+		want = took > 0 ? (double)passed * apart / took : 2.0 * (double)r->look;
 		if (want > 2.0 * (double)r->look)
 			want = 2.0 * (double)r->look;
-		if (r->comm.size > 1 && want > 1024) /* no wake reaches several ranks */
-			want = 1024;
+		if (r->comm.size > 1 && want > 256)
+			want = 256;
 		if (want > 1u << 24)
 			want = 1u << 24;
 		r->look = want < 1 ? 1 : (uint64_t)want;
@@ -395,6 +403,7 @@ static cairn_status look(cairn_run *r)
 		r->left = r->step = 1;
 		return rc;
 	}
+	r->asked_seen = __atomic_load_n(r->asked, __ATOMIC_SEQ_CST); /* before due sees for what */
 	passed = r->step - r->left;
 	r->since += passed;
 	r->points += passed;
@@ -417,8 +426,10 @@ static cairn_status look(cairn_run *r)
 		v[0] = (uint64_t)why & WHY_STOP, v[1] = (uint64_t)why & ~(uint64_t)WHY_STOP;
 		v[2] = r->saving != 0;
 		v[3] = ~r->look; /* the fewest points of all */
+		r->cost = now();
 		if (r->comm.max(r->comm.context, v, 5))
 			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
+		r->cost = now() - r->cost; /* least on the rank that came last, which counts */
 		r->look = ~v[3];
 		arm(r);
 		why = (int)(v[0] | v[1]);
@@ -428,15 +439,17 @@ static cairn_status look(cairn_run *r)
 			why = 0; /* later, when all have written the one before */
 	} else if (rc < 0) {
 		return rc;
-	} else if (r->saving && !(why & WHY_STOP)) {
-		why = 0; /* later, when the one before is written */
+	} else if (r->saving && !(why & WHY_STOP)) { /* later, when the one before is written */
+		if (why & (WHY_REQUEST | WHY_SIGNAL))
+			r->left = r->step = 1;
+		why = 0;
 	}
 	return why ? taken(r, why) : said(r, rc);
 }
 
 cairn_status cairn_point(cairn_run *r)
 {
-	if (--r->left != 0 && !__atomic_load_n(r->wake, __ATOMIC_RELAXED))
+	if (--r->left != 0 && !__atomic_load_n(r->wake, __ATOMIC_RELAXED) && __atomic_load_n(r->asked, __ATOMIC_RELAXED) == r->asked_seen)
 		return CAIRN_OK;
 	return look(r);
 }
@@ -524,11 +537,13 @@ void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)
 void cairn_request(cairn_run *r)
 {
 	__atomic_fetch_or(&r->requested, WHY_REQUEST, __ATOMIC_RELAXED);
+	ask();
 }
 
 void cairn_request_stop(cairn_run *r)
 {
 	__atomic_fetch_or(&r->requested, WHY_REQUEST | WHY_STOP, __ATOMIC_RELAXED);
+	ask();
 }
 
 uint64_t cairn_last(cairn_run *r)
