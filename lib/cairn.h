@@ -130,13 +130,15 @@ cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *o
 /*
  * cairn_comm lets ranks that the library cannot connect by itself agree: see
  * cairn_mpi.h, which makes one of an MPI communicator. The functions are
- * collective, and return 0, or anything else for a failure.
+ * collective, and return 0, or anything else for a failure. close may be NULL;
+ * cairn_close calls it, at its end.
  */
 typedef struct cairn_comm {
 	int rank, size;
 	void *context;
 	int (*gather)(void *context, const void *mine, int bytes, void *all); /* of all ranks, to all ranks */
 	int (*max)(void *context, uint64_t *values, int n);                   /* in place, element by element */
+	void (*close)(void *context);
 } cairn_comm;
 
 /* cairn_open_comm is cairn_open for one of several ranks. All ranks call it. */
@@ -213,6 +215,8 @@ int cairn_stored_in(cairn_run *run, uint64_t index, const char *name, cairn_type
  * cairn_point is called where the state is consistent. It saves when a
  * checkpoint is due; it costs some nanoseconds when none is. CAIRN_STOPPED: end
  * the program now. CAIRN_NOTSAVED: see cairn_error; the program may continue.
+ * Other errors: it cannot save now. One process should try again at the next
+ * point; several ranks should end, to be started again.
  * With several ranks, all call it at the same places, and no message may cross
  * it: everything sent before it was received before it.
  */

@@ -20,23 +20,25 @@ static int cairn_mpi_max_(void *context, uint64_t *values, int n)
 	return MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_UINT64_T, MPI_MAX, *(MPI_Comm *)context);
 }
 
-static int cairn_mpi_free_(MPI_Comm comm, int keyval, void *attribute, void *extra)
+static void cairn_mpi_close_(void *context)
 {
-	(void)comm, (void)keyval, (void)extra;
-	free(attribute);
-	return MPI_SUCCESS;
+	int over = 0;
+	MPI_Finalized(&over);
+	if (!over)
+		MPI_Comm_free((MPI_Comm *)context);
+	free(context);
 }
 
 /*
  * cairn_open_mpi is cairn_open for the processes of a communicator, of which it
- * makes a duplicate. It is collective. Call it after MPI_Init and cairn_close
- * before MPI_Finalize.
+ * makes a duplicate, which cairn_close frees. Both are collective. Call
+ * cairn_open_mpi after MPI_Init, and cairn_close before MPI_Finalize.
  */
 static inline cairn_status cairn_open_mpi(cairn_run **run, const char *dir, const cairn_options *options, MPI_Comm comm)
 {
 	MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
 	cairn_comm c;
-	int keyval;
+	cairn_status rc;
 	*run = NULL;
 	if (!own)
 		return CAIRN_NOMEMORY;
@@ -44,15 +46,16 @@ static inline cairn_status cairn_open_mpi(cairn_run **run, const char *dir, cons
 		free(own);
 		return CAIRN_ERROR;
 	}
-	/* The memory lives as long as MPI does. */
-	MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, cairn_mpi_free_, &keyval, NULL);
-	MPI_Comm_set_attr(MPI_COMM_SELF, keyval, own);
 	MPI_Comm_rank(*own, &c.rank);
 	MPI_Comm_size(*own, &c.size);
 	c.context = own;
 	c.gather = cairn_mpi_gather_;
 	c.max = cairn_mpi_max_;
-	return cairn_open_comm(run, dir, options, &c);
+	c.close = cairn_mpi_close_;
+	rc = cairn_open_comm(run, dir, options, &c);
+	if (!*run)
+		cairn_mpi_close_(own);
+	return rc;
 }
 
 #endif

@@ -87,6 +87,8 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	r->size = 1;
 	r->look = r->left = r->step = 1;
 	r->wake = r->asked = &never;
+	if (comm)
+		r->comm.context = comm->context, r->comm.close = comm->close;
 	r->saves_seen = (uint64_t)saves, r->stops_seen = (uint64_t)stops;
 	if (options) {
 		if (options->struct_size < sizeof(size_t) || options->struct_size > sizeof *options)
@@ -588,6 +590,8 @@ cairn_status cairn_close(cairn_run *r)
 		if (!r->finished)
 			rc = said(r, rc);
 	}
+	if (r->pid == getpid() && r->comm.close)
+		r->comm.close(r->comm.context);
 	leave_signals(r);
 	copy_end(r);
 	vars_free(r);

@@ -43,8 +43,11 @@ int main(int argc, char **argv)
 		rc = cairn_point(run); /* all messages were received: a safe point */
 		if (rc == CAIRN_STOPPED)
 			break;
-		if (rc < 0)
+		if (rc < 0) {
 			fprintf(stderr, "rank %d: %s\n", rank, cairn_error(run));
+			if (rc != CAIRN_NOTSAVED) /* it can save nothing any more: 'cairn run' starts it again */
+				MPI_Abort(MPI_COMM_WORLD, 1);
+		}
 		MPI_Sendrecv(u + n, (int)n, MPI_DOUBLE, up, 0, u + (rows - 1) * n, (int)n, MPI_DOUBLE, down, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		MPI_Sendrecv(u + (rows - 2) * n, (int)n, MPI_DOUBLE, down, 1, u, (int)n, MPI_DOUBLE, up, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		for (size_t i = 1; i < rows - 1; i++)

@@ -8,7 +8,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
-__all__ = ["Comm", "GATHER", "MAX", "HOOK", "Field", "Options", "byref", "library"]
+__all__ = ["CLOSE", "Comm", "GATHER", "MAX", "HOOK", "Field", "Options", "byref", "library"]
 
 
 class Options(ctypes.Structure):
@@ -26,11 +26,12 @@ class Field(ctypes.Structure):
 
 GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_void_p)
 MAX = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(c_uint64), c_int)
+CLOSE = ctypes.CFUNCTYPE(None, c_void_p)
 HOOK = ctypes.CFUNCTYPE(c_int, c_void_p)
 
 
 class Comm(ctypes.Structure):
-    _fields_ = [("rank", c_int), ("size", c_int), ("context", c_void_p), ("gather", GATHER), ("max", MAX)]
+    _fields_ = [("rank", c_int), ("size", c_int), ("context", c_void_p), ("gather", GATHER), ("max", MAX), ("close", CLOSE)]
 
 
 def _find() -> str:

@@ -10,7 +10,7 @@ from ctypes import byref, c_int, c_size_t, c_void_p
 from typing import IO, Any, Callable, Iterable, Iterator, Mapping, MutableMapping, NamedTuple
 
 from ._arrays import TYPES, element, memory
-from ._library import GATHER, HOOK, MAX, Comm, Field, Options, library
+from ._library import CLOSE, GATHER, HOOK, MAX, Comm, Field, Options, library
 from ._values import decode, empty, encode, fits, variables
 
 
@@ -594,4 +594,8 @@ def _comm(comm: Any) -> Comm:
         except BaseException:
             return 1
 
-    return Comm(own.Get_rank(), own.Get_size(), None, GATHER(gather), MAX(most))
+    def close(_: Any) -> None:
+        if not MPI.Is_finalized():
+            own.Free()
+
+    return Comm(own.Get_rank(), own.Get_size(), None, GATHER(gather), MAX(most), CLOSE(close))
