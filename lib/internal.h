@@ -129,10 +129,11 @@ struct variable {
 	struct variable *next; /* of the same bucket */
 };
 
-/* failure is a call of cairn_protect that failed, until one succeeds. */
-struct failure {
-	char *name, *text;
-	struct failure *next;
+/* spare is a part of the mirror that another variable may get. */
+struct spare {
+	uint64_t lo, hi;
+	unsigned char *copy; /* NULL: it is not mapped, and was not part of a slab */
+	int idle;            /* the helper does not read it any more */
 };
 
 /* structure is a type that cairn_struct has made. */
@@ -187,10 +188,9 @@ struct cairn_run {
 	struct variable **bucket;
 	size_t nbuckets;
 	struct text gone_names; /* … of those dropped */
-	struct failure *failures;
-	int unnoted; /* … there was no memory for one */
+	struct text failed;     /* names that could not be protected, and why */
 	uint64_t end;           /* of the mirror */
-	struct ranges unused;   /* … parts that no variable has any more */
+	struct text spares;     /* … parts that no variable has any more: struct spare */
 	uint64_t slab, slab_end;
 	unsigned char *slab_map;
 	struct range *extents; /* that the helper is to be told */

@@ -88,21 +88,50 @@ static unsigned char *extent(cairn_run *r, uint64_t bytes)
 	return p;
 }
 
+/*
+ * reuse gives a variable a part of the mirror that another one had: the smallest
+ * that is large enough. It returns whether there is one. The helper has each
+ * part mapped already, and as a whole: parts are never joined.
+ */
+static int reuse(cairn_run *r, struct variable *v, uint64_t n)
+{
+	struct spare *all = (struct spare *)(void *)r->spares.p, *best = NULL;
+	size_t count = r->spares.len / sizeof *all;
+	for (size_t i = 0; i < count && (!best || best->hi - best->lo > n); i++)
+		if (all[i].idle && (all[i].copy == NULL) == v->own && all[i].hi - all[i].lo >= n && (!best || all[i].hi - all[i].lo < best->hi - best->lo))
+			best = &all[i];
+	if (!best)
+		return 0;
+	v->copy = best->copy;
+	if (v->own && (v->copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)best->lo)) == MAP_FAILED)
+		return v->copy = NULL, 0;
+	v->offset = best->lo, v->room = n;
+	best->lo += n;
+	if (best->copy)
+		best->copy += n;
+	if (best->lo == best->hi) {
+		*best = all[count - 1];
+		r->spares.len -= sizeof *all;
+	}
+	return 1;
+}
+
 /* place gives a variable its copy, with room to grow if it has grown before. */
 static int place(cairn_run *r, struct variable *v, uint64_t grown)
 {
 	uint64_t n = v->bytes + (grown ? v->bytes / 2 : 0);
 	v->room = 0;
-	if (n >= OWN) {
-		n = (n + GRAIN - 1) & ~(uint64_t)(GRAIN - 1);
+	v->own = n >= OWN;
+	n = v->own ? (n + GRAIN - 1) & ~(uint64_t)(GRAIN - 1) : (n + 64) & ~(uint64_t)63;
+	if (reuse(r, v, n))
+		return 0;
+	if (v->own) {
 		v->offset = r->end;
-		v->own = 1;
 		if (!(v->copy = extent(r, n)))
 			return -1;
 		v->room = n;
 		return 0;
 	}
-	n = (n + 64) & ~(uint64_t)63;
 	if (r->slab + n > r->slab_end) {
 		uint64_t at = r->end;
 		unsigned char *p = extent(r, SLAB);
@@ -111,7 +140,6 @@ static int place(cairn_run *r, struct variable *v, uint64_t grown)
 		r->slab_map = p, r->slab = at, r->slab_end = at + SLAB;
 	}
 	v->offset = r->slab;
-	v->own = 0;
 	v->copy = r->slab_map + (SLAB - (r->slab_end - r->slab));
 	v->room = n;
 	r->slab += n;
@@ -124,12 +152,26 @@ static int place(cairn_run *r, struct variable *v, uint64_t grown)
  */
 static void unplace(cairn_run *r, struct variable *v)
 {
+	struct spare s = {v->offset, v->offset + v->room, v->own ? NULL : v->copy, 0};
 	gpu_forget(r, v);
-	if (v->own && v->copy) {
+	if (!v->copy)
+		return;
+	if (v->own)
 		munmap(v->copy, (size_t)v->room);
-		add_range(&r->unused, v->offset, v->offset + v->room);
-	}
+	put_bytes(&r->spares, &s, sizeof s);
+	r->spares.bad = 0; /* without memory for it, the part is not used again */
 	v->copy = NULL, v->room = 0;
+}
+
+/* vacate says that the helper reads nothing of what was unplaced. */
+static void vacate(cairn_run *r)
+{
+	struct spare *all = (struct spare *)(void *)r->spares.p;
+	for (size_t i = 0; i < r->spares.len / sizeof *all; i++) {
+		if (!all[i].idle && !all[i].copy)
+			fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)all[i].lo, (off_t)(all[i].hi - all[i].lo));
+		all[i].idle = 1;
+	}
 }
 
 static void release(struct variable *v)
@@ -224,21 +266,23 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 /* forgive forgets that a variable could not be protected. */
 static int forgive(cairn_run *r, const char *name)
 {
-	for (struct failure **at = &r->failures, *f; (f = *at); at = &f->next)
-		if (strcmp(f->name, name) == 0) {
-			*at = f->next;
-			free(f->name);
-			free(f->text);
-			free(f);
+	for (size_t at = 0, n; at < r->failed.len; at += n) {
+		char *p = (char *)r->failed.p + at;
+		n = strlen(p) + 1;
+		n += strlen(p + n) + 1;
+		if (strcmp(p, name) == 0) {
+			memmove(p, p + n, r->failed.len - at - n);
+			r->failed.len -= n;
 			return 1;
 		}
+	}
 	return 0;
 }
 
 cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
 {
-	struct failure *f;
 	cairn_status rc;
+	size_t before;
 	if (!r)
 		return CAIRN_ARGUMENT;
 	name = name ? name : "";
@@ -246,24 +290,20 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 	forgive(r, name);
 	if (rc >= 0)
 		return rc;
-	f = calloc(1, sizeof *f);
-	if (f && (f->name = strdup(name)) && (f->text = strdup(cairn_error(r)))) {
-		f->next = r->failures;
-		r->failures = f;
-		return rc;
-	}
-	r->unnoted = 1;
-	if (f)
-		free(f->name);
-	free(f);
+	before = r->failed.len;
+	put_bytes(&r->failed, name, strlen(name) + 1);
+	put_bytes(&r->failed, cairn_error(r), strlen(cairn_error(r)) + 1);
+	if (r->failed.bad)
+		r->failed.len = before;
 	return rc;
 }
 
 cairn_status vars_complete(cairn_run *r)
 {
-	if (!r->failures && !r->unnoted)
+	const char *first = (const char *)r->failed.p;
+	if (!r->failed.len && !r->failed.bad)
 		return CAIRN_OK;
-	return fail(r, CAIRN_ARGUMENT, "%s; the state is incomplete: protect the variable, or call cairn_unprotect for its name", r->failures ? r->failures->text : "out of memory when a variable was protected");
+	return fail(r, CAIRN_ARGUMENT, "%s; the state is incomplete: protect the variable, or call cairn_unprotect for its name", r->failed.len ? first + strlen(first) + 1 : "out of memory when a variable was protected");
 }
 
 cairn_status cairn_unprotect(cairn_run *r, const char *name)
@@ -374,9 +414,7 @@ cairn_status vars_tell(cairn_run *r)
 		return rc;
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->told = 1;
-	for (size_t i = 0; i < r->unused.n; i++)
-		fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)r->unused.p[i].lo, (off_t)(r->unused.p[i].hi - r->unused.p[i].lo));
-	r->unused.n = 0;
+	vacate(r);
 	r->dropped = 0;
 	r->gone_names.len = 0;
 	return CAIRN_OK;
@@ -414,11 +452,10 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 	}
 	if (rc >= 0)
 		rc = gpu_load(r, v, data, own.bytes);
-	if (v == &own && own.own) {
-		gpu_forget(r, v);
-		munmap(own.copy, (size_t)own.room);
-		fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)own.offset, (off_t)own.room);
-	}
+	if (v == &own)
+		unplace(r, v);
+	if (rc >= 0)
+		vacate(r);
 	return rc;
 }
 
@@ -448,13 +485,12 @@ void vars_free(cairn_run *r)
 		free(r->types[i].fields);
 		free(r->types[i].name);
 	}
-	while (r->failures)
-		forgive(r, r->failures->name);
 	free(r->types);
 	free(r->vars);
 	free(r->bucket);
 	free(r->extents);
 	free(r->gone_names.p);
-	free(r->unused.p);
+	free(r->spares.p);
+	free(r->failed.p);
 	free(r->changed.p);
 }

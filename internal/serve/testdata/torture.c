@@ -9,6 +9,7 @@
  *     torture DIR unsaid       checkpoints that cannot be saved
  *     torture DIR incomplete   variables that cannot be protected
  *     torture DIR lost         helpers that are killed
+ *     torture DIR blocks       arrays that come and go under new names
  *     torture DIR files        files in another directory, and files opened late
  *
  * It exits with 0, or with 3 after an error that it has told.
@@ -406,6 +407,79 @@ static int files(const char *dir)
 	return 0;
 }
 
+/* mirror returns the size of the memory that is shared with the helper. */
+static long long mirror(void)
+{
+	char path[64], to[64];
+	struct stat st;
+	for (int fd = 0; fd < 1024; fd++) {
+		ssize_t n;
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		n = readlink(path, to, sizeof to - 1);
+		to[n < 0 ? 0 : n] = 0;
+		if (strstr(to, "cairn-mirror") && fstat(fd, &st) == 0)
+			return st.st_size;
+	}
+	return -1;
+}
+
+enum { BLOCKS = 4, BLOCK = 20000, SMALL = 3000 };
+
+/* block gives the variables of a step other names and sizes than those before. */
+static void block(int step, int i, int protect, double *large, int *small)
+{
+	char s[32];
+	size_t n = BLOCK - (size_t)(step * 1000 + i * 700) % 9000, k = SMALL - (size_t)(step * 100 + i * 70) % 900;
+	snprintf(s, sizeof s, "large_%d_%d", step, i);
+	check(protect ? cairn_protect(run, s, large, CAIRN_DOUBLE, 1, &n) : cairn_unprotect(run, s), CAIRN_OK, s);
+	snprintf(s, sizeof s, "small_%d_%d", step, i);
+	check(protect ? cairn_protect(run, s, small, CAIRN_INT, 1, &k) : cairn_unprotect(run, s), CAIRN_OK, s);
+	for (size_t j = 0; protect == 2 && j < n; j++)
+		large[j] = step + i + (double)j;
+	for (size_t j = 0; protect == 2 && j < k; j++)
+		small[j] = step + i + (int)j;
+	for (size_t j = 0; protect == 3 && j < n; j++)
+		expect(large[j] == step + i + (double)j, "a large block");
+	for (size_t j = 0; protect == 3 && j < k; j++)
+		expect(small[j] == step + i + (int)j, "a small block");
+}
+
+static int blocks(const char *dir, int steps)
+{
+	static double large[BLOCKS][BLOCK], other[BLOCK];
+	static int small[BLOCKS][SMALL];
+	size_t n = BLOCK - 30 * 1000 % 9000;
+	long long early = 0;
+	start(dir);
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	for (int step = 0; step < steps; step++) {
+		for (int i = 0; i < BLOCKS; i++) {
+			if (step)
+				block(step - 1, i, 0, NULL, NULL);
+			block(step, i, 2, large[i], small[i]);
+		}
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		if (step == 30)
+			early = mirror();
+		for (int i = 0; step == 31 && i < 20; i++) { /* of the checkpoint before */
+			other[n - 1] = 0;
+			check(cairn_read(run, 31, "large_30_0", other, CAIRN_DOUBLE, 1, &n), CAIRN_OK, "read");
+			expect(other[0] == 30 && other[n - 1] == 30 + (double)(n - 1), "what was read");
+		}
+	}
+	expect(early > 0 && mirror() <= early + early / 2, "memory is used again");
+	check(cairn_close(run), CAIRN_OK, "close");
+	memset(large, 0, sizeof large);
+	memset(small, 0, sizeof small);
+	start(dir);
+	for (int i = 0; i < BLOCKS; i++)
+		block(steps - 1, i, 1, large[i], small[i]);
+	check(cairn_restore(run), CAIRN_RESTORED, "restore");
+	for (int i = 0; i < BLOCKS; i++)
+		block(steps - 1, i, 3, large[i], small[i]);
+	return end();
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -419,5 +493,6 @@ int main(int argc, char **argv)
 	     : strcmp(what, "incomplete") == 0 ? incomplete(argv[1])
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : strcmp(what, "files") == 0 ? files(argv[1])
+	     : strcmp(what, "blocks") == 0 ? blocks(argv[1], n)
 	     : 2;
 }
