@@ -94,6 +94,31 @@ static int many(const char *dir, int n)
 	return end();
 }
 
+static int calls, closed; /* of a communicator that fails */
+static int no_gather(void *c, const void *mine, int n, void *all) { return (void)c, (void)mine, (void)n, (void)all, ++calls; }
+static int no_max(void *c, uint64_t *v, int n) { return (void)c, (void)v, (void)n, ++calls; }
+static void no_more(void *c) { (void)c, closed++; }
+
+/* A forked child of one of several ranks, and calls out of order. */
+static void forked_rank(const char *dir)
+{
+	cairn_comm comm = {0, 2, NULL, no_gather, no_max, no_more};
+	int before, status;
+	pid_t child;
+	check(cairn_open_comm(&run, dir, NULL, &comm), CAIRN_ERROR, "open with a communicator that fails");
+	before = calls;
+	if ((child = fork()) == 0) {
+		expect(cairn_checkpoint(run) == CAIRN_ARGUMENT && cairn_wait(run) == CAIRN_ARGUMENT, "a child of a rank");
+		cairn_close(run);
+		_exit(calls != before || closed);
+	}
+	expect(waitpid(child, &status, 0) == child && status == 0, "the child talks to no rank");
+	expect(cairn_save(run) == CAIRN_ARGUMENT && cairn_wait(run) == CAIRN_ARGUMENT && calls == before, "calls before cairn_restore");
+	cairn_close(run);
+	expect(closed == 1, "cairn_close closes the communicator");
+	expect(cairn_checkpoint(NULL) == CAIRN_ARGUMENT && cairn_wait(NULL) == CAIRN_ARGUMENT, "calls without a run");
+}
+
 static int forked(const char *dir)
 {
 	double x[1000] = {0};
@@ -126,6 +151,7 @@ static int forked(const char *dir)
 	check(end(), 0, "end");
 	close(hold[1]);
 	expect(waitpid(lives, &status, 0) == lives && status == 0, "the child that lives");
+	forked_rank(dir);
 	return 0;
 }
 

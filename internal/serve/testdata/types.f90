@@ -102,6 +102,7 @@ program types
   call refused("address")
   call cairn_protect(run, "", step, stat, message)
   call refused("without a name")
+  call cairn_unprotect(run, "") ! else cairn_restore fails
   call assumed_size(u)
   p => u(:, 1, 1) ! a section without gaps
   call cairn_protect(run, "section", p)
