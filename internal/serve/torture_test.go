@@ -160,7 +160,7 @@ func TestClient_HostileHelper(t *testing.T) {
 		cmd := in(t, dir, "plain", args...)
 		cmd.Env = append(cmd.Env, "CAIRN_HELPER="+os.Args[0], fmt.Sprint("FAKE_HELPER=", seed), "ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1") // it does not close what failed
 		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code < 0 || code > 9 || strings.Contains(string(out), "Sanitizer") {
+		if code := cmd.ProcessState.ExitCode(); code < 0 || code > 9 || strings.Contains(string(out), "Sanitizer: ") || strings.Contains(string(out), "runtime error: ") {
 			t.Fatalf("seed %d: %v\n%s", seed, err, out)
 		}
 	}
