@@ -307,61 +307,44 @@ func (in *info) relevant(procs []*ir.Proc) {
 			}
 		}
 		seen := map[*ir.Var]bool{}
-		once := func(v *ir.Var) {
-			if !seen[v] {
-				seen[v] = true
-				mine(v)
+		once := func(list ...*ir.Var) {
+			for _, v := range list {
+				if !seen[v] {
+					seen[v] = true
+					mine(v)
+				}
 			}
 		}
-		for _, v := range pr.Params {
-			once(v)
+		read := func(list ...ir.Expr) {
+			for _, e := range list {
+				vars(e, func(v *ir.Var) { once(v) })
+			}
 		}
-		for _, v := range pr.Results {
-			once(v)
-		}
+		once(pr.Params...)
+		once(pr.Results...)
 		ir.Each(pr.Body, func(s ir.Stmt) {
-			for _, e := range conds(s) {
-				vars(e, once)
-			}
+			read(conds(s)...)
 			switch s := s.(type) {
 			case *ir.Decl:
-				for _, v := range s.Vars {
-					once(v)
-				}
+				once(s.Vars...)
 			case *ir.Assign:
-				for _, v := range s.Dst {
-					once(v)
-				}
-				for _, e := range s.Src {
-					vars(e, once)
-				}
+				once(s.Dst...)
+				read(s.Src...)
 			case *ir.Call:
-				for _, v := range s.Results {
-					once(v)
-				}
-				for _, e := range s.Args {
-					vars(e, once)
-				}
+				once(s.Results...)
+				read(s.Args...)
 			case *ir.Jump:
-				for _, e := range s.Results {
-					vars(e, once)
-				}
+				read(s.Results...)
 			case *ir.Comm:
-				for _, v := range s.Status {
-					once(v)
-				}
+				once(s.Status...)
 				once(s.Request)
-				for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
-					vars(e, once)
-				}
+				read(s.Peer, s.Tag, s.Group)
 			case *ir.New:
 				once(s.Dst)
-				vars(s.From, once)
+				read(s.From)
 			case *ir.Put:
 				once(s.Field)
-				for _, e := range []ir.Expr{s.Of, s.Index, s.Src} {
-					vars(e, once)
-				}
+				read(s.Of, s.Index, s.Src)
 			case *ir.Launch:
 				once(s.Group)
 			case *ir.Join:

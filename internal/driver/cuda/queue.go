@@ -48,27 +48,20 @@ func (q *queue) enter(op string) error {
 }
 
 func (q *queue) CopyIn(dst driver.Buffer, off int64, src []byte) error {
-	op := fmt.Sprintf("CopyIn of %d bytes", len(src))
-	b, addr, err := q.d.use(op, dst, off, int64(len(src)))
-	if err != nil {
-		return err
-	}
-	defer q.d.unuse(b)
-	return q.transfer(op, addr, src, true)
+	return q.transfer(fmt.Sprintf("CopyIn of %d bytes", len(src)), dst, off, src, true)
 }
 
 func (q *queue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
-	op := fmt.Sprintf("CopyOut of %d bytes", len(dst))
-	b, addr, err := q.d.use(op, src, off, int64(len(dst)))
+	return q.transfer(fmt.Sprintf("CopyOut of %d bytes", len(dst)), src, off, dst, false)
+}
+
+// transfer copies between p and the device, and waits unless p is pinned.
+func (q *queue) transfer(op string, at driver.Buffer, off int64, p []byte, in bool) error {
+	b, addr, err := q.d.use(op, at, off, int64(len(p)))
 	if err != nil {
 		return err
 	}
 	defer q.d.unuse(b)
-	return q.transfer(op, addr, dst, false)
-}
-
-// transfer copies between p and the device, and waits unless p is pinned.
-func (q *queue) transfer(op string, addr uintptr, p []byte, in bool) error {
 	if err := q.enter(op); err != nil {
 		return err
 	}

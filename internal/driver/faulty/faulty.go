@@ -35,13 +35,8 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case Lost:
-		return "lost"
-	case Memory:
-		return "memory"
-	case Late:
-		return "late"
+	if names := []string{Lost: "lost", Memory: "memory", Late: "late"}; k > 0 && int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
