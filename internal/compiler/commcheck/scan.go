@@ -361,11 +361,7 @@ func (in *info) actsSelf(s ir.Stmt) bool {
 	case *ir.Comm, *ir.Launch, *ir.Join:
 		return true
 	case *ir.Call:
-		for _, p := range s.Procs {
-			if in.procs[p].acts {
-				return true
-			}
-		}
+		return slices.ContainsFunc(s.Procs, func(p *ir.Proc) bool { return in.procs[p].acts })
 	}
 	return false
 }
