@@ -57,6 +57,7 @@ static cairn_status spawn(cairn_run *r)
 	char *argv[] = {(char *)"cairn", (char *)"serve", fd, NULL};
 	int pair[2], rc;
 	posix_spawnattr_t attr;
+	posix_spawn_file_actions_t actions;
 	sigset_t none, all;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail(r, CAIRN_NOHELPER, "cannot make a socket for the helper process: %s", strerror(errno));
@@ -79,8 +80,12 @@ static cairn_status spawn(cairn_run *r)
 	rc |= POSIX_SPAWN_SETSID; /* a signal to the program's group is not for the helper */
 #endif
 	posix_spawnattr_setflags(&attr, (short)rc);
-	rc = posix_spawnp(&r->helper, path, NULL, &attr, argv, environ);
+	posix_spawn_file_actions_init(&actions);
+	if (r->cwd)
+		posix_spawn_file_actions_addchdir_np(&actions, r->cwd);
+	rc = posix_spawnp(&r->helper, path, &actions, &attr, argv, environ);
 	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&actions);
 	close(pair[1]);
 	if (rc) {
 		close(pair[0]);

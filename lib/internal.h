@@ -1,4 +1,4 @@
-/* What the sources of libcairn share. docs/protocol.md draws the messages. */
+/* What the sources of libcairn share. Package internal/serve documents the messages. */
 #ifndef CAIRN_INTERNAL_H
 #define CAIRN_INTERNAL_H
 
@@ -165,6 +165,7 @@ struct cairn_run {
 	uint64_t step;   /* what left was then */
 
 	char *dir;
+	char *cwd; /* working directory when it was opened, in which helpers work */
 	cairn_options opts;
 	cairn_comm comm; /* size 0: none was given */
 	int rank, size;

@@ -96,6 +96,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 		memcpy(&r->opts, options, options->struct_size);
 	}
 	r->dir = copied(dir);
+	r->cwd = getcwd(NULL, 0);
 	r->opts.compression = copied(r->opts.compression);
 	r->opts.helper = copied(r->opts.helper);
 	if (comm && comm->size > 1) {
@@ -609,6 +610,7 @@ cairn_status cairn_close(cairn_run *r)
 	free(r->unsaid);
 	free(r->errtext);
 	free(r->dir);
+	free(r->cwd);
 	free((char *)r->opts.compression);
 	free((char *)r->opts.helper);
 	free(r);
