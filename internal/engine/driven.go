@@ -294,5 +294,14 @@ func processSpace() string {
 	return machineID() + " " + space
 }
 
+// remedy says what the user can do about variables that do not fit: inGo, or
+// what libcairn has.
+func (p *Run) remedy(inGo string) string {
+	if p.opts.Driver == nil {
+		return inGo
+	}
+	return "start the program that saved it, or start over with " + EnvFresh + "=1 in the environment; a C program can load the variables that fit with cairn_resume and cairn_read"
+}
+
 // errNoComm says that ranks cannot agree.
 var errNoComm = errors.New("cairn: a run of several ranks needs a communicator: call cairn_open_mpi")

@@ -127,7 +127,7 @@ func (p *Run) checkOutsideFiles() error {
 		if !ok || slices.Contains(p.recordedPaths(), path) {
 			continue
 		}
-		errs = append(errs, fileMismatch(fmt.Sprintf("the checkpoint comes from elsewhere and names %s as a file to truncate and write, which is outside the working directory and not opened by the program. If you trust the checkpoint, set Options.OutsideFiles or %s=1", path, EnvOutside)))
+		errs = append(errs, fileMismatch(fmt.Sprintf("the checkpoint comes from elsewhere and names %s as a file to truncate and write, which is outside the working directory and not opened by the program. If you trust the checkpoint, set %s=1 in the environment", path, EnvOutside)))
 	}
 	return errors.Join(errs...)
 }

@@ -268,7 +268,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
-			err = fmt.Errorf("%w: %w; to continue without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", ErrMismatch, err, m.Name)
+			err = fmt.Errorf("%w: %w; %s", ErrMismatch, err, p.remedy(fmt.Sprintf("to continue without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", m.Name)))
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -374,7 +374,7 @@ func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 			continue
 		}
 		if !known && !dropped[v.Name] {
-			errs = append(errs, fmt.Errorf("%w: the checkpoint holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
+			errs = append(errs, fmt.Errorf("%w: the checkpoint holds variable %q (%s), which the program does not protect; %s", ErrMismatch, v.Name, graph.TypeName(v.Type), p.remedy("add it to Options.Drop if it is not needed any more")))
 		}
 	}
 	if len(errs) > 0 && len(errs) == vars {
@@ -386,7 +386,7 @@ func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 		case saved[r.Name]:
 			roots = append(roots, r)
 		case p.varOptions[r.Name]&Optional == 0:
-			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the checkpoint does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
+			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the checkpoint does not hold; %s", ErrMismatch, r.Name, p.remedy("protect it as cairn.Optional to keep the value it has")))
 		}
 	}
 	return roots, errors.Join(errs...)
