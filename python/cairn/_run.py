@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 import weakref
 from ctypes import byref, c_int, c_size_t, c_void_p
 from typing import IO, Any, Callable, Iterable, Iterator, Mapping, MutableMapping, NamedTuple
@@ -169,6 +170,9 @@ class Run:
         self._files: list[tuple[IO[Any], int | None]] = []  # with libcairn's stream
         self._has_json = False
         self._failed: BaseException | None = None
+        self._begun = False  # begin() was called
+        self._added: dict[str, Any] = {}  # … and add() with these objects: their values that are no arrays
+        self._supervised = bool(os.environ.get("CAIRN_CONTROL"))  # 'cairn run' makes stdout part of the state
         self.state = State()
         self._comm = _comm(comm) if comm is not None and comm.Get_size() > 1 else None
         rc = self._lib.cairn_open_comm(byref(self._handle), os.fsencode(dir) if dir is not None else None, byref(options), byref(self._comm) if self._comm else None)
@@ -178,6 +182,9 @@ class Run:
             handle, self._handle = self._handle, c_void_p()
             self._lib.cairn_close(handle)
             raise
+        if self._supervised:  # libcairn has told its environment: programs that this one starts are not the rank
+            for name in ("CAIRN_CONTROL", "CAIRN_WRITER"):
+                os.environ.pop(name, None)
         me = weakref.ref(self)  # else the run would keep itself alive
         self._hook = HOOK(lambda _: _before_save(me))
         self._lib.cairn_before_save(self._handle, self._hook, None)
@@ -201,6 +208,7 @@ class Run:
         """
         if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
             self._objects[name] = value
+            self._added.pop(name, None)
         elif hasattr(value, "getstate") and hasattr(value, "setstate"):
             self._pack_as(name, value.getstate, value.setstate)
         elif hasattr(value, "get_state") and hasattr(value, "set_state"):
@@ -267,6 +275,7 @@ class Run:
         parts = self._parts(name)
         if self._objects.pop(name, None) is not None:
             self._names.pop(name, None)
+            self._added.pop(name, None)
         for part in parts:
             self._unprotect(part)
 
@@ -418,21 +427,36 @@ class Run:
     def begin(self) -> None:
         """Begin a checkpoint of arrays that become ready one after the other: see add() and commit()."""
         self._check(self._lib.cairn_begin(self._handle))
+        self._begun = True
 
     def add(self, name: str) -> None:
-        """Copy what protect() got under a name into the checkpoint that was begun: it may change then."""
+        """Copy what protect() got under a name into the checkpoint that was begun: it may change then.
+
+        Random generators and run.state are saved as they are at commit().
+        """
+        if name in self._packed:
+            raise ValueError(f"{name}: only arrays and objects with a state_dict can be added; commit() saves this")
+        tree = self._protect_object(name, self._objects[name]) if name in self._objects else None
         for part in self._parts(name):
             self._check(self._lib.cairn_add(self._handle, part.encode()))
+        if self._begun and name in self._objects:
+            self._added[name] = tree
 
     def commit(self) -> None:
         """Copy what was not added, and end what begin() has begun, as save()."""
         rc = self._lib.cairn_commit(self._handle)
+        self._end_parts()
         self._raise_failed()
         self._check(rc)
 
     def cancel(self) -> None:
         """Forget what begin() has begun."""
         self._lib.cairn_cancel(self._handle)
+        self._end_parts()
+
+    def _end_parts(self) -> None:
+        self._begun = False
+        self._added.clear()
 
     def request(self) -> None:
         """Make the next point save. Any thread may call it."""
@@ -497,6 +521,9 @@ class Run:
 
     def _pack(self) -> None:
         """Prepare what changes its place or its size for a checkpoint."""
+        for output in (sys.stdout, sys.__stdout__) if self._supervised else ():
+            if output is not None and not output.closed:
+                output.flush()
         for entry in list(self._files):
             file, stream = entry
             if not file.closed:
@@ -505,7 +532,7 @@ class Run:
             if stream is not None:
                 self._lib.cairn_fclose(self._handle, stream)
             self._files.remove(entry)
-        trees = {name: self._protect_object(name, value) for name, value in self._objects.items()}
+        trees = {name: self._added[name] if name in self._added else self._protect_object(name, value) for name, value in self._objects.items()}
         self._has_json = self._has_json or bool(self.state._values or self._packed or trees)
         if not self._has_json:
             return

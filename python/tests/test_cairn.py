@@ -429,6 +429,39 @@ class Runs(Case):
             self.assertTrue(run.state.late)
         self.assertEqual((a["x"][0], a["y"][2], b[0]), (1, 1, 2))
 
+    def test_object_is_saved_as_it_was_added(self) -> None:
+        class Model:
+            def __init__(self) -> None:
+                self.w, self.step = np.zeros(3), 0
+
+            def state_dict(self) -> dict[str, Any]:
+                return {"w": self.w, "step": self.step, "moments": [np.full(2, self.step)] * (self.step > 0)}
+
+            def load_state_dict(self, d: dict[str, Any]) -> None:
+                self.w, self.step, self.moments = d["w"], d["step"], d["moments"]
+
+        model = Model()
+        with self.open() as run:
+            run.protect("model", model)
+            run.protect("random", random)
+            run.restore()
+            self.assertRaisesRegex(cairn.CairnError, "cairn_begin", run.add, "model")
+            for step in 1, 2:
+                model.w, model.step = np.full(3, step), step  # others than at the last save
+                run.begin()
+                run.add("model")
+                self.assertRaisesRegex(ValueError, "random", run.add, "random")
+                model.w[:] = -1
+                model.w, model.step = np.full(3, -2), -2
+                run.commit()
+                run.wait()
+        found = Model()
+        with self.open() as run:
+            run.protect("model", found)
+            run.protect("random", random)
+            self.assertTrue(run.restore())
+        self.assertEqual((found.w.tolist(), found.step, found.moments[0].tolist()), ([2, 2, 2], 2, [2, 2]))
+
     def test_stop(self) -> None:
         with self.open() as run:
             run.state.step = 7
