@@ -205,7 +205,7 @@ void copy_unwatch(cairn_run *r, struct variable *v)
 {
 	struct { uint64_t start, len; } range;
 	uint64_t lo, hi;
-	if (!v->watched)
+	if (!v->watched || r->pid != getpid()) /* the tracking is that of the process which began it */
 		return;
 	v->watched = 0;
 	pages(v, &lo, &hi);

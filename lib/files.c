@@ -44,7 +44,9 @@ static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, in
 {
 	struct file *f;
 	struct stat st;
-	cairn_status rc;
+	cairn_status rc = own_run(r);
+	if (rc < 0)
+		return rc;
 	if (fstat(fd, &st) < 0)
 		return fail(r, CAIRN_ARGUMENT, "file %s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -98,7 +100,9 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	/* After a restart, a file that the checkpoint holds may not be truncated. */
 	int fd, flags = 0, truncate = 0;
 	FILE *f;
-	if (!r || !path || !mode || !strchr("rwa", *mode)) {
+	if (own_run(r) < 0)
+		return NULL;
+	if (!path || !mode || !strchr("rwa", *mode)) {
 		fail(r, CAIRN_ARGUMENT, "a file needs a path and a mode as fopen has");
 		return NULL;
 	}
@@ -138,6 +142,8 @@ int cairn_fclose(cairn_run *r, FILE *stream)
 
 cairn_status files_flush(cairn_run *r)
 {
+	if (r->supervised && fflush(stdout) != 0) /* 'cairn run' makes it part of the state */
+		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: what the program printed cannot be flushed: %s", strerror(errno));
 	for (size_t i = 0; i < r->nfiles; i++) {
 		struct file *f = &r->files[i];
 		if (!open_still(f))

@@ -50,43 +50,101 @@ static const char *find(cairn_run *r, char *buf, size_t n)
 	return "cairn";
 }
 
+/* connections are what 'cairn run' gives to a process. */
+static const char *const connections[] = {"CAIRN_CONTROL", "CAIRN_WRITER"};
+static int connected; /* a helper of this process has them */
+
+/*
+ * environment returns the environment of a helper, to be freed. Only the first
+ * one gets the connections, in own: two would read one stream.
+ */
+static char **environment(cairn_run *r, char own[2][64])
+{
+	size_t n = 0, k = 0;
+	char **env;
+	while (environ && environ[n])
+		n++;
+	if (!(env = malloc((n + 3) * sizeof *env)))
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(environ[i], "CAIRN_CONTROL=", 14) != 0 && strncmp(environ[i], "CAIRN_WRITER=", 13) != 0)
+			env[k++] = environ[i];
+	r->supervised = getenv(connections[0]) && *getenv(connections[0]) && !__atomic_exchange_n(&connected, 1, __ATOMIC_SEQ_CST);
+	for (int i = 0; r->supervised && i < 2; i++)
+		if (getenv(connections[i])) {
+			snprintf(own[i], sizeof own[i], "%s=%s", connections[i], getenv(connections[i]));
+			env[k++] = own[i];
+		}
+	env[k] = NULL;
+	return env;
+}
+
+/*
+ * disconnect leaves the connections to the helper, so that no program that this
+ * one starts acts as the rank. The variables are emptied where they are: other
+ * threads may call getenv, and unsetenv would move others.
+ */
+static void disconnect(void)
+{
+	for (int i = 0; i < 2; i++) {
+		char *v = getenv(connections[i]);
+		if (v && *v) {
+			close(atoi(v));
+			*v = 0;
+		}
+	}
+}
+
 static cairn_status spawn(cairn_run *r)
 {
-	char buf[PATH_MAX], fd[16];
+	static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2}; /* by the helper, when it has begun */
+	char buf[PATH_MAX], fd[16], own[2][64], **env;
 	const char *path = find(r, buf, sizeof buf);
 	char *argv[] = {(char *)"cairn", (char *)"serve", fd, NULL};
 	int pair[2], rc;
 	posix_spawnattr_t attr;
 	posix_spawn_file_actions_t actions;
-	sigset_t none, all;
+	sigset_t mask, all;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail(r, CAIRN_NOHELPER, "cannot make a socket for the helper process: %s", strerror(errno));
-	/* The helper gets this very number, which is not used in this process. */
-	rc = fcntl(pair[1], F_DUPFD, 64);
-	close(pair[1]);
-	if (rc < 0) {
-		close(pair[0]);
+	/* A number that is not that of a standard stream which the program has closed. */
+	rc = fcntl(pair[0], F_DUPFD_CLOEXEC, 64);
+	close(pair[0]);
+	pair[0] = rc;
+	env = rc < 0 ? NULL : environment(r, own);
+	if (!env) {
+		close(pair[1]);
+		if (rc >= 0)
+			close(rc);
 		return fail(r, CAIRN_NOHELPER, "cannot make a descriptor for the helper process: %s", strerror(errno));
 	}
-	pair[1] = rc;
-	snprintf(fd, sizeof fd, "%d", pair[1]);
+	/* In the helper, its end takes the number of the other one. */
+	snprintf(fd, sizeof fd, "%d", pair[0]);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, pair[1], pair[0]);
 	posix_spawnattr_init(&attr);
-	sigemptyset(&none);
+	sigemptyset(&mask);
+	for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+		sigaddset(&mask, ignored[i]);
 	sigfillset(&all);
-	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigmask(&attr, &mask);
 	posix_spawnattr_setsigdefault(&attr, &all);
 	rc = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
 #ifdef POSIX_SPAWN_SETSID
 	rc |= POSIX_SPAWN_SETSID; /* a signal to the program's group is not for the helper */
 #endif
 	posix_spawnattr_setflags(&attr, (short)rc);
-	posix_spawn_file_actions_init(&actions);
 	if (r->cwd)
 		posix_spawn_file_actions_addchdir_np(&actions, r->cwd);
-	rc = posix_spawnp(&r->helper, path, &actions, &attr, argv, environ);
+	rc = posix_spawnp(&r->helper, path, &actions, &attr, argv, env);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
+	free(env);
 	close(pair[1]);
+	if (r->supervised && rc == 0)
+		disconnect();
+	else if (r->supervised)
+		r->supervised = connected = 0;
 	if (rc) {
 		close(pair[0]);
 		r->helper = 0;
@@ -99,9 +157,11 @@ static cairn_status spawn(cairn_run *r)
 /* memory makes memory that the helper shares. */
 static int memory(cairn_run *r, const char *name)
 {
-	int fd = memfd_create(name, MFD_CLOEXEC);
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		fail(r, CAIRN_NOMEMORY, "cannot make shared memory: %s", strerror(errno));
+	else
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* memory that is mapped stays */
 	return fd;
 }
 
@@ -243,27 +303,36 @@ static int receive(cairn_run *r)
 	return (int)kind;
 }
 
+/* settle takes the largest of v among all ranks, and fails if a rank has failed: v[1]. */
+static cairn_status settle(cairn_run *r, uint64_t v[2])
+{
+	if (r->comm.max(r->comm.context, v, 2))
+		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+	if (!v[1])
+		return CAIRN_OK;
+	r->refused = 1;
+	return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
+}
+
 /* gather does for the helper what only the program can: talk to other ranks. */
 static cairn_status gather(cairn_run *r)
 {
-	uint64_t v[2] = {r->in.len, 0}, most; /* the longest, and whether a rank has failed */
+	uint64_t v[2] = {r->in.len, 0}, most;
 	unsigned char *mine, *all;
-	cairn_status rc = CAIRN_OK;
+	cairn_status rc;
 	if (!r->comm.gather)
 		return lost(r, "it asks for other ranks, and there are none");
-	if (r->comm.max(r->comm.context, v, 2))
-		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
-	if (v[1]) {
-		r->refused = 1;
-		return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
-	}
-	most = v[0];
-	if (most > INT_MAX / 2 - 8)
+	if ((rc = settle(r, v)) < 0)
+		return rc;
+	if ((most = v[0]) > INT_MAX / 2 - 8)
 		return lost(r, "it sends nonsense");
 	mine = calloc(1, most + 8);
 	all = calloc((size_t)r->comm.size, most + 8);
+	v[1] = !mine || !all;
+	if ((rc = settle(r, v)) < 0 && (!mine || !all))
+		rc = fail(r, CAIRN_NOMEMORY, "out of memory for an exchange between ranks");
 	r->out.len = 0;
-	if (mine && all) {
+	if (rc >= 0) {
 		struct text t = {mine, 0, most + 8, 0, 0};
 		put_u64(&t, r->in.len);
 		put_bytes(&t, r->in.p, r->in.len);
@@ -275,8 +344,6 @@ static cairn_status gather(cairn_run *r)
 			put_u32(&r->out, (uint32_t)n);
 			put_bytes(&r->out, one.p + 8, n <= most ? n : 0);
 		}
-	} else {
-		rc = fail(r, CAIRN_NOMEMORY, "out of memory for an exchange between ranks");
 	}
 	free(mine);
 	free(all);

@@ -24,6 +24,7 @@
 #define add_range cairn__add_range
 #define fail cairn__fail
 #define now cairn__now
+#define own_run cairn__own_run
 #define helper_start cairn__helper_start
 #define helper_ask cairn__helper_ask
 #define helper_send cairn__helper_send
@@ -175,6 +176,8 @@ struct cairn_run {
 	uint64_t last;   /* the newest durable checkpoint */
 	uint64_t saving; /* the one being written; 0: none */
 	int restored, finished, gone, signals;
+	int supervised; /* its helper speaks with 'cairn run' */
+	double retry, pause; /* when another helper may be tried, and how long after the last one that failed */
 	int refused;  /* another rank could not open the run */
 	int resuming; /* there are checkpoints to restore */
 	int stopped;  /* the last point said so */
@@ -223,6 +226,7 @@ cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
 #endif
 	;
 double now(void);
+cairn_status own_run(cairn_run *r); /* fails in a forked process, which shares the mirror */
 
 /* helper.c: the helper process and the messages */
 cairn_status helper_start(cairn_run *r);

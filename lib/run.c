@@ -72,15 +72,19 @@ static cairn_status agree(cairn_run *r, cairn_status rc, const char *other)
 		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
 	if (v[1] == 2 && (rc >= 0 || rc == CAIRN_NOTSAVED))
 		return fail(r, CAIRN_NOHELPER, "another rank has lost its helper: the ranks have to be started again");
-	return v[1] && rc >= 0 ? fail(r, CAIRN_NOTSAVED, "%s", other) : rc;
+	return v[1] && rc >= 0 ? fail(r, r->restored ? CAIRN_NOTSAVED : CAIRN_ERROR, "%s", other) : rc;
 }
 
 cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_options *options, const cairn_comm *comm)
 {
 	cairn_run *r = calloc(1, sizeof *r);
 	cairn_status rc;
-	if (!(*run = r))
+	if (!(*run = r)) {
+		uint64_t failed[2] = {0, 1};
+		if (comm && comm->size > 1 && comm->max)
+			comm->max(comm->context, failed, 2); /* the others wait */
 		return CAIRN_NOMEMORY;
+	}
 	r->sock = r->mirror = r->pagefd = r->pagemap = -1;
 	r->uffd = -2;
 	r->pid = getpid();
@@ -120,13 +124,18 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	return rc;
 }
 
+cairn_status own_run(cairn_run *r)
+{
+	if (r && r->pid != getpid())
+		return fail(r, CAIRN_ARGUMENT, "a forked process must not use its parent's run");
+	return r ? CAIRN_OK : CAIRN_ARGUMENT;
+}
+
 /* usable refuses calls that are out of order. */
 static cairn_status usable(cairn_run *r, int restored)
 {
-	if (!r)
+	if (own_run(r) < 0)
 		return CAIRN_ARGUMENT;
-	if (r->pid != getpid())
-		return fail(r, CAIRN_ARGUMENT, "a forked process must not use its parent's run");
 	if (r->finished)
 		return fail(r, CAIRN_ARGUMENT, "the run is finished");
 	if (restored != r->restored)
@@ -340,20 +349,34 @@ static cairn_status save(cairn_run *r, int why, int wait)
 	return agree(r, rc, "checkpoint not saved: another rank could not save it");
 }
 
-/* revive starts another helper after one was lost, and leaves that to be said. */
+/*
+ * revive starts another helper after one was lost, and leaves that to be said. It
+ * tries at once, and if that fails again after 1, 2, 4 … 60 seconds. 'cairn run'
+ * speaks with one helper of a process only.
+ */
 static cairn_status revive(cairn_run *r)
 {
 	cairn_status rc;
-	char *was = r->err ? strdup(r->err) : NULL;
+	char *was;
+	if (r->comm.size <= 1 && !r->supervised && now() < r->retry)
+		return CAIRN_NOHELPER; /* the error says that it is gone */
+	was = r->err ? strdup(r->err) : NULL;
 	helper_end(r);
 	r->saving = 0;
 	__atomic_store_n(&r->page->wake, 0, __ATOMIC_RELAXED);
 	vars_forget(r);
-	rc = r->comm.size > 1 ? fail(r, CAIRN_NOHELPER, "%s; the ranks have to be started again", was ? was : "the helper is gone") : helper_start(r);
+	if (r->comm.size > 1 || r->supervised)
+		rc = fail(r, CAIRN_NOHELPER, "%s; end the program%s", was ? was : "the helper is gone", r->supervised ? ": 'cairn run' starts it again" : ", on all ranks, and start it again");
+	else
+		rc = helper_start(r);
 	if (rc >= 0 && (rc = files_tell(r)) >= 0 && (rc = vars_tell(r)) >= 0) {
 		put_u32(&r->out, 0);
 		rc = helper_ask(r, MSG_RESTORE);
 	}
+	if (rc < 0)
+		helper_end(r); /* it does not know all */
+	r->pause = rc >= 0 ? 0 : r->pause < 1 ? 1 : r->pause < 30 ? 2 * r->pause : 60;
+	r->retry = now() + r->pause;
 	if (rc >= 0) {
 		fail(r, CAIRN_NOTSAVED, "%s; another one has been started", was ? was : "the helper was lost");
 		free(r->unsaid);
@@ -441,6 +464,7 @@ static cairn_status look(cairn_run *r)
 		if (v[2] && !(why & WHY_STOP))
 			why = 0; /* later, when all have written the one before */
 	} else if (rc < 0) {
+		r->left = r->step = 1; /* each point says it */
 		return rc;
 	} else if (r->saving && !(why & WHY_STOP)) { /* later, when the one before is written */
 		if (why & (WHY_REQUEST | WHY_SIGNAL))
@@ -564,6 +588,7 @@ cairn_status cairn_finish(cairn_run *r, int status)
 	if (r->stopped)
 		return fail(r, CAIRN_ARGUMENT, "the run was stopped, and has not finished: close it without cairn_finish, and start the program again to resume");
 	rc = helper_news(r, r->saving != 0); /* what becomes of it does not matter any more */
+	r->retry = 0; /* there is no later time */
 	if (rc == CAIRN_NOHELPER && (rc = revive(r)) < 0)
 		return rc;
 	r->out.len = 0;

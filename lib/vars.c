@@ -225,7 +225,7 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	if (same) {
 		if ((*at)->data != data) {
 			copy_unwatch(r, *at);
-			(*at)->data = data, (*at)->fresh = 1;
+			(*at)->data = data, (*at)->fresh = 1, (*at)->added = 0;
 		}
 		return CAIRN_OK;
 	}
@@ -283,8 +283,8 @@ cairn_status cairn_protect(cairn_run *r, const char *name, void *data, cairn_typ
 {
 	cairn_status rc;
 	size_t before;
-	if (!r)
-		return CAIRN_ARGUMENT;
+	if ((rc = own_run(r)) < 0)
+		return rc;
 	name = name ? name : "";
 	rc = protect(r, name, data, type, ndim, dims);
 	forgive(r, name);
@@ -308,8 +308,12 @@ cairn_status vars_complete(cairn_run *r)
 
 cairn_status cairn_unprotect(cairn_run *r, const char *name)
 {
-	struct variable **at = r && name ? find(r, name) : NULL, *v;
-	int failed = r && name && forgive(r, name);
+	struct variable **at, *v;
+	int failed;
+	if (own_run(r) < 0)
+		return CAIRN_ARGUMENT;
+	at = name ? find(r, name) : NULL;
+	failed = name && forgive(r, name);
 	if (!at)
 		return failed ? CAIRN_OK : fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
 	v = *at;
@@ -425,7 +429,9 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 	struct variable own = {0}, *v = &own, **at;
 	cairn_status rc;
 	int bad;
-	if (!r || !name || !*name || !data)
+	if ((rc = own_run(r)) < 0)
+		return rc;
+	if (!name || !*name || !data)
 		return fail(r, CAIRN_ARGUMENT, "a variable without a name or an address");
 	own.bytes = shape(r, name, type, ndim, dims, &bad);
 	if (bad)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,9 @@ func serveCommand(c *call) *cobra.Command {
 		Args:    takes(1, 1),
 		Hidden:  true,
 		RunE: c.does(func(ctx context.Context, c *call) error {
+			// Batch systems signal every process of a job. The program decides
+			// what a signal means, and its end ends this process.
+			signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 			fd, err := strconv.ParseUint(c.args[0], 10, 31)
 			if err != nil {
 				return fmt.Errorf("%q is no descriptor: 'cairn serve' is started by libcairn", c.args[0])

@@ -407,7 +407,6 @@ func (s *session) setVars(c *cursor) error {
 		name := c.text()
 		if s.vars[name] {
 			gone[name] = true
-			delete(s.vars, name)
 		}
 	}
 	type variable struct {
@@ -443,7 +442,10 @@ func (s *session) setVars(c *cursor) error {
 	if err := c.end(); err != nil {
 		return err
 	}
-	s.run.Unprotect(gone)
+	s.run.Unprotect(gone) // only now: a message that is refused changes nothing
+	for name := range gone {
+		delete(s.vars, name)
+	}
 	for _, v := range list {
 		if err := s.run.ProtectValue(v.name, v.ptr.Interface()); err != nil {
 			return err

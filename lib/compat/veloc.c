@@ -47,7 +47,7 @@ struct store {
 };
 
 static struct {
-	int ready, sync, single, rank, ranks, keep, joined;
+	int ready, sync, single, rank, ranks, keep;
 	unsigned id;
 	MPI_Comm comm;
 	char dir[1100];
@@ -188,6 +188,7 @@ int VELOC_Init_single(unsigned int id, const char *cfg_file)
 		return VELOC_SUCCESS;
 	memset(&veloc, 0, sizeof veloc);
 	veloc.single = 1, veloc.id = id, veloc.comm = MPI_COMM_NULL;
+	unsetenv("CAIRN_CONTROL"); /* each process has its own directory: 'cairn run' watches one for all */
 	return start(cfg_file);
 }
 
@@ -344,7 +345,8 @@ static struct store *open_store(const char *function, const char *name, int fres
 {
 	cairn_options o = CAIRN_OPTIONS;
 	struct store *s;
-	char dir[1400], *control = NULL;
+	char dir[1400];
+	const char *control;
 	cairn_status rc;
 	for (s = veloc.stores; s; s = s->next)
 		if (strcmp(s->name, name) == 0)
@@ -360,11 +362,8 @@ static struct store *open_store(const char *function, const char *name, int fres
 	o.no_signals = 1;
 	o.keep = veloc.keep > 0 ? veloc.keep : 1 << 20;
 	o.fresh = fresh;
-	/* 'cairn run' watches the checkpoints of one name, in one directory. */
-	if (getenv("CAIRN_CONTROL") && (veloc.single || veloc.joined) && (control = strdup(getenv("CAIRN_CONTROL"))))
-		unsetenv("CAIRN_CONTROL");
-	s->supervised = getenv("CAIRN_CONTROL") != NULL;
-	veloc.joined |= s->supervised;
+	control = getenv("CAIRN_CONTROL"); /* 'cairn run' watches the checkpoints of one name: libcairn empties it then */
+	s->supervised = control && *control;
 	if (veloc.single) {
 		snprintf(dir, sizeof dir, "%s/%s-%u.cairn", veloc.dir, name, veloc.id);
 		rc = cairn_open(&s->run, dir, &o);
@@ -372,9 +371,6 @@ static struct store *open_store(const char *function, const char *name, int fres
 		snprintf(dir, sizeof dir, "%s/%s.cairn", veloc.dir, name);
 		rc = cairn_open_mpi(&s->run, dir, &o, veloc.comm);
 	}
-	if (control)
-		setenv("CAIRN_CONTROL", control, 1);
-	free(control);
 	if (rc >= 0)
 		rc = cairn_resume(s->run);
 	if (rc < 0 || !all_agree(list_versions(s) == VELOC_SUCCESS)) {

@@ -23,7 +23,7 @@
 ! target attribute.
 module cairn
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: error_unit, int64
+  use, intrinsic :: iso_fortran_env, only: error_unit, int64, output_unit
   implicit none
   private
   public :: cairn_run, cairn_options
@@ -332,7 +332,9 @@ contains
     if (rc < 0) then
       ignored = c_close(run%handle)
       run%handle = c_null_ptr
+      return
     end if
+    call c_before_save(run%handle, c_funloc(flush_files), c_null_ptr)
   end subroutine opened
 
   ! pack_options converts options to C. The strings must live as long as o.
@@ -412,12 +414,15 @@ contains
     call report(run, cairn_ok, stat, errmsg)
   end subroutine cairn_protect_file
 
-  ! flush_files writes what the program's units have in their buffers.
+  ! flush_files writes what the program's units have in their buffers: unit *, which
+  ! 'cairn run' makes part of the state, and those of protected files.
   integer(c_int) function flush_files(context) bind(C)
     type(c_ptr), value :: context
     type(file_list), pointer :: list
     integer :: i, unit, failed
     flush_files = 0
+    flush (output_unit, iostat=failed)
+    if (.not. c_associated(context)) return
     call c_f_pointer(context, list)
     do i = 1, size(list%file)
       inquire (file=list%file(i)%path, number=unit)

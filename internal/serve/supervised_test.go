@@ -1,0 +1,96 @@
+//go:build linux
+
+package serve
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestHelper_Disturbed lets signals reach a helper, sends it what it refuses,
+// kills it when no other one can be started, and lets a child use the run.
+func TestHelper_Disturbed(t *testing.T) {
+	build(t)
+	for _, what := range []string{"signals", "refused", "lost", "fork"} {
+		t.Run(what, func(t *testing.T) {
+			output(t, program(t, "helper", filepath.Join(t.TempDir(), "ckpt"), what))
+		})
+	}
+}
+
+// steps returns what a program prints that prints a line per step.
+func steps(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("step " + strconv.Itoa(i) + "\n")
+	}
+	return b.String()
+}
+
+// supervised runs a command under 'cairn run', and returns what it printed.
+func supervised(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := program(t, "cairn", append([]string{"run", "--run", filepath.Join(t.TempDir(), "run")}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, failure(err))
+	}
+	return string(out)
+}
+
+// TestSupervised_PrintsOnce kills programs whose lines are in a buffer when the
+// checkpoint is saved: 'cairn run' shows each line once.
+func TestSupervised_PrintsOnce(t *testing.T) {
+	dir := build(t)
+	t.Run("c", func(t *testing.T) {
+		if got := supervised(t, nil, filepath.Join(dir, "helper"), filepath.Join(t.TempDir(), "ckpt"), "print"); got != steps(1000) {
+			t.Errorf("it printed %d lines:\n%.1000s", strings.Count(got, "\n"), got)
+		}
+	})
+	t.Run("python", func(t *testing.T) {
+		startPython(t, "numpy")
+		file := filepath.Join(t.TempDir(), "print.py")
+		if err := os.WriteFile(file, []byte(printPython), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := supervised(t, pythonEnv(t), python, file, filepath.Join(t.TempDir(), "ckpt")); got != steps(1000) {
+			t.Errorf("it printed %d lines:\n%.1000s", strings.Count(got, "\n"), got)
+		}
+	})
+	t.Run("fortran", func(t *testing.T) {
+		path := compileFortran(t, "gfortran", append(fortranSources[:2:2], "testdata/print.f90")...)
+		if got := supervised(t, nil, path, filepath.Join(t.TempDir(), "ckpt")); got != steps(1000) {
+			t.Errorf("it printed %d lines:\n%.1000s", strings.Count(got, "\n"), got)
+		}
+	})
+}
+
+const printPython = `
+import cairn, os, signal, sys
+with cairn.open(sys.argv[1], every=1e6) as run:
+    run.state.step = 0
+    restored = run.restore()
+    while run.state.step < 1000:
+        run.point()
+        if run.state.step == 500:
+            run.checkpoint()
+        if run.state.step == 900 and not restored:
+            os.kill(os.getpid(), signal.SIGKILL)
+        print("step", run.state.step)
+        run.state.step += 1
+    run.finish()
+`
+
+// TestSupervised_OneRunIsTheRank opens several runs in a process, one after the
+// other and together, and starts a program that opens one: the first is the
+// rank of 'cairn run', and the others do not disturb it.
+func TestSupervised_OneRunIsTheRank(t *testing.T) {
+	dir := build(t)
+	if got := supervised(t, nil, filepath.Join(dir, "helper"), filepath.Join(t.TempDir(), "ckpt"), "twice"); got != "checkpoints 2\n" {
+		t.Errorf("it printed %q", got)
+	}
+}
