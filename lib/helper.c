@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -50,56 +51,28 @@ static const char *find(cairn_run *r, char *buf, size_t n)
 	return "cairn";
 }
 
-/* connections are what 'cairn run' gives to a process. */
-static const char *const connections[] = {"CAIRN_CONTROL", "CAIRN_WRITER"};
-static int connected; /* a helper of this process has them */
-
 /*
- * environment returns the environment of a helper, to be freed. Only the first
- * one gets the connections, in own: two would read one stream.
- */
-static char **environment(cairn_run *r, char own[2][64])
-{
-	size_t n = 0, k = 0;
-	char **env;
-	while (environ && environ[n])
-		n++;
-	if (!(env = malloc((n + 3) * sizeof *env)))
-		return NULL;
-	for (size_t i = 0; i < n; i++)
-		if (strncmp(environ[i], "CAIRN_CONTROL=", 14) != 0 && strncmp(environ[i], "CAIRN_WRITER=", 13) != 0)
-			env[k++] = environ[i];
-	r->supervised = getenv(connections[0]) && *getenv(connections[0]) && !__atomic_exchange_n(&connected, 1, __ATOMIC_SEQ_CST);
-	for (int i = 0; r->supervised && i < 2; i++)
-		if (getenv(connections[i])) {
-			snprintf(own[i], sizeof own[i], "%s=%s", connections[i], getenv(connections[i]));
-			env[k++] = own[i];
-		}
-	env[k] = NULL;
-	return env;
-}
-
-/*
- * disconnect leaves the connections to the helper, so that no program that this
- * one starts acts as the rank. The variables are emptied where they are: other
- * threads may call getenv, and unsetenv would move others.
+ * disconnect leaves the connections to 'cairn run' to the first helper: neither
+ * another one nor a program that this one starts acts as the rank. The variables
+ * are emptied where they are: other threads may call getenv, and unsetenv would
+ * move others.
  */
 static void disconnect(void)
 {
-	for (int i = 0; i < 2; i++) {
-		char *v = getenv(connections[i]);
-		if (v && *v) {
-			close(atoi(v));
-			*v = 0;
+	char *values[] = {getenv("CAIRN_CONTROL"), getenv("CAIRN_WRITER")};
+	for (int i = 0; i < 2; i++)
+		if (values[i] && *values[i]) {
+			close(atoi(values[i]));
+			*values[i] = 0;
 		}
-	}
 }
 
 static cairn_status spawn(cairn_run *r)
 {
 	static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2}; /* by the helper, when it has begun */
-	char buf[PATH_MAX], fd[16], own[2][64], **env;
-	const char *path = find(r, buf, sizeof buf);
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	char buf[PATH_MAX], fd[16];
+	const char *path = find(r, buf, sizeof buf), *control;
 	char *argv[] = {(char *)"cairn", (char *)"serve", fd, NULL};
 	int pair[2], rc;
 	posix_spawnattr_t attr;
@@ -108,20 +81,17 @@ static cairn_status spawn(cairn_run *r)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return fail(r, CAIRN_NOHELPER, "cannot make a socket for the helper process: %s", strerror(errno));
 	/* A number that is not that of a standard stream which the program has closed. */
-	rc = fcntl(pair[0], F_DUPFD_CLOEXEC, 64);
+	r->sock = fcntl(pair[0], F_DUPFD_CLOEXEC, 64);
 	close(pair[0]);
-	pair[0] = rc;
-	env = rc < 0 ? NULL : environment(r, own);
-	if (!env) {
+	if (r->sock < 0) {
 		close(pair[1]);
-		if (rc >= 0)
-			close(rc);
 		return fail(r, CAIRN_NOHELPER, "cannot make a descriptor for the helper process: %s", strerror(errno));
 	}
-	/* In the helper, its end takes the number of the other one. */
-	snprintf(fd, sizeof fd, "%d", pair[0]);
+	snprintf(fd, sizeof fd, "%d", r->sock);
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, pair[1], pair[0]);
+	posix_spawn_file_actions_adddup2(&actions, pair[1], r->sock); /* in the helper, its end has this number */
+	if (r->cwd)
+		posix_spawn_file_actions_addchdir_np(&actions, r->cwd);
 	posix_spawnattr_init(&attr);
 	sigemptyset(&mask);
 	for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
@@ -134,24 +104,21 @@ static cairn_status spawn(cairn_run *r)
 	rc |= POSIX_SPAWN_SETSID; /* a signal to the program's group is not for the helper */
 #endif
 	posix_spawnattr_setflags(&attr, (short)rc);
-	if (r->cwd)
-		posix_spawn_file_actions_addchdir_np(&actions, r->cwd);
-	rc = posix_spawnp(&r->helper, path, &actions, &attr, argv, env);
+	pthread_mutex_lock(&one); /* another thread may open a run, too */
+	control = getenv("CAIRN_CONTROL");
+	r->supervised = control && *control;
+	rc = posix_spawnp(&r->helper, path, &actions, &attr, argv, environ);
+	if (rc == 0)
+		disconnect();
+	pthread_mutex_unlock(&one);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
-	free(env);
 	close(pair[1]);
-	if (r->supervised && rc == 0)
-		disconnect();
-	else if (r->supervised)
-		r->supervised = connected = 0;
-	if (rc) {
-		close(pair[0]);
-		r->helper = 0;
-		return fail(r, CAIRN_NOHELPER, "cannot start the helper %s: %s; install the cairn command, or name it in CAIRN_HELPER", path, strerror(rc));
-	}
-	r->sock = pair[0];
-	return CAIRN_OK;
+	if (rc == 0)
+		return CAIRN_OK;
+	close(r->sock);
+	r->sock = -1, r->helper = 0;
+	return fail(r, CAIRN_NOHELPER, "cannot start the helper %s: %s; install the cairn command, or name it in CAIRN_HELPER", path, strerror(rc));
 }
 
 /* memory makes memory that the helper shares. */

@@ -194,28 +194,27 @@ int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
 	return r->in.bad || n < 0 ? damaged(r) : n;
 }
 
+static const struct { int sig; void (*handler)(int); int flags; } signals[] = {{SIGUSR1, on_save, SA_RESTART}, {SIGTERM, on_stop, SA_RESTART | (int)SA_RESETHAND}};
+
 /* take_signals installs handlers where the program has none. */
 static void take_signals(cairn_run *r)
 {
-	static const struct { int sig; void (*handler)(int); int flags; } list[] = {{SIGUSR1, on_save, SA_RESTART}, {SIGTERM, on_stop, SA_RESTART | (int)SA_RESETHAND}};
-	for (size_t i = 0; !r->opts.no_signals && i < sizeof list / sizeof *list; i++) {
+	for (int i = 0; !r->opts.no_signals && i < 2; i++) {
 		struct sigaction old, act;
 		memset(&act, 0, sizeof act);
-		act.sa_handler = list[i].handler, act.sa_flags = list[i].flags;
+		act.sa_handler = signals[i].handler, act.sa_flags = signals[i].flags;
 		sigemptyset(&act.sa_mask);
-		if (sigaction(list[i].sig, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL && sigaction(list[i].sig, &act, NULL) == 0)
+		if (sigaction(signals[i].sig, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL && sigaction(signals[i].sig, &act, NULL) == 0)
 			r->signals |= 1 << i;
 	}
 }
 
 static void leave_signals(cairn_run *r)
 {
-	static const struct { int sig; void (*handler)(int); } list[] = {{SIGUSR1, on_save}, {SIGTERM, on_stop}};
-	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-		struct sigaction old;
-		if (r->signals & 1 << i && sigaction(list[i].sig, NULL, &old) == 0 && old.sa_handler == list[i].handler)
-			signal(list[i].sig, SIG_DFL);
-	}
+	struct sigaction old;
+	for (int i = 0; i < 2; i++)
+		if (r->signals & 1 << i && sigaction(signals[i].sig, NULL, &old) == 0 && old.sa_handler == signals[i].handler)
+			signal(signals[i].sig, SIG_DFL);
 }
 
 static cairn_status restore(cairn_run *r, int load)

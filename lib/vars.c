@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,19 +72,36 @@ static int grow(cairn_run *r)
 	return 0;
 }
 
-/* extent makes the mirror longer, and maps what is new. */
-static unsigned char *extent(cairn_run *r, uint64_t bytes)
+/*
+ * reserve makes the kernel find memory for a part of the mirror. Without that, a
+ * copy to it ends the program when there is none.
+ */
+static int reserve(cairn_run *r, uint64_t at, uint64_t n)
+{
+	sigset_t all, was;
+	int rc;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was); /* a signal would undo it */
+	rc = n ? fallocate(r->mirror, 0, (off_t)at, (off_t)n) : 0;
+	pthread_sigmask(SIG_SETMASK, &was, NULL); /* keeps errno */
+	return rc;
+}
+
+/* extent makes the mirror longer, and maps what is new; so many bytes of it are needed at once. */
+static unsigned char *extent(cairn_run *r, uint64_t bytes, uint64_t needed)
 {
 	struct range *e = realloc(r->extents, (r->nextents + 1) * sizeof *e);
 	void *p;
 	if (!e)
 		return NULL;
 	r->extents = e;
-	if (ftruncate(r->mirror, (off_t)(r->end + bytes)) < 0)
-		return NULL;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)r->end);
 	if (p == MAP_FAILED)
 		return NULL;
+	if (reserve(r, r->end, needed) < 0 || ftruncate(r->mirror, (off_t)(r->end + bytes)) < 0) { /* last: it cannot become shorter */
+		munmap(p, bytes);
+		return NULL;
+	}
 	e[r->nextents].lo = r->end;
 	e[r->nextents++].hi = r->end += bytes;
 	return p;
@@ -103,7 +122,7 @@ static int reuse(cairn_run *r, struct variable *v, uint64_t n)
 	if (!best)
 		return 0;
 	v->copy = best->copy;
-	if (v->own && (v->copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)best->lo)) == MAP_FAILED)
+	if (v->own && (reserve(r, best->lo, v->bytes) < 0 || (v->copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)best->lo)) == MAP_FAILED))
 		return v->copy = NULL, 0;
 	v->offset = best->lo, v->room = n;
 	best->lo += n;
@@ -127,14 +146,14 @@ static int place(cairn_run *r, struct variable *v, uint64_t grown)
 		return 0;
 	if (v->own) {
 		v->offset = r->end;
-		if (!(v->copy = extent(r, n)))
+		if (!(v->copy = extent(r, n, v->bytes)))
 			return -1;
 		v->room = n;
 		return 0;
 	}
 	if (r->slab + n > r->slab_end) {
 		uint64_t at = r->end;
-		unsigned char *p = extent(r, SLAB);
+		unsigned char *p = extent(r, SLAB, SLAB);
 		if (!p)
 			return -1;
 		r->slab_map = p, r->slab = at, r->slab_end = at + SLAB;
@@ -254,7 +273,7 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	}
 	v->data = data, v->type = type, v->ndim = ndim, v->dims = own, v->bytes = bytes;
 	v->told = 0, v->fresh = 1, v->untracked = 0, v->added = 0;
-	if (v->copy && bytes <= v->room)
+	if (v->copy && bytes <= v->room && (!v->own || reserve(r, v->offset, bytes) == 0))
 		return CAIRN_OK;
 	bytes_before = v->room;
 	unplace(r, v);

@@ -11,10 +11,11 @@ import (
 )
 
 // TestHelper_Disturbed lets signals reach a helper, sends it what it refuses,
-// kills it when no other one can be started, and lets a child use the run.
+// kills it when no other one can be started, lets a child use the run, and has
+// no memory for copies.
 func TestHelper_Disturbed(t *testing.T) {
 	build(t)
-	for _, what := range []string{"signals", "refused", "lost", "fork"} {
+	for _, what := range []string{"signals", "refused", "lost", "fork", "memory"} {
 		t.Run(what, func(t *testing.T) {
 			output(t, program(t, "helper", filepath.Join(t.TempDir(), "ckpt"), what))
 		})

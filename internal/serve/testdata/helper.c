@@ -7,11 +7,14 @@
  *     helper DIR print         prints a line per step; it is killed once
  *     helper DIR twice         has two runs, and starts a program that has one
  *     helper DIR fork          a child tries to use the run
+ *     helper DIR memory        there is no memory for copies at some times
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
 #define _GNU_SOURCE
 #include <cairn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -236,6 +239,49 @@ static int forked(const char *dir)
 	return end(run);
 }
 
+int __real_fallocate(int fd, int mode, off_t at, off_t n);
+static int no_memory;
+
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n)
+{
+	if (!no_memory || mode & FALLOC_FL_PUNCH_HOLE)
+		return __real_fallocate(fd, mode, at, n);
+	errno = ENOSPC;
+	return -1;
+}
+
+static int memory(const char *dir)
+{
+	size_t n = 20 << 20, m = 1000, more = n + 1;
+	double *x = calloc(more, sizeof *x), *y = calloc(m, sizeof *y);
+	cairn_run *run = start(dir, NULL);
+	no_memory = 1;
+	check(run, cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &n), CAIRN_NOMEMORY, "x without memory");
+	check(run, cairn_protect(run, "y", y, CAIRN_DOUBLE, 1, &m), CAIRN_NOMEMORY, "y without memory");
+	no_memory = 0;
+	check(run, cairn_protect(run, "y", y, CAIRN_DOUBLE, 1, &m), CAIRN_OK, "y");
+	check(run, cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &n), CAIRN_OK, "x");
+	check(run, cairn_restore(run), CAIRN_OK, "restore");
+	check(run, cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	no_memory = 1;
+	check(run, cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &more), CAIRN_NOMEMORY, "x cannot grow");
+	expect(cairn_checkpoint(run) < 0, "a checkpoint without x");
+	no_memory = 0;
+	check(run, cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &more), CAIRN_OK, "x grows");
+	x[n] = 3;
+	check(run, cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	check(run, cairn_close(run), CAIRN_OK, "close");
+	x[n] = 0;
+	run = start(dir, NULL);
+	check(run, cairn_protect(run, "x", x, CAIRN_DOUBLE, 1, &more), CAIRN_OK, "x");
+	check(run, cairn_protect(run, "y", y, CAIRN_DOUBLE, 1, &m), CAIRN_OK, "y");
+	check(run, cairn_restore(run), CAIRN_RESTORED, "restore");
+	expect(x[n] == 3, "what was saved");
+	free(x);
+	free(y);
+	return end(run);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -245,5 +291,6 @@ int main(int argc, char **argv)
 	     : strcmp(what, "print") == 0 ? print(argv[1])
 	     : strcmp(what, "twice") == 0 ? twice(argv[1], argv[0])
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
+	     : strcmp(what, "memory") == 0 ? memory(argv[1])
 	     : 2;
 }
