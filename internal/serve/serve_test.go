@@ -52,7 +52,7 @@ func build(t *testing.T) (dir string) {
 			{"go", "build", "-o", filepath.Join(dir, "cairn"), "../../cmd/cairn"},
 			compile(dir, "plain", wraps, "testdata/kill.c"),
 			compile(dir, "parts"),
-			compile(dir, "helper", "-Wl,--wrap=fallocate"),
+			compile(dir, "helper", "-Wl,--wrap=fallocate,--wrap=calloc"),
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", c, err, out)

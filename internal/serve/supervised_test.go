@@ -11,11 +11,11 @@ import (
 )
 
 // TestHelper_Disturbed lets signals reach a helper, sends it what it refuses,
-// kills it when no other one can be started, lets a child use the run, and has
-// no memory for copies.
+// kills it when no other one can be started, lets a child use the run, and lets
+// memory be short.
 func TestHelper_Disturbed(t *testing.T) {
 	build(t)
-	for _, what := range []string{"signals", "refused", "lost", "fork", "memory"} {
+	for _, what := range []string{"signals", "refused", "lost", "fork", "memory", "ranks"} {
 		t.Run(what, func(t *testing.T) {
 			output(t, program(t, "helper", filepath.Join(t.TempDir(), "ckpt"), what))
 		})

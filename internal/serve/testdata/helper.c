@@ -8,6 +8,7 @@
  *     helper DIR twice         has two runs, and starts a program that has one
  *     helper DIR fork          a child tries to use the run
  *     helper DIR memory        there is no memory for copies at some times
+ *     helper DIR ranks         what fails on one of two ranks
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -16,9 +17,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -282,6 +285,79 @@ static int memory(const char *dir)
 	return end(run);
 }
 
+/* shared is memory of two processes, which are ranks. */
+static struct {
+	pthread_barrier_t barrier;
+	uint64_t values[2][8];
+	unsigned char bytes[2][1 << 16];
+} *shared;
+static int rank;
+
+static int gather(void *context, const void *mine, int n, void *all)
+{
+	(void)context;
+	expect((size_t)n <= sizeof shared->bytes[0], "a short exchange");
+	memcpy(shared->bytes[rank], mine, (size_t)n);
+	pthread_barrier_wait(&shared->barrier);
+	for (int i = 0; i < 2; i++)
+		memcpy((char *)all + i * n, shared->bytes[i], (size_t)n);
+	pthread_barrier_wait(&shared->barrier);
+	return 0;
+}
+
+static int most(void *context, uint64_t *v, int n)
+{
+	(void)context;
+	memcpy(shared->values[rank], v, (size_t)n * sizeof *v);
+	pthread_barrier_wait(&shared->barrier);
+	for (int i = 0; i < n; i++)
+		if (shared->values[!rank][i] > v[i])
+			v[i] = shared->values[!rank][i];
+	pthread_barrier_wait(&shared->barrier);
+	return 0;
+}
+
+void *__real_calloc(size_t n, size_t size);
+static size_t no_calloc; /* the next one of so many elements fails */
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (n != no_calloc)
+		return __real_calloc(n, size);
+	no_calloc = 0;
+	return NULL;
+}
+
+static int ranks(const char *dir)
+{
+	pthread_barrierattr_t attr;
+	int x = 1, status = 0;
+	pid_t child;
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	expect(shared != MAP_FAILED && pthread_barrier_init(&shared->barrier, &attr, 2) == 0, "a barrier");
+	if ((child = fork()) == 0)
+		rank = 1;
+	for (int i = 0; i < 3; i++) {
+		cairn_comm comm = {rank, 2, NULL, gather, most};
+		cairn_run *run;
+		no_calloc = rank && i < 2 ? (size_t)i + 1 : 0; /* the run, what all ranks say, none */
+		int rc = cairn_open_comm(&run, dir, NULL, &comm);
+		if (i < 2) {
+			check(run, rc, rank ? CAIRN_NOMEMORY : CAIRN_ERROR, "open, when a rank has no memory");
+		} else {
+			check(run, rc, CAIRN_OK, "open");
+			rc = cairn_protect(run, "x", &x, rank ? (cairn_type)99 : CAIRN_INT, 0, NULL);
+			check(run, rc, rank ? CAIRN_ARGUMENT : CAIRN_OK, "protect");
+			check(run, cairn_restore(run), rank ? CAIRN_ARGUMENT : CAIRN_ERROR, "restore, when a rank cannot");
+		}
+		cairn_close(run);
+	}
+	expect(!child || (waitpid(child, &status, 0) == child && status == 0), "the other rank");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -292,5 +368,6 @@ int main(int argc, char **argv)
 	     : strcmp(what, "twice") == 0 ? twice(argv[1], argv[0])
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
 	     : strcmp(what, "memory") == 0 ? memory(argv[1])
+	     : strcmp(what, "ranks") == 0 ? ranks(argv[1])
 	     : 2;
 }
