@@ -107,11 +107,8 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 		return NULL;
 	}
 	if (*mode == 'w') {
-		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC;
-		if (!r->resuming)
-			flags |= O_TRUNC;
-		else
-			truncate = 1; /* unless the checkpoint holds it */
+		truncate = r->resuming; /* unless the checkpoint holds it */
+		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | (truncate ? 0 : O_TRUNC);
 		if (strchr(mode, 'x'))
 			flags |= r->restored || !r->resuming ? O_EXCL : 0;
 		fd = open(path, flags, 0666);

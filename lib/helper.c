@@ -25,7 +25,6 @@ static cairn_status lost(cairn_run *r, const char *why)
 	r->sock = -1;
 	if (r->helper > 0 && waitpid(r->helper, NULL, WNOHANG) == r->helper)
 		r->helper = 0;
-	r->gone = 1;
 	return fail(r, CAIRN_NOHELPER, "the helper process is gone (%s); older checkpoints are intact", why);
 }
 
@@ -149,7 +148,6 @@ cairn_status helper_start(cairn_run *r)
 	}
 	if ((rc = spawn(r)) < 0)
 		return rc;
-	r->gone = 0;
 	r->out.len = 0;
 	put_u32(&r->out, WIRE_MAGIC);
 	put_u32(&r->out, WIRE_VERSION);

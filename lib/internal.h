@@ -175,7 +175,7 @@ struct cairn_run {
 	uint64_t every_points, since; /* … that have passed since the last save */
 	uint64_t last;   /* the newest durable checkpoint */
 	uint64_t saving; /* the one being written; 0: none */
-	int restored, finished, gone, signals;
+	int restored, finished, signals;
 	int supervised; /* its helper speaks with 'cairn run' */
 	double retry, pause; /* when another helper may be tried, and how long after the last one that failed */
 	int refused;  /* another rank could not open the run */

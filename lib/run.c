@@ -145,10 +145,12 @@ static cairn_status usable(cairn_run *r, int restored)
 
 static cairn_status damaged(cairn_run *r) { return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged"); }
 
-static int stored(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
+static int stored(cairn_run *r, int restored, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
 {
-	cairn_status rc;
+	cairn_status rc = usable(r, restored);
 	int n;
+	if (rc < 0)
+		return rc;
 	r->out.len = 0;
 	put_u64(&r->out, index);
 	put_str(&r->out, name);
@@ -169,14 +171,12 @@ static int stored(cairn_run *r, uint64_t index, const char *name, cairn_type *ty
 
 int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
 {
-	cairn_status rc = usable(r, 0);
-	return rc < 0 ? (int)rc : stored(r, 0, name, type, max, dims);
+	return stored(r, 0, 0, name, type, max, dims);
 }
 
 int cairn_stored_in(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
 {
-	cairn_status rc = usable(r, 1);
-	return rc < 0 ? (int)rc : stored(r, index, name, type, max, dims);
+	return stored(r, 1, index, name, type, max, dims);
 }
 
 int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
@@ -560,17 +560,14 @@ void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)
 	r->before = f, r->before_context = context;
 }
 
-void cairn_request(cairn_run *r)
+static void request(cairn_run *r, int why)
 {
-	__atomic_fetch_or(&r->requested, WHY_REQUEST, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&r->requested, why, __ATOMIC_RELAXED);
 	ask();
 }
 
-void cairn_request_stop(cairn_run *r)
-{
-	__atomic_fetch_or(&r->requested, WHY_REQUEST | WHY_STOP, __ATOMIC_RELAXED);
-	ask();
-}
+void cairn_request(cairn_run *r) { request(r, WHY_REQUEST); }
+void cairn_request_stop(cairn_run *r) { request(r, WHY_REQUEST | WHY_STOP); }
 
 uint64_t cairn_last(cairn_run *r)
 {
