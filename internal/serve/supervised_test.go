@@ -95,3 +95,12 @@ func TestSupervised_OneRunIsTheRank(t *testing.T) {
 		t.Errorf("it printed %q", got)
 	}
 }
+
+// TestSupervised_HelperLost kills the helper: the program is told to end, and
+// resumes.
+func TestSupervised_HelperLost(t *testing.T) {
+	dir := build(t)
+	if got := supervised(t, nil, filepath.Join(dir, "helper"), filepath.Join(t.TempDir(), "ckpt"), "ended"); got != "resumed with 2\n" {
+		t.Errorf("it printed %q", got)
+	}
+}

@@ -6,6 +6,7 @@
  *     helper DIR lost          helpers cannot be started for some time
  *     helper DIR print         prints a line per step; it is killed once
  *     helper DIR twice         has two runs, and starts a program that has one
+ *     helper DIR ended         ends when its helper is lost, and resumes
  *     helper DIR fork          a child tries to use the run
  *     helper DIR memory        there is no memory for copies at some times
  *     helper DIR ranks         what fails on one of two ranks
@@ -200,6 +201,28 @@ static int twice(const char *dir, char *self)
 	return end(a);
 }
 
+/* ended is for 'cairn run', which starts it again. */
+static int ended(const char *dir)
+{
+	int x = 1, rc;
+	struct timespec ms = {0, 1000000};
+	cairn_run *run = start(dir, NULL);
+	check(run, cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+	if ((rc = cairn_restore(run)) == CAIRN_RESTORED) {
+		printf("resumed with %d\n", x);
+		return end(run);
+	}
+	check(run, rc, CAIRN_OK, "restore");
+	x = 2;
+	check(run, cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+	kill(helper(), SIGKILL);
+	while ((rc = cairn_point(run)) == CAIRN_OK)
+		nanosleep(&ms, NULL);
+	expect(rc == CAIRN_NOHELPER && strstr(cairn_error(run), "'cairn run' starts it again"), "no other helper");
+	raise(SIGKILL); /* without cairn_close */
+	return 3;
+}
+
 /* forked lets a child use the run while the parent's copy has grown. */
 static int forked(const char *dir)
 {
@@ -366,6 +389,7 @@ int main(int argc, char **argv)
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : strcmp(what, "print") == 0 ? print(argv[1])
 	     : strcmp(what, "twice") == 0 ? twice(argv[1], argv[0])
+	     : strcmp(what, "ended") == 0 ? ended(argv[1])
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
 	     : strcmp(what, "memory") == 0 ? memory(argv[1])
 	     : strcmp(what, "ranks") == 0 ? ranks(argv[1])
