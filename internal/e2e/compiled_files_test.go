@@ -54,12 +54,19 @@ func left(t *testing.T, dir string, unordered ...string) string {
 func TestCompiled_FilesRestored(t *testing.T) {
 	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/ledger")
-	t.Run("ranks", func(t *testing.T) { sharedByRanks(t, made) })
-	t.Run("streams", func(t *testing.T) { streamsByName(t, made) })
-	t.Run("alone", func(t *testing.T) { killedAlone(t, made) })
-	t.Run("older", func(t *testing.T) { olderCheckpoint(t, made) })
-	t.Run("damage", func(t *testing.T) { damagedJournal(t, made) })
-	t.Run("full", func(t *testing.T) { fullJournal(t, made) })
+	for name, test := range map[string]func(t *testing.T, made string){
+		"ranks":   sharedByRanks,
+		"streams": streamsByName,
+		"alone":   killedAlone,
+		"older":   olderCheckpoint,
+		"damage":  damagedJournal,
+		"full":    fullJournal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, made)
+		})
+	}
 }
 
 // sharedByRanks has ranks that change the same files.
