@@ -6,9 +6,10 @@ export CGO_ENABLED ?= 0
 
 GO       ?= go
 FUZZTIME ?= 20s
-# Many tests wait for processes: a package more than there are processors at a
-# time, and those that wait longest first.
-TESTP    ?= $(shell expr $$(nproc) + 1)
+# Many tests wait for processes: two packages more than there are processors at
+# a time, and those that take longest first.
+TESTP    ?= $(shell expr $$(nproc) + 2)
+LONGEST   = ./internal/e2e ./internal/serve ./internal/difftest ./internal/supervise ./internal/engine ./resume
 FAULTS   ?= 1000
 SEED     ?= 1
 FOR      ?= 0
@@ -43,7 +44,7 @@ man: ## write the manual pages of all commands into build/man
 test: ## run all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
-	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./internal/supervise ./resume ./...
+	$(GO) test -vet=off -timeout 30m -p $(TESTP) $(LONGEST) ./...
 
 lint: ## check formatting, vet, layers, words, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
