@@ -76,6 +76,14 @@ func TestPlain_OtherByteOrder(t *testing.T) {
 		{here, "point#5=15", "restored at step 4", 9},
 	})
 	t.Setenv("PLAIN_NARROW", "1") // all but that
+	t.Run("bytes without a type", func(t *testing.T) {
+		t.Setenv("PLAIN_BYTES", "1")
+		run([]start{
+			{here, "point#5=15", "started at step 0", 9},
+			{there, "", "bytes: the checkpoint has", 3},
+			{here, "point#5=15", "restored at step 4", 9},
+		})
+	})
 	want := run([]start{{here, "", "started at step 0", 0}})
 	got := run([]start{
 		{here, "point#5=15", "started at step 0", 9},

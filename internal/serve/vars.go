@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
@@ -34,7 +35,16 @@ var basic = []reflect.Type{
 	13: longDouble(),
 	14: reflect.ArrayOf(2, longDouble()),
 	15: reflect.TypeFor[bool](),
-	16: reflect.TypeFor[uint8](),
+	16: plainBytes(),
+}
+
+// plainBytes is a byte of memory without a type. Machines of the other byte order
+// would take it for other values, so there it is another type.
+func plainBytes() reflect.Type {
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		return reflect.TypeFor[struct{ BigEndian byte }]()
+	}
+	return reflect.TypeFor[byte]()
 }
 
 // longDouble is a long double as it is in memory: HDF5 and Go have no such type.

@@ -613,7 +613,7 @@ static int make_table(void *context)
 		if (v->isprotected)
 			fti.table_len += (size_t)snprintf(table + fti.table_len, room - fti.table_len, "%d\t%zu\t%s\t%s\n", v->id, v->size, v->name, v->label);
 	}
-	return cairn_protect(fti.run, "fti", table, CAIRN_BYTES, 1, &fti.table_len) < 0 ? -1 : 0;
+	return cairn_protect(fti.run, "fti", table, CAIRN_UINT8, 1, &fti.table_len) < 0 ? -1 : 0;
 }
 
 /* saved takes in that the checkpoint holds the variables as they are. */
@@ -640,7 +640,7 @@ static int load_table(void)
 		say("FTI_Init: the checkpoint in %s is not one of an FTI program: %s", fti.dir, cairn_error(fti.run));
 		return FTI_NREC;
 	}
-	if (cairn_read(fti.run, 0, "fti", text, CAIRN_BYTES, 1, &n) < 0) {
+	if (cairn_read(fti.run, 0, "fti", text, CAIRN_UINT8, 1, &n) < 0) {
 		say("FTI_Init: %s", cairn_error(fti.run));
 		free(text);
 		return FTI_NREC;

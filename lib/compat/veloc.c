@@ -274,7 +274,7 @@ static char *read_table(struct store *s, uint64_t index)
 {
 	size_t n = 0;
 	char *text = NULL;
-	if (cairn_stored_in(s->run, index, "veloc", NULL, 1, &n) != 1 || !(text = (char *)malloc(n + 1)) || cairn_read(s->run, index, "veloc", text, CAIRN_BYTES, 1, &n) < 0) {
+	if (cairn_stored_in(s->run, index, "veloc", NULL, 1, &n) != 1 || !(text = (char *)malloc(n + 1)) || cairn_read(s->run, index, "veloc", text, CAIRN_UINT8, 1, &n) < 0) {
 		say("checkpoint %llu of %s: %s", (unsigned long long)index, s->name, cairn_error(s->run));
 		free(text);
 		return NULL;
@@ -462,7 +462,7 @@ static int select_regions(const char *function, int mode, const int *ids, int n)
 	s->ids = now, s->nids = count;
 	if (failed || !count)
 		return failed ? failed : say("%s: no region is chosen", function);
-	if (cairn_protect(s->run, "veloc", table, CAIRN_BYTES, 1, &s->table_len) < 0)
+	if (cairn_protect(s->run, "veloc", table, CAIRN_UINT8, 1, &s->table_len) < 0)
 		return say("%s: %s", function, cairn_error(s->run));
 	veloc.selected = 1;
 	return VELOC_SUCCESS;
