@@ -92,6 +92,9 @@ func (c *child) start(i int) (err error) {
 			if stream == control.Stdout && !s.KeepOutput {
 				err = f.Truncate(0)
 			}
+			if stream == control.Stdout && err == nil {
+				err = reserveOutput(f) // before the rank can write
+			}
 		}
 		return f, err
 	}
@@ -151,7 +154,7 @@ func (c *child) start(i int) (err error) {
 	c.l.add(c)
 	read := make(chan struct{})
 	if c.byMove == 0 {
-		go reserveOutput(rundir.OutputFile(s.Output, c.rank, control.Stdout), read)
+		go keepReserved(rundir.OutputFile(s.Output, c.rank, control.Stdout), read)
 	}
 	c.wrote = make(chan struct{})
 	c.say(&control.Running{Pid: c.id.Pid}) // before its end can be reported

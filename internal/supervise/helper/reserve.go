@@ -3,6 +3,8 @@
 package helper
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -18,8 +20,23 @@ const (
 	reserveTime = 100 * time.Millisecond
 )
 
-// reserveOutput keeps room in a rank's output file until the rank has ended.
-func reserveOutput(path string, ended <-chan struct{}) {
+// reserveOutput reserves room after the written part of a rank's output file.
+// Where files have no reservations, it does nothing; a full disk is an error.
+func reserveOutput(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	const keepSize = 1
+	err = syscall.Fallocate(int(f.Fd()), keepSize, st.Size(), outputRoom)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("no room for the output: %s: %w; free space there, and start the same command again", f.Name(), err)
+	}
+	return nil
+}
+
+// keepReserved keeps room in a rank's output file until the rank has ended.
+func keepReserved(path string, ended <-chan struct{}) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return
@@ -28,16 +45,11 @@ func reserveOutput(path string, ended <-chan struct{}) {
 	tick := time.NewTicker(reserveTime)
 	defer tick.Stop()
 	for {
-		if st, err := f.Stat(); err == nil {
-			const keepSize = 1
-			// If the file system does not support it, or the disk is full,
-			// nothing changes.
-			_ = syscall.Fallocate(int(f.Fd()), keepSize, st.Size(), outputRoom)
-		}
 		select {
 		case <-ended:
 			return
 		case <-tick.C:
 		}
+		_ = reserveOutput(f) // a disk that is full now has the room from before
 	}
 }
