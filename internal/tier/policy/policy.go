@@ -1,0 +1,271 @@
+// Package policy parses and prints the line that says on which storage tiers
+// the checkpoints of a run are kept:
+//
+//	local=/scratch, partner, rs=4+2:every=4, shared=/gpfs/me:every=16, s3=s3://bucket/run:every=32,keep=10
+//
+// The grammar, where a space or a tab may stand around separators:
+//
+//	policy  = item {"," item}
+//	item    = tier {":" options} | setting
+//	tier    = "local=" path | "partner" ["=" number] | "rs=" number "+" number
+//	        | "shared=" path | "s3=" url
+//	setting = "domains=" path | "scrub=" (age | "off")
+//	options = option {"," option}
+//	option  = "every=" number | "keep=" (number | "all") | "rate=" bytes
+//	        | "writers=" number | "key=" path | "files=" ("none" | "local" | "all")
+//
+// The names of options, tiers and settings differ, so a comma needs no more
+// context. A value that has a comma, a space, a quote or an option's start in
+// it is written in double quotes, with \" and \\ inside. A newline separates as
+// a comma does, and # at the start of an item begins a comment: so a file with
+// one item per line is a policy, too.
+//
+// The package does no I/O.
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is the kind of a tier.
+type Kind string
+
+// The kinds of tiers, from the fastest to the most durable.
+const (
+	Local   Kind = "local"   // a directory of each host
+	Partner Kind = "partner" // copies on other hosts
+	RS      Kind = "rs"      // Reed–Solomon shards on other hosts
+	Shared  Kind = "shared"  // a directory that all hosts see
+	S3      Kind = "s3"      // an object store
+)
+
+var kinds = []Kind{Local, Partner, RS, Shared, S3}
+
+// OnHosts reports whether the tier is made of the hosts' own disks.
+func (k Kind) OnHosts() bool { return k == Local || k == Partner || k == RS }
+
+// KeepAll, as Tier.Keep, means that no checkpoint is removed.
+const KeepAll = -1
+
+// Files says which files of the program a tier gets besides its checkpoints.
+type Files string
+
+// The values of Files.
+const (
+	NoFiles    Files = "none"
+	LocalFiles Files = "local" // those that not all hosts see
+	AllFiles   Files = "all"
+)
+
+// Tier is a place where checkpoints are kept, and which of them.
+type Tier struct {
+	Kind   Kind
+	Place  string // of Local and Shared: a directory; of S3: a URL
+	Copies int    // of Partner: how many other hosts get a copy
+	Data   int    // of RS: data shards
+	Parity int    // of RS: parity shards
+
+	Every   int    // it gets every n-th checkpoint
+	Keep    int    // it keeps the newest n, or KeepAll
+	Rate    int64  // bytes per second that a host sends to it; 0: no limit
+	Writers int    // of Shared and S3: hosts that write at the same time
+	Key     string // of Shared and S3: file with the key that encrypts; "": none
+	Files   Files
+}
+
+// Policy says on which tiers checkpoints are kept.
+type Policy struct {
+	Tiers   []Tier        // in the order of kinds, each kind at most once
+	Domains string        // file that says which hosts fail together; "": each alone
+	Scrub   time.Duration // age at which kept checkpoints are read again; 0: never
+}
+
+// DefaultScrub is Policy.Scrub where the text does not say.
+const DefaultScrub = 7 * 24 * time.Hour
+
+// Of returns the tier of a kind, or nil.
+func (p *Policy) Of(k Kind) *Tier {
+	for i := range p.Tiers {
+		if p.Tiers[i].Kind == k {
+			return &p.Tiers[i]
+		}
+	}
+	return nil
+}
+
+// HostKeep returns how many checkpoints hosts keep on their disks: as many as
+// the tier on hosts that keeps most.
+func (p *Policy) HostKeep() int {
+	keep := 0
+	for _, t := range p.Tiers {
+		switch {
+		case !t.Kind.OnHosts():
+		case t.Keep == KeepAll:
+			return KeepAll
+		default:
+			keep = max(keep, t.Keep)
+		}
+	}
+	return keep
+}
+
+// defaults returns a tier with the values that hold where the text says
+// nothing.
+func defaults(k Kind) Tier {
+	t := Tier{Kind: k, Every: 1, Keep: 2, Files: LocalFiles}
+	switch k {
+	case Local:
+		t.Files = NoFiles // they are where they are
+	case Partner:
+		t.Copies = 1
+	case RS:
+		t.Every = 4
+	case Shared:
+		t.Every, t.Writers = 16, 16
+	case S3:
+		t.Every, t.Keep, t.Writers, t.Files = 32, 4, 16, AllFiles
+	}
+	return t
+}
+
+// Default returns the policy of a run on so many hosts with a local directory
+// and no policy line: a partner, if there is another host, and the shared
+// directory, if there is one.
+func Default(local, shared string, hosts int) *Policy {
+	p := &Policy{Scrub: DefaultScrub}
+	add := func(k Kind, place string) {
+		t := defaults(k)
+		t.Place = place
+		p.Tiers = append(p.Tiers, t)
+	}
+	if local != "" {
+		add(Local, local)
+		if hosts > 1 {
+			add(Partner, "")
+		}
+	}
+	if shared != "" {
+		add(Shared, shared)
+	}
+	return p
+}
+
+// Check returns an error if the hosts cannot give what the policy asks for. It
+// is for the first start of a run: later, hosts may have been lost, and a run
+// with less redundancy is better than none.
+func (p *Policy) Check(hosts int) error {
+	var errs []error
+	if t := p.Of(Partner); t != nil && hosts < t.Copies+1 {
+		remedy := "leave partner out"
+		if hosts > 1 {
+			remedy = fmt.Sprintf("use partner=%d", hosts-1)
+		}
+		errs = append(errs, fmt.Errorf("%s needs %d hosts, and there %s; %s, or start the run on more hosts", t.name(), t.Copies+1, areHosts(hosts), remedy))
+	}
+	if t := p.Of(RS); t != nil && hosts < t.Data+t.Parity {
+		remedy := "leave rs out"
+		if data := hosts - t.Parity; data >= 2 {
+			remedy = fmt.Sprintf("use rs=%d+%d", data, t.Parity)
+		} else if hosts >= 3 {
+			remedy = fmt.Sprintf("use rs=%d+1", hosts-1)
+		}
+		errs = append(errs, fmt.Errorf("%s needs %d hosts, and there %s; %s, or start the run on more hosts", t.name(), t.Data+t.Parity, areHosts(hosts), remedy))
+	}
+	return errors.Join(errs...)
+}
+
+func areHosts(n int) string {
+	if n == 1 {
+		return "is 1"
+	}
+	return fmt.Sprintf("are %d", n)
+}
+
+// String returns the policy as a line that Parse reads.
+func (p *Policy) String() string {
+	var items []string
+	for i := range p.Tiers {
+		items = append(items, p.Tiers[i].String())
+	}
+	if p.Domains != "" {
+		items = append(items, "domains="+quote(p.Domains))
+	}
+	if p.Scrub != DefaultScrub {
+		items = append(items, "scrub="+ageText(p.Scrub))
+	}
+	return strings.Join(items, ", ")
+}
+
+// name returns the tier without its options.
+func (t *Tier) name() string {
+	switch t.Kind {
+	case Partner:
+		if t.Copies == 1 {
+			return string(Partner)
+		}
+		return fmt.Sprintf("%s=%d", Partner, t.Copies)
+	case RS:
+		return fmt.Sprintf("%s=%d+%d", RS, t.Data, t.Parity)
+	}
+	return fmt.Sprintf("%s=%s", t.Kind, quote(t.Place))
+}
+
+// String returns the tier as an item of a policy. It omits default values.
+func (t *Tier) String() string {
+	d := defaults(t.Kind)
+	var opts []string
+	add := func(differs bool, name, value string) {
+		if differs {
+			opts = append(opts, name+"="+value)
+		}
+	}
+	keep := strconv.Itoa(t.Keep)
+	if t.Keep == KeepAll {
+		keep = "all"
+	}
+	add(t.Every != d.Every, "every", strconv.Itoa(t.Every))
+	add(t.Keep != d.Keep, "keep", keep)
+	add(t.Rate != d.Rate, "rate", rateText(t.Rate))
+	add(t.Writers != d.Writers, "writers", strconv.Itoa(t.Writers))
+	add(t.Key != d.Key, "key", quote(t.Key))
+	add(t.Files != d.Files, "files", string(t.Files))
+	if len(opts) == 0 {
+		return t.name()
+	}
+	return t.name() + ":" + strings.Join(opts, ",")
+}
+
+// quote returns a value as it is, or in quotes if it needs them.
+func quote(value string) string {
+	if value != "" && !strings.ContainsAny(value, "\", \t\n\\") && !strings.HasPrefix(value, "#") && optionAt(value) < 0 && !strings.HasSuffix(value, ":") {
+		return value
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+}
+
+// RunDir returns the directory, or URL, of a run with this name on the tier:
+// {run} in Place stands for the name; without it, a directory is the parent of
+// those of several runs.
+func (t *Tier) RunDir(name string) string {
+	if strings.Contains(t.Place, "{run}") {
+		return strings.ReplaceAll(t.Place, "{run}", name)
+	}
+	if t.Kind == S3 {
+		return t.Place
+	}
+	return path.Join(t.Place, name)
+}
+
+// sortTiers puts tiers in the order of kinds.
+func (p *Policy) sortTiers() {
+	slices.SortStableFunc(p.Tiers, func(a, b Tier) int {
+		return cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind))
+	})
+}
