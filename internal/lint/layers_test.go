@@ -8,7 +8,9 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +31,8 @@ var layers = [][]string{
 	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
 	{"internal/coord/coordtest", "internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
-	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate", "internal/supervise/rundir"},
+	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate", "internal/supervise/rundir", "internal/tier"},
+	{"internal/tier/dir", "internal/tier/s3", "internal/tier/s3/s3test", "internal/tier/seal", "internal/tier/tiertest"},
 	{"internal/engine", "internal/supervise/client", "internal/supervise/helper", "internal/supervise/output"},
 	{".", "internal/serve", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
 	{"internal/interconnects", "internal/plain", "internal/compiler/golang/explain", "internal/compiler/golang/gobuild", "resume"},
@@ -45,6 +48,10 @@ var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench"
 // ends are libraries that act for the program that contains them: they may end
 // it, and read its flags.
 var ends = []string{"resume"}
+
+// tierUsers may import package tier and those below it. Programs with Cairn in
+// them must not: the client of an object store is not for them to carry.
+var tierUsers = append([]string{"internal/tier", "internal/tier/*", "internal/serve", "internal/supervise", "internal/supervise/*"}, programs...)
 
 // layer returns the height of a package, or -1 if it has none.
 func layer(pkg string) int {
@@ -126,6 +133,8 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 		switch {
 		case strings.HasPrefix(target, "github.com/spf13/") && pkg != "cmd/cairn":
 			complain(im.Pos(), "only cmd/cairn reads command lines by %s", target)
+		case strings.HasPrefix(target, "github.com/minio/") && !matches([]string{"internal/tier/s3", "internal/tier/s3/*"}, pkg):
+			complain(im.Pos(), "only internal/tier/s3 imports %s", target)
 		case target == "C":
 			complain(im.Pos(), "cgo; everything builds without a C compiler")
 		case target == "flag" && library && !matches(ends, pkg):
@@ -137,6 +146,9 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 			}
 			if h := layer(below); h < 0 || h >= height {
 				complain(im.Pos(), "%s imports %s, which does not stand below it", pkg, below)
+			}
+			if matches([]string{"internal/tier", "internal/tier/*"}, below) && !matches(tierUsers, pkg) {
+				complain(im.Pos(), "%s imports %s; only the supervisor, helpers and commands use tiers", pkg, below)
 			}
 		}
 	}
@@ -168,6 +180,27 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// TestPrograms_WithoutTiers shows that a program with Cairn in it carries no
+// tier, and no client of an object store.
+func TestPrograms_WithoutTiers(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", ".", "./resume", "./mpi", "./device", "./examples/...")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := strings.Fields(string(out))
+	if !slices.Contains(seen, module+"/internal/engine") {
+		t.Fatalf("%d packages, but not internal/engine", len(seen))
+	}
+	for _, pkg := range seen {
+		if strings.HasPrefix(pkg, module+"/internal/tier") || strings.HasPrefix(pkg, "github.com/minio/") {
+			t.Errorf("programs contain %s", pkg)
+		}
+	}
+}
+
 // TestRules breaks each rule once.
 func TestRules(t *testing.T) {
 	const im = `import "` + module
@@ -184,6 +217,10 @@ func TestRules(t *testing.T) {
 		{"downwards", "internal/ckpt/a.go", "package ckpt\n" + im + `/internal/hdf5"`, ""},
 		{"cobra", "internal/demo/a.go", "package main\nimport \"github.com/spf13/cobra\"", "only cmd/cairn reads command lines"},
 		{"cobra of the command", "cmd/cairn/a.go", "package main\nimport \"github.com/spf13/cobra\"", ""},
+		{"a tier in a program", "internal/engine/a.go", "package engine\n" + im + `/internal/tier"`, "only the supervisor, helpers and commands use tiers"},
+		{"a tier in a helper", "internal/supervise/helper/a.go", "package helper\n" + im + `/internal/tier/dir"`, ""},
+		{"minio", "internal/supervise/helper/a.go", "package helper\nimport \"github.com/minio/minio-go/v7\"", "only internal/tier/s3 imports github.com/minio"},
+		{"minio in its place", "internal/tier/s3/a.go", "package s3\nimport \"github.com/minio/minio-go/v7/pkg/credentials\"", ""},
 		{"cgo", "internal/mem/a.go", "package mem\nimport \"C\"", "cgo"},
 		{"flags", "internal/store/a.go", "package store\nimport \"flag\"", "reads no flags"},
 		{"flags of a program", "cmd/x/a.go", "package main\nimport \"flag\"", ""},

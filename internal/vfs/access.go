@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Files and directories of Cairn are for its user alone: directories have mode
@@ -88,6 +89,25 @@ func NoLink(path string) error {
 		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("a symbolic link, and Cairn follows none inside its directories; remove it")}
 	}
 	return err
+}
+
+// NoLinks refuses a path that leads through a symbolic link below root. name is
+// relative to root and has slashes; it need not exist. It does so on the real
+// file system only.
+func NoLinks(fsys FS, root, name string) error {
+	if _, ok := fsys.(osFS); !ok {
+		return nil
+	}
+	at := root
+	for part := range strings.SplitSeq(name, "/") {
+		at = filepath.Join(at, part)
+		if st, err := os.Lstat(at); err != nil {
+			return nil // so no link; whoever uses the path gets the error
+		} else if st.Mode()&fs.ModeSymlink != 0 {
+			return NoLink(at)
+		}
+	}
+	return nil
 }
 
 // OpenPrivate opens or creates a file in a trusted directory. It does not

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -242,7 +243,7 @@ func (m *Mem) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	if !n.dir {
-		return nil, pathError("readdir", name, fs.ErrInvalid)
+		return nil, pathError("readdir", name, syscall.ENOTDIR)
 	}
 	var out []fs.DirEntry
 	for base, e := range n.entries {
