@@ -9,6 +9,8 @@ FUZZTIME ?= 20s
 # Many tests wait for processes: two packages more than there are processors at
 # a time, and those that take longest first.
 TESTP    ?= $(shell expr $$(nproc) + 2)
+# The same flags everywhere: what has passed once is not run again.
+TESTFLAGS = -vet=off -timeout 30m
 LONGEST   = ./internal/e2e ./internal/serve ./internal/difftest ./internal/supervise ./internal/engine ./resume
 FAULTS   ?= 1000
 SEED     ?= 1
@@ -44,13 +46,13 @@ man: ## write the manual pages of all commands into build/man
 test: ## run all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
-	$(GO) test -vet=off -timeout 30m -p $(TESTP) $(LONGEST) ./...
+	$(GO) test $(TESTFLAGS) -p $(TESTP) $(LONGEST) ./...
 
 lint: ## check formatting, vet, layers, words, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/cairn
-	$(GO) test ./internal/lint
+	$(GO) test $(TESTFLAGS) ./internal/lint
 	@bad=$$($(GO) list -deps . ./cmd/cairn ./examples/... | grep -x 'runtime/cgo'); \
 	test -z "$$bad" || { echo "the default build uses cgo"; exit 1; }
 

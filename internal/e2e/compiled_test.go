@@ -78,7 +78,7 @@ func TestCompiled_OtherArchitecture(t *testing.T) {
 	const source = "./internal/e2e/testdata/words"
 	here, _ := cairnBuilds(t, source)
 	route := [][]string{{here}}
-	for _, e := range emulators() {
+	for _, e := range emulators(t) {
 		need(t, e.name)
 		made, _ := cairnBuilds(t, source, "GOARCH="+e.goarch)
 		route = append(route, []string{e.name, made})
@@ -114,6 +114,7 @@ func TestCompiled_OtherArchitecture(t *testing.T) {
 // build' with open files to a big-endian host, and back.
 func TestMigrate_CompiledOtherArchitecture(t *testing.T) {
 	t.Parallel()
+	onlyLong(t) // it compiles a standard library
 	e := bigEndian
 	need(t, e.name)
 	const source = "./internal/e2e/testdata/clerk"

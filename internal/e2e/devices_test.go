@@ -232,7 +232,7 @@ func TestDevices_OtherArchitecture(t *testing.T) {
 	if found(t); here.missing[route[0].name] != "" {
 		route[0].place = places[1]
 	}
-	for _, e := range emulators() {
+	for _, e := range emulators(t) {
 		need(t, e.name)
 		leg := route[0]
 		leg.place, leg.prefix, leg.goarch = places[1], []string{e.name}, e.goarch

@@ -15,12 +15,12 @@ type emulator struct{ goarch, name string }
 // bigEndian is an emulator of a big-endian machine.
 var bigEndian = emulator{"s390x", "qemu-s390x-static"}
 
-// emulators returns the emulators to try. Each needs a standard library to be
-// built, so the one that differs less is left to the long tests.
-func emulators() []emulator {
-	if !stressed() {
-		return []emulator{bigEndian}
-	}
+// emulators returns the emulators to try in the long tests. Each needs a
+// standard library to be built, which takes most of a minute; every day, the
+// corpus of files in testdata has those of a big-endian machine.
+func emulators(t *testing.T) []emulator {
+	t.Helper()
+	onlyLong(t)
 	return []emulator{{"arm64", "qemu-aarch64-static"}, bigEndian}
 }
 
@@ -32,7 +32,7 @@ func TestRestart_OtherArchitecture(t *testing.T) {
 	}
 	const source = "./internal/e2e/testdata/survivor"
 	route := [][]string{{survivor(t)}}
-	for _, e := range emulators() {
+	for _, e := range emulators(t) {
 		need(t, e.name)
 		route = append(route, []string{e.name, build(t, source, e.goarch)})
 	}

@@ -148,7 +148,7 @@ func (w *wanderer) arrives(want string) {
 // an undisturbed run, bit for bit.
 func TestUnlike_Architecture(t *testing.T) {
 	want := undisturbed(t, 3, program(t, "wander"))
-	for _, e := range emulators() {
+	for _, e := range emulators(t) {
 		t.Run(e.goarch, func(t *testing.T) {
 			need(t, e.name)
 			t.Parallel()

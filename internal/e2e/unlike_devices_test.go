@@ -62,7 +62,7 @@ func TestUnlike_All(t *testing.T) {
 	if here.missing["opencl+opencl"] != "" {
 		devices = "discrete,host"
 	}
-	for _, e := range emulators() {
+	for _, e := range emulators(t) {
 		t.Run(e.goarch, func(t *testing.T) {
 			need(t, e.name)
 			t.Parallel()

@@ -4,40 +4,56 @@ package serve
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// fakeCUDA builds a CUDA driver that needs no GPU, and the program that uses it.
-// It returns a function that runs the program. The driver does what streams are
+// buildFakeCUDA builds a CUDA driver that needs no GPU, once for all tests, and
+// returns its directory.
+var buildFakeCUDA = sync.OnceValues(func() (dir string, err error) {
+	gxx, err := exec.LookPath("g++")
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(built.dir, "cuda")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	out, err := exec.Command(gxx, "-std=c++17", "-shared", "-fPIC", "-o", filepath.Join(dir, "libcuda.so.1"),
+		"../driver/cuda/testdata/fake/fake.cpp", "-lpthread", "-ldl").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// fakeCUDA builds a program that uses a CUDA driver without a GPU. It returns a function that runs the program. The driver does what streams are
 // given as late as it may. flags are those of a variant, whose library is in dir.
 func fakeCUDA(t *testing.T, dir string, flags ...string) func(t *testing.T, env string, args ...string) (out string, code int) {
 	t.Helper()
-	gxx, err := exec.LookPath("g++")
-	if err != nil {
+	driver, err := buildFakeCUDA()
+	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no g++: a CUDA driver without a GPU needs one")
+	} else if err != nil {
+		t.Fatal(err)
 	}
-	tmp := t.TempDir()
-	gpu := filepath.Join(tmp, "gpu")
-	for _, c := range [][]string{
-		{gxx, "-std=c++17", "-shared", "-fPIC", "-o", filepath.Join(tmp, "libcuda.so.1"), "../driver/cuda/testdata/fake/fake.cpp", "-lpthread", "-ldl"},
-		append(flags[:len(flags):len(flags)], "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", gpu, "testdata/gpu.c", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl"),
-	} {
-		if c[0] != gxx {
-			c = append([]string{"cc"}, c...)
-		}
-		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", c, err, out)
-		}
+	gpu := filepath.Join(t.TempDir(), "gpu")
+	cc := exec.Command("cc", append(flags[:len(flags):len(flags)], "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-I../../lib", "-o", gpu,
+		"testdata/gpu.c", filepath.Join(dir, "libcairn.a"), "-lpthread", "-ldl")...)
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cc, err, out)
 	}
 	return func(t *testing.T, env string, args ...string) (string, int) {
 		t.Helper()
 		cmd := program(t, "cairn")
 		cmd.Path, cmd.Args = gpu, append([]string{gpu}, args...)
-		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+tmp, "FAKE_CUDA_LAZY=1", env)
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+driver, "FAKE_CUDA_LAZY=1", env)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		cmd.Run()

@@ -67,6 +67,10 @@ type layout struct {
 func TestBuild_Layouts(t *testing.T) {
 	gomod := "module example.com/prog\n\ngo 1.26\n"
 	withDep := gomod + "\nrequire example.com/dep v1.2.3\n"
+	flags := []string{"-tags=big"}
+	if long {
+		flags = append(flags, "-trimpath")
+	}
 	for _, l := range []layout{
 		{
 			name: "module", files: []string{"go.mod", gomod, "cmd/sim/main.go", saysOld}, patterns: []string{"./cmd/sim"},
@@ -108,7 +112,7 @@ func TestBuild_Layouts(t *testing.T) {
 			name: "embedded files, generics and tags",
 			files: []string{"go.mod", gomod, "text.txt", "from a file", "tagged.go", "//go:build big\n\npackage main\n\nconst big = true\n",
 				"main.go", saysOld},
-			flags: []string{"-tags=big", "-trimpath"},
+			flags: flags,
 			replaced: []string{"main.go", "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\n" +
 				"func first[T any](a, _ T) T { return a }\n\nfunc main() { println(first(text, \"\"), big) }\n", "zz_cairn.go", useRuntime},
 			says: "from a file true",
@@ -370,18 +374,23 @@ func TestSource_HasAllFiles(t *testing.T) {
 	}
 }
 
+// long says that tests may compile a standard library for themselves.
+var long = os.Getenv("CAIRN_LONG") != ""
+
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !long {
+		t.Skip("it compiles a standard library: set CAIRN_LONG=1")
+	}
+}
+
 // TestRuntime_Platforms shows that the run time compiles for all platforms.
 func TestRuntime_Platforms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles much")
-	}
+	onlyLong(t)
 	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	for _, target := range []string{"linux/arm64", "linux/s390x", "darwin/arm64"} {
 		if !slices.Contains(platforms, target) {
 			t.Errorf("%s is not among them", target)
-		}
-		if target != "linux/s390x" && os.Getenv("CAIRN_LONG") != "1" {
-			continue // each one compiles a standard library
 		}
 		system, arch, _ := strings.Cut(target, "/")
 		err := build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
@@ -480,6 +489,7 @@ func TestBuild_ToolchainInModuleCache(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs links")
 	}
+	onlyLong(t)
 	text, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
