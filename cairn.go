@@ -60,7 +60,9 @@
 package cairn
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -111,12 +113,19 @@ const (
 	SaveAndStop                             // save a checkpoint, commit it, and return ErrStopped
 )
 
-// Options configure a run. Only Dir is required.
+// Options configure a run. Only Dir, or Local, is required.
 type Options struct {
 	// Dir is the directory for the checkpoints. It belongs to one run at a
 	// time; all ranks of a run name the same one. Under 'cairn run' it may be
 	// empty: the run directory is used.
 	Dir string
+
+	// Local names a directory on each host in place of Dir, if hosts do not
+	// share it: each rank saves to the disk of its own host. A run of several
+	// ranks can be resumed if every rank finds its files again, on the same
+	// host or brought by 'cairn run --local'. If one host's directory is blank
+	// or old, Open refuses. See docs/tiers.md.
+	Local string
 
 	// Fresh starts over: Open discards what Dir holds of an earlier run,
 	// finished or not. CAIRN_FRESH=1 in the environment does the same. Under
@@ -214,8 +223,11 @@ type Run struct{ run *engine.Run }
 // directory if necessary, and locks it. It reads no state yet: call Protect for
 // all variables, then Restore.
 func Open(ctx context.Context, opts Options) (*Run, error) {
+	if opts.Local != "" && opts.Dir != "" {
+		return nil, errors.New("cairn: Options.Dir and Options.Local are both set: name a directory that all hosts share, or one on each host")
+	}
 	o := engine.Options{
-		Dir: opts.Dir, Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
+		Dir: cmp.Or(opts.Local, opts.Dir), PerHost: opts.Local != "", Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
 		Every: opts.Every, EveryPoints: opts.EveryPoints, Auto: opts.Auto, MTBF: opts.MTBF, SafePoints: opts.SafePoints,
 		Keep: opts.Keep, Memory: opts.Memory, Compression: engine.Compression(opts.Compression),
 		MaxBases: opts.MaxBases, NoTracking: opts.NoTracking, OutsideFiles: opts.OutsideFiles,

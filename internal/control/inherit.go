@@ -52,8 +52,8 @@ func Inherit() (*Conn, *net.UnixConn, error) {
 }
 
 // Join sends Hello and returns the Welcome. dir is the program's checkpoint
-// directory, empty if it names none.
-func Join(c *Conn, dir string) (*Welcome, error) {
+// directory, empty if it names none; perHost says that hosts do not share it.
+func Join(c *Conn, dir string, perHost bool) (*Welcome, error) {
 	if dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -61,7 +61,7 @@ func Join(c *Conn, dir string) (*Welcome, error) {
 		}
 		dir = abs
 	}
-	if err := c.Send(&Hello{Pid: os.Getpid(), Dir: dir}); err != nil {
+	if err := c.Send(&Hello{Pid: os.Getpid(), Dir: dir, PerHost: perHost}); err != nil {
 		return nil, fmt.Errorf("the helper of this host cannot be reached: %w", err)
 	}
 	m, err := c.Recv()

@@ -16,7 +16,7 @@ type Message interface {
 
 // kinds has one value of every message type.
 var kinds = []Message{
-	(*Hello)(nil), (*Endpoint)(nil), (*Progress)(nil), (*Restored)(nil), (*Saved)(nil), (*SaveFailed)(nil), (*Committed)(nil), (*Refused)(nil), (*Finished)(nil), (*Stopped)(nil),
+	(*Hello)(nil), (*Endpoint)(nil), (*Progress)(nil), (*Restored)(nil), (*Saved)(nil), (*SaveFailed)(nil), (*Committed)(nil), (*Refused)(nil), (*Damaged)(nil), (*Finished)(nil), (*Stopped)(nil),
 	(*Welcome)(nil), (*Endpoints)(nil), (*Checkpoint)(nil), (*Lost)(nil),
 	(*Listening)(nil), (*Precopy)(nil), (*Precopied)(nil), (*Pause)(nil), (*Paused)(nil), (*Sent)(nil), (*Received)(nil), (*Switch)(nil), (*HandedOver)(nil), (*Linked)(nil),
 	(*MoveFailed)(nil), (*Spawn)(nil), (*Spawned)(nil),
@@ -28,10 +28,12 @@ var kinds = []Message{
 // What a rank says.
 type (
 	// Hello says that the program uses Cairn. Dir is its checkpoint directory,
-	// absolute; empty means Welcome.Dir.
+	// absolute; empty means Welcome.Dir. PerHost says that hosts do not share
+	// it.
 	Hello struct {
-		Pid int    `json:"pid"`
-		Dir string `json:"dir,omitempty"`
+		Pid     int    `json:"pid"`
+		Dir     string `json:"dir,omitempty"`
+		PerHost bool   `json:"perHost,omitempty"`
 	}
 	// Endpoint gives this rank's endpoint, and asks for those of all ranks.
 	// Ranks exchange endpoints several times; Epoch counts that.
@@ -73,6 +75,11 @@ type (
 	// Refused says that the program cannot resume from its checkpoint as it is
 	// started now, so that another attempt is of no use.
 	Refused struct {
+		Error string `json:"error"`
+	}
+	// Damaged says that this rank's file of Welcome.Only cannot be loaded.
+	Damaged struct {
+		Index uint64 `json:"index"`
 		Error string `json:"error"`
 	}
 	// Finished says that the program's work is done.
@@ -360,8 +367,18 @@ type Welcome struct {
 	Secret []byte `json:"secret"`
 	// Transports lists the transports to use, in order; empty: choose.
 	Transports []string `json:"transports,omitempty"`
-	// Dir is the checkpoint directory of a program that names none.
-	Dir string `json:"dir"`
+	// Dir is the checkpoint directory of a program that names none. With
+	// PerHost it is that of all programs, and each host has one of its own.
+	Dir     string `json:"dir"`
+	PerHost bool   `json:"perHost,omitempty"`
+	// With PerHost, the supervisor knows what all hosts have, and decides:
+	// RunID and AttemptID are those of the checkpoints that this start saves,
+	// Only is the checkpoint that all ranks restore (0: they begin anew), and
+	// Above is the highest index that was ever used.
+	RunID     string `json:"runId,omitempty"`
+	AttemptID string `json:"attemptId,omitempty"`
+	Only      uint64 `json:"only,omitempty"`
+	Above     uint64 `json:"above,omitempty"`
 	// Every and EveryPoints say when checkpoints are due; zero: as the
 	// program says.
 	Every       time.Duration `json:"every,omitempty"`
@@ -478,6 +495,7 @@ func (*Saved) Kind() Kind            { return "saved" }
 func (*SaveFailed) Kind() Kind       { return "saveFailed" }
 func (*Committed) Kind() Kind        { return "committed" }
 func (*Refused) Kind() Kind          { return "refused" }
+func (*Damaged) Kind() Kind          { return "damaged" }
 func (*Finished) Kind() Kind         { return "finished" }
 func (*Stopped) Kind() Kind          { return "stopped" }
 func (*Welcome) Kind() Kind          { return "welcome" }

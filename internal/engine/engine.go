@@ -54,6 +54,7 @@ const (
 // Options configure a run. Package cairn documents those that programs set.
 type Options struct {
 	Dir                     string
+	PerHost                 bool // hosts do not share Dir
 	Fresh                   bool
 	GroupReadable, AnyOwner bool
 
@@ -124,6 +125,7 @@ type Run struct {
 	files         fileTable
 	migration     migration
 
+	leads          bool // it does for its directory what only one rank may do
 	observed       bool // others must learn of each point: ranks or the supervisor
 	points         uint64
 	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
@@ -225,12 +227,15 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		opts.Auto = true
 	}
 	opts.MTBF = cmp.Or(opts.MTBF, 24*time.Hour)
-	p := &Run{opts: opts, driverEvery: driverEvery, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, leads: id.Rank == 0, driverEvery: driverEvery, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
 	} else if p.dir, err = p.opts.createDir(ctx, id.Rank, id.Size); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	if p.opts.PerHost {
+		p.dir.PerHost()
 	}
 	if st, err := os.Stat(opts.Dir); err == nil && p.realFiles() {
 		p.files.dirInode = control.Inode(st)
@@ -252,7 +257,7 @@ func WithRun(ctx context.Context, p *Run) context.Context {
 // join finds out the state of the run, and connects this process with the other
 // ranks and the supervisor. The directory is open.
 func (p *Run) join(ctx context.Context) error {
-	if err := p.checkEnded(); err != nil {
+	if err := p.checkDirectory(ctx); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
 	indices, err := p.dir.Committed()

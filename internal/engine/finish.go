@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -53,17 +54,24 @@ func (o *Options) readFresh(s *identity) {
 	}
 }
 
-// checkEnded returns an error if the run in the directory has finished. If
-// Fresh is set, or if a crash interrupted a discard, it discards what is left
-// instead.
-//
-// The ranks of a run need not agree here: all look at the same record, and each
-// removes its own files.
-func (p *Run) checkEnded() error {
-	if p.isDestination() {
+// checkDirectory finds out whether the run in the directory has ended, and if
+// ranks have different directories, whether these fit together.
+func (p *Run) checkDirectory(ctx context.Context) error {
+	switch {
+	case p.isDestination():
 		return nil
+	case p.together():
+		return p.agreeOnDirectories(ctx)
 	}
-	end, err := p.dir.End()
+	return p.checkEnd(p.dir.End())
+}
+
+// checkEnd returns an error if the run in the directory has finished. If Fresh
+// is set, or if a crash interrupted a discard, it discards what is left instead.
+//
+// The ranks of a run need not agree here: all look at the same record, or have
+// compared theirs, and each removes its own files.
+func (p *Run) checkEnd(end *store.End, err error) error {
 	switch {
 	case p.opts.Fresh || err == nil && end != nil && end.State == store.Discarded:
 		return p.discard()
@@ -72,12 +80,28 @@ func (p *Run) checkEnded() error {
 	case end == nil:
 		return nil
 	}
-	if p.identity.Rank == 0 { // a crash may have interrupted this
-		if err := store.Clear(p.dir.FS(), p.dir.Path()); err != nil {
-			return fmt.Errorf("removing the checkpoints of a finished run: %w", err)
+	if p.leads { // a crash may have interrupted this
+		if err := p.endHere(end.Status); err != nil {
+			return err
 		}
 	}
 	return &FinishedError{p.dir.Path(), end.Status, end.Time}
+}
+
+// endHere records that the run has finished, and removes its checkpoints, of all
+// ranks in this directory.
+func (p *Run) endHere(status int) error {
+	if end, err := p.dir.End(); err != nil || end == nil || end.State != store.Finished {
+		if err := p.dir.SetEnd(store.Finished, status); err != nil {
+			return fmt.Errorf("%w; its checkpoints are kept", err)
+		}
+	}
+	step.At("finish.recorded")
+	if err := store.Clear(p.dir.FS(), p.dir.Path()); err != nil {
+		return fmt.Errorf("removing the checkpoints of a finished run: %w", err)
+	}
+	step.At("finish.discarded")
+	return nil
 }
 
 // discard removes what the directory holds of an earlier run: everything if
@@ -85,20 +109,24 @@ func (p *Run) checkEnded() error {
 // a crash leaves nothing that a later start would mistake for a whole run.
 func (p *Run) discard() error {
 	fsys, dir := p.dir.FS(), p.dir.Path()
-	if p.identity.Rank == 0 {
+	if p.leads {
 		there, err := store.Holds(fsys, dir)
 		if err == nil && there {
 			err = p.dir.SetEnd(store.Discarded, 0)
 		}
 		if err == nil {
 			step.At("discard.recorded")
-			err = p.dir.RemoveLine()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	var err error
+	if p.identity.Rank == 0 || p.opts.PerHost {
+		if err := p.dir.RemoveLine(); err != nil {
+			return err
+		}
+	}
 	if p.identity.Size == 1 {
 		err = store.Clear(fsys, dir)
 	} else {
@@ -107,7 +135,7 @@ func (p *Run) discard() error {
 	if err != nil {
 		return fmt.Errorf("discarding an earlier run: %w", err)
 	}
-	if p.identity.Rank == 0 {
+	if p.leads {
 		return p.dir.RemoveEnd()
 	}
 	return nil
@@ -117,7 +145,7 @@ func (p *Run) discard() error {
 // removes any checkpoint: after a crash the run has finished, or resumes from
 // its last checkpoint; it never starts from the beginning. If there is a
 // supervisor, that does it when all ranks have ended well. Otherwise rank 0
-// does it for all.
+// does it for all, or with a directory per host one rank of each.
 func (p *Run) finish() error {
 	if err := p.files.sync(); err != nil {
 		return fmt.Errorf("cairn: %w; the run has not finished", err)
@@ -126,18 +154,13 @@ func (p *Run) finish() error {
 		p.identity.supervisor.send(&control.Finished{})
 		return nil
 	}
-	if p.identity.Rank != 0 {
+	if !p.leads {
 		return nil
 	}
 	step.At("finish.begin")
-	if err := p.dir.SetEnd(store.Finished, p.status); err != nil {
-		return fmt.Errorf("cairn: %w; its checkpoints are kept", err)
+	if err := p.endHere(p.status); err != nil {
+		return fmt.Errorf("cairn: %w", err)
 	}
-	step.At("finish.recorded")
-	if err := store.Clear(p.dir.FS(), p.dir.Path()); err != nil {
-		return fmt.Errorf("cairn: removing the checkpoints of a finished run: %w", err)
-	}
-	step.At("finish.discarded")
 	return nil
 }
 

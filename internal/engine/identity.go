@@ -44,7 +44,7 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 	conn, writer, err := control.Inherit()
 	switch {
 	case err == nil:
-		w, err := control.Join(conn, opts.Dir)
+		w, err := control.Join(conn, opts.Dir, opts.PerHost)
 		if err != nil {
 			return nil, fmt.Errorf("cairn: %w", err)
 		}
@@ -53,9 +53,10 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 			return nil, errNoComm
 		}
 		s.exchange = s.supervisor.exchange
-		if opts.Dir == "" {
+		if opts.Dir == "" || w.PerHost {
 			opts.Dir = w.Dir
 		}
+		opts.PerHost = w.PerHost // otherwise the supervisor makes sure that there is one host
 		opts.GroupReadable, opts.AnyOwner = opts.GroupReadable || w.Group, opts.AnyOwner || w.AnyOwner
 		if w.Every > 0 {
 			opts.Every = w.Every
@@ -88,6 +89,9 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		}
 		s.exchange = func(_ context.Context, endpoint []byte) ([][]byte, error) { return s.mpi.Allgather(endpoint) }
 	} else {
+		if opts.PerHost {
+			return nil, fmt.Errorf("cairn: rank %d of %d cannot find the others, since hosts do not share the directory %s: %w; or start the program with 'cairn run -n %d --local DIR'", rank, size, opts.Dir, err, size)
+		}
 		log.Info("cairn: no MPI library, ranks exchange their endpoints through the checkpoint directory", "reason", err)
 		if launch == "" {
 			return nil, fmt.Errorf("cairn: rank %d of %d cannot find the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)

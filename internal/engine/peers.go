@@ -298,6 +298,7 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 		}
 		bad = append(bad, err)
 		if worst == t.engine.Rank() { // one rank warns for all
+			p.tellDamaged(line, err)
 			p.log.Warn("cairn: skipping a damaged checkpoint", "checkpoint", line, "rank", worst, "error", err, "next", "an older checkpoint is tried; 'cairn verify' reports the damage")
 		}
 	}
@@ -351,7 +352,7 @@ func (t *peers) warnMissing(lists [][]uint64, line uint64) {
 // start from the beginning.
 func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 	var err error
-	if t.engine.Rank() == 0 {
+	if t.recordsLine() {
 		l, lerr := t.run.dir.Line()
 		switch {
 		case len(bad) > 0:

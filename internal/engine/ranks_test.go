@@ -76,6 +76,11 @@ var errKilled = errors.New("killed")
 
 // run runs a program on all ranks and returns their errors.
 func (c *crew) run(opts Options, program func(p *Run) error) []error {
+	return c.runWith(opts, program, func(int, *Options) {})
+}
+
+// runWith is run with options that each may change for a rank.
+func (c *crew) runWith(opts Options, program func(p *Run) error, each func(r int, o *Options)) []error {
 	errs := make([]error, len(c.identities))
 	var wg sync.WaitGroup
 	for r, s := range c.identities {
@@ -83,6 +88,7 @@ func (c *crew) run(opts Options, program func(p *Run) error) []error {
 			o := opts
 			o.identity = s
 			o.Signals = map[os.Signal]SignalAction{}
+			each(r, &o)
 			p, err := Open(context.Background(), o)
 			if err == nil {
 				if err = program(p); errors.Is(err, errKilled) {

@@ -184,6 +184,16 @@ func (p *Run) receiveState(ctx context.Context) error {
 	if p.dir, err = store.CreateFor(p.opts.fs, p.opts.Dir, p.identity.Rank, vfs.AccessFromEnv().With(p.opts.GroupReadable, p.opts.AnyOwner)); err != nil {
 		return err
 	}
+	if p.opts.PerHost {
+		p.dir.PerHost()
+		err := p.recordRunID()
+		if err == nil && h.Safe > 0 {
+			err = p.dir.SetLine(store.Line{Index: h.Safe, Ranks: p.identity.Size, Run: p.runID.Run}) // which attempt it is of is not known here
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := p.readySaver(nil); err != nil {
 		return err
 	}
@@ -221,7 +231,13 @@ func (p *Run) receiveState(ctx context.Context) error {
 // sameDirectory returns an error if the checkpoint directory on this host is
 // not that of the run: it must have the run's ID, and hold the last committed
 // checkpoint.
+//
+// With a directory per host, the source's is on another host, and stays there
+// until a restart needs it. The next checkpoint is full.
 func (p *Run) sameDirectory(run string, safe uint64) error {
+	if p.opts.PerHost {
+		return nil
+	}
 	where := fmt.Sprintf("the checkpoint directory %s on this host is not that of the run; it must be on a file system that all hosts share", p.dir.Path())
 	if _, err := p.opts.fs.Stat(p.dir.Path()); err != nil {
 		return fmt.Errorf("%s: %w", where, err)

@@ -39,6 +39,10 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	for _, n := range p.identity.Avoid {
 		p.damaged[n] = true
 	}
+	if indices, err = p.onlyTold(indices); err != nil {
+		p.tellDamaged(p.identity.Only, err)
+		return false, fmt.Errorf("cairn: %w", err)
+	}
 	p.shapes = p.fixedShapes()
 	var table *ckpt.Table
 	if err = p.findRunID(indices); err != nil {
@@ -98,6 +102,11 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	}
 	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
 		return err
+	}
+	if p.told() {
+		if err := p.saver.SetNext(max(p.saver.Next(), p.identity.Above+1)); err != nil {
+			return err
+		}
 	}
 	img, err := p.collector.Collect(p.roots, p.env())
 	if err != nil && deferrable(err) {
@@ -192,6 +201,7 @@ func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, 
 			return nil, err
 		}
 		bad = append(bad, err)
+		p.tellDamaged(n, err)
 		p.log.Warn("cairn: skipping a damaged checkpoint", "checkpoint", n, "error", err)
 	}
 	if lost, err := p.dir.Lost(); err != nil {
@@ -209,6 +219,9 @@ func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, 
 // permanent marks the error of a restart for which all checkpoints are damaged:
 // another start does not help. An I/O error may be temporary.
 func (p *Run) permanent(bad []error, err error) error {
+	if p.told() {
+		return err // the supervisor knows whether there is another copy
+	}
 	for _, b := range bad {
 		if !errors.Is(b, ErrCorrupt) || errors.Is(b, syscall.EIO) {
 			return err

@@ -282,16 +282,21 @@ func (t *peers) perform(a coord.Action) {
 func (t *peers) recordLines() {
 	defer close(t.recorderDone)
 	for index := range t.line {
-		if t.engine.Rank() != 0 {
+		if !t.recordsLine() {
 			continue
 		}
 		step.At("commit.all")
 		if err := t.run.dir.SetLine(store.Line{Index: index, Ranks: t.engine.Size(), Run: t.run.runID.Run, Attempt: t.run.runID.Attempt}); err != nil {
 			t.run.log.Warn("cairn: the recovery line could not be recorded", "checkpoint", index, "error", err)
 		}
-		t.run.identity.supervisor.send(&control.Committed{Index: index})
+		if t.engine.Rank() == 0 {
+			t.run.identity.supervisor.send(&control.Committed{Index: index})
+		}
 	}
 }
+
+// recordsLine reports whether this rank records the recovery line.
+func (t *peers) recordsLine() bool { return t.engine.Rank() == 0 || t.run.opts.PerHost }
 
 // pollEvery is the shortest time between two looks for control messages at
 // points.

@@ -21,6 +21,10 @@ type runID struct {
 // DIR/run-id, or by the checkpoints themselves if that file is missing or
 // damaged. All ranks find the same.
 func (p *Run) findRunID(indices []uint64) error {
+	if p.told() {
+		p.runID.Run = p.identity.RunID
+		return nil
+	}
 	mine, err := p.ownRunID(indices)
 	if p.identity.Size == 1 {
 		p.runID.Run = mine.name()
@@ -103,11 +107,13 @@ func (p *Run) ownRunID(indices []uint64) (r recordedID, err error) {
 // settleRunID records the run's ID, a new one if nothing was restored. All
 // ranks have the same when it returns.
 func (p *Run) settleRunID(restored bool) error {
-	renew := !restored || p.runID.Run == ""
+	renew := !p.told() && (!restored || p.runID.Run == "")
 	if renew {
 		p.runID.Run = store.NewID()
 	}
-	p.runID.Attempt = store.NewID()
+	if p.runID.Attempt = store.NewID(); p.told() {
+		p.runID.Attempt = p.identity.AttemptID
+	}
 	var err error
 	if p.identity.Rank == 0 { // first: the others may see the same directory
 		if err = p.recordRunID(); err != nil && renew { // use the one that is there
@@ -128,7 +134,10 @@ func (p *Run) settleRunID(restored bool) error {
 		return err
 	}
 	p.runID = runID{string(both[:32]), string(both[32:])}
-	_, err = t.agree(p.recordRunID())
+	if err = nil; p.leads || !p.opts.PerHost { // only one rank can write to a directory
+		err = p.recordRunID()
+	}
+	_, err = t.agree(err)
 	return err
 }
 
@@ -161,9 +170,9 @@ func (t *peers) sameAttempt(s *ckpt.File) (worst int, err error) {
 	if mine != all[0] {
 		err = fmt.Errorf("%s: %w: it was saved by another start of the run than rank 0's file of checkpoint %d: they do not belong together", s.Path, ErrCorrupt, s.Header.Index)
 	}
-	if t.engine.Rank() == 0 {
+	if t.recordsLine() {
 		l, lerr := t.run.dir.Line()
-		if lerr == nil && l.Index == s.Header.Index && l.Attempt != s.Header.Attempt {
+		if lerr == nil && l.Index == s.Header.Index && l.Attempt != "" && l.Attempt != s.Header.Attempt {
 			err = fmt.Errorf("%s: %w: it was saved by another start of the run than checkpoint %d, which all ranks had", s.Path, ErrCorrupt, l.Index)
 		}
 	}

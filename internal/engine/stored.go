@@ -147,7 +147,9 @@ func (p *Run) toRestore() (uint64, error) {
 		return 0, err
 	}
 	index := uint64(0)
-	if p.identity.Size > 1 {
+	if p.told() {
+		index = p.identity.Only
+	} else if p.identity.Size > 1 {
 		all, err := gather(p.peers, list)
 		if err != nil {
 			return 0, err

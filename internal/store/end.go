@@ -113,5 +113,5 @@ func Holds(fsys vfs.FS, path string) (bool, error) {
 // of a run.
 func ofRun(name string) bool {
 	_, isCheckpoint := ParseIndex(name)
-	return isCheckpoint || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
+	return isCheckpoint || name == "line" || strings.HasPrefix(name, "line-") || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
 }

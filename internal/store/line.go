@@ -31,13 +31,30 @@ type lineFile struct {
 
 const lineFormat = 3
 
-func (d *Dir) linePath() string { return filepath.Join(d.path, "line") }
+// PerHost says that ranks on other hosts have other directories. Then every rank
+// records the recovery line, in a file of its own: line, line-0001, …
+func (d *Dir) PerHost() { d.perHost = true }
+
+func (d *Dir) linePath() string {
+	if d.perHost && d.rank > 0 {
+		return filepath.Join(d.path, fmt.Sprintf("line-%04d", d.rank))
+	}
+	return filepath.Join(d.path, "line")
+}
+
+// recordsLine returns an error if another rank records the line.
+func (d *Dir) recordsLine() error {
+	if d.rank == 0 || d.perHost {
+		return nil
+	}
+	return fmt.Errorf("rank %d cannot change the record of the recovery line; only rank 0 does", d.rank)
+}
 
 // SetLine records, durably and atomically, the newest checkpoint that all ranks
-// have. Only rank 0, with the lock, may call it.
+// have. Only rank 0 may call it, or every rank after PerHost; it needs the lock.
 func (d *Dir) SetLine(l Line) error {
-	if d.rank != 0 {
-		return fmt.Errorf("rank %d cannot record the recovery line; only rank 0 does", d.rank)
+	if err := d.recordsLine(); err != nil {
+		return err
 	}
 	if err := WriteRecord(d.fs, d.linePath(), &lineFile{lineFormat, l}); err != nil {
 		return fmt.Errorf("recording that checkpoint %d is complete: %w", l.Index, err)
@@ -46,7 +63,7 @@ func (d *Dir) SetLine(l Line) error {
 }
 
 // Line returns the line that SetLine recorded last, or the zero Line. Any rank
-// may call it. If the record is damaged, the error wraps ErrLine.
+// may call it; after PerHost it is the rank's own. If the record is damaged, the error wraps ErrLine.
 func (d *Dir) Line() (Line, error) {
 	var l lineFile
 	err := ReadRecord(d.fs, d.linePath(), &l)
@@ -66,11 +83,11 @@ func (d *Dir) Line() (Line, error) {
 }
 
 // RemoveLine removes the record, durably, so that a run may start from the
-// beginning. A finished run calls it before any rank removes checkpoints. Only
-// rank 0, with the lock, may call it.
+// beginning. A finished run calls it before any rank removes checkpoints. It may
+// be called by who may call SetLine.
 func (d *Dir) RemoveLine() error {
-	if d.rank != 0 {
-		return fmt.Errorf("rank %d cannot remove the record of the recovery line; only rank 0 does", d.rank)
+	if err := d.recordsLine(); err != nil {
+		return err
 	}
 	return d.remove(d.linePath())
 }

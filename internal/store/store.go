@@ -4,7 +4,7 @@
 //	DIR/
 //	  lock, lock-0001 …               held by the processes that write, one per rank
 //	  run-id                          the identity of the run, which every file has, too
-//	  line                            the last checkpoint that all ranks had
+//	  line                            the last checkpoint that all ranks had (see PerHost)
 //	  end                             the run has finished, or is being discarded
 //	  ckpt-00000012/
 //	    rank-0000.h5                  the file of rank 0; it is committed
@@ -45,6 +45,8 @@ type Dir struct {
 	path string
 	rank int
 	lock io.Closer
+
+	perHost bool // see PerHost
 }
 
 // Open returns the directory at path for reading. It need not exist.

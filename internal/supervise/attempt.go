@@ -399,6 +399,11 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
+	if m.PerHost && slices.ContainsFunc(s.a.ranks, func(x rank) bool { return x.Host != r.Host }) {
+		s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in a directory of each host, %s (Options.Local): name it with 'cairn run --local %s'", m.Dir, m.Dir)})
+		s.kill("")
+		return
+	}
 	if m.Dir != "" && m.Dir != s.rec.CheckpointDir {
 		if s.last != nil && rundir.RealPath(m.Dir) != rundir.RealPath(s.rec.CheckpointDir) {
 			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.CheckpointDir)})
