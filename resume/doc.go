@@ -25,6 +25,7 @@
 // # Map
 //
 //	run.go, process.go      the run, from Begin to End; the process's state
+//	goroutines.go, routine*  control blocks of goroutines
 //	frames.go, unwind.go    frames, points, unwinding
 //	blockers.go             what prevents a checkpoint at a point
 //	ranks.go                programs with several ranks, or with cairn.Open

@@ -13,60 +13,42 @@ import (
 	"github.com/cairnrun/cairn/internal/engine"
 )
 
-// The frames. Only the main goroutine uses these.
-var (
-	stack    []any // of the resumable functions that have called another one
-	reusable int   // frames of smaller depths are those of the restored checkpoint, and are still read
-	depth    int   // of the function that made the last call of a resumable function
-)
-
-// mainGoroutine is the main goroutine; 0: there is no run.
-var mainGoroutine atomic.Uintptr
-
-// state says why a resumable function is entered. The main goroutine sets it,
-// others only check whether it is 0.
-var state uint32
-
-const (
-	called      = 1 + iota // by a resumable function that has stored its frame
-	resuming               // from its frame
-	unwinding              // (not entered) functions return to where the checkpoint is taken
-	checkedCall            // see CallingChecked
-)
-
 // Enter returns the depth of the resumable function that calls it. It is
 // Checked if the caller checks for unwinding. It is -1 if the function cannot
 // be saved: a library has called it, it is on another goroutine, or there is no
 // run.
 func Enter() int {
-	if get(&state) == 0 { // only this is inlined
+	if nothingCalled() { // only this is inlined
 		return -1
 	}
 	return enter()
 }
 
 func enter() int {
-	if mainGoroutine.Load() != currentG() {
+	g := current()
+	if g == nil {
 		return -1
 	}
-	switch get(&state) {
+	switch get(&g.state) {
+	case 0:
+		return -1
 	case checkedCall:
-		set(&state, 0)
+		set(&g.state, 0)
 		return Checked
 	case called:
-		set(&state, 0)
+		set(&g.state, 0)
 	}
-	depth++
-	if sameUnwind {
-		sameUnwind = false
+	g.depth++
+	if g.sameUnwind {
+		g.sameUnwind = false
 	} else {
-		unwindBase = depth
+		g.unwindBase = g.depth
 	}
-	return depth
+	return g.depth
 }
 
 // Resuming reports whether a function of depth d continues from its frame.
-func Resuming(d int) bool { return d >= 0 && get(&state) == resuming }
+func Resuming(d int) bool { return d >= 0 && get(&own().state) == resuming }
 
 // Frame returns the frame of a depth. It is called if Resuming.
 func Frame[T any](d int) *T {
@@ -78,10 +60,10 @@ func Frame[T any](d int) *T {
 }
 
 func frame(d int) any {
-	if d < 0 || d >= len(stack) {
-		return nil
+	if g := own(); d >= 0 && d < len(g.stack) {
+		return g.stack[d]
 	}
-	return stack[d]
+	return nil
 }
 
 func wrongFrame(d int, want reflect.Type) {
@@ -94,16 +76,17 @@ func wrongFrame(d int, want reflect.Type) {
 
 // Resumed says that the program is at the point where it was saved.
 func Resumed() {
-	if depth != len(stack)-1 {
-		extraFrames(depth)
+	g := own()
+	if g.depth != len(g.stack)-1 {
+		extraFrames(g, g.depth)
 	}
-	set(&state, 0)
+	set(&g.state, 0)
 	startWaiters()
 	if severalRanks() { // all ranks reach the point again
-		point(depth, stack[depth:], true)
+		point(g, g.depth, g.stack[g.depth:], true)
 	}
-	stack[depth] = nil
-	reusable = len(stack)
+	g.stack[g.depth] = nil
+	g.reusable = len(g.stack)
 	setDueIfNeeded()
 }
 
@@ -114,8 +97,8 @@ func setDueIfNeeded() {
 	}
 }
 
-func extraFrames(d int) {
-	fatal("cannot restore the checkpoint: another program saved it: it has %d frames too many; start with --fresh, or move the checkpoint directory away", len(stack)-1-d)
+func extraFrames(g *routine, d int) {
+	fatal("cannot restore the checkpoint: another program saved it: it has %d frames too many; start with --fresh, or move the checkpoint directory away", len(g.stack)-1-d)
 }
 
 // BadFrame says that a function has no place that its frame names.
@@ -130,8 +113,8 @@ func Storing(d int) bool { return d >= 0 }
 // ReusableFrame returns the frame of depth d if it is not needed any more: a
 // call of the same function may use its memory again.
 func ReusableFrame(d int) any {
-	if d >= reusable && d < len(stack) {
-		return stack[d]
+	if g := own(); d >= g.reusable && d < len(g.stack) {
+		return g.stack[d]
 	}
 	return nil
 }
@@ -139,43 +122,41 @@ func ReusableFrame(d int) any {
 // Calling says that the frame of depth d is stored, and a resumable function is
 // about to be called.
 func Calling(d int) {
-	depth = d
-	set(&state, called)
+	g := own()
+	g.depth = d
+	set(&g.state, called)
 }
 
 // Returned says that a call from depth d has returned. It may not have entered
 // a resumable function.
 func Returned(d int) {
 	if d >= 0 {
-		set(&state, 0)
+		set(&own().state, 0)
 	}
 }
 
 // NewFrame stores a new frame at depth d.
 func NewFrame[T any](d int) *T {
 	f := new(T)
-	put(d, f, nil)
+	own().put(d, f, nil)
 	return f
 }
 
 // put stores a frame, whose memory belongs to s, at depth d. The frame that was
 // there belongs to a call that has returned.
-func put(d int, f any, s pooled) {
-	for len(stack) <= d {
-		stack = append(stack, nil)
+func (g *routine) put(d int, f any, s pooled) {
+	for len(g.stack) <= d {
+		g.stack = append(g.stack, nil)
 	}
-	for len(owners) <= d {
-		owners = append(owners, nil)
+	for len(g.owners) <= d {
+		g.owners = append(g.owners, nil)
 	}
-	if o := owners[d]; o != nil && o != s {
+	if o := g.owners[d]; o != nil && o != s {
 		o.wipe(d)
 	}
-	stack[d], owners[d] = f, s
-	reusable = min(reusable, d) // deeper calls have returned
+	g.stack[d], g.owners[d] = f, s
+	g.reusable = min(g.reusable, d) // deeper calls have returned
 }
-
-// owners are the pools that the frames in stack belong to, by depth; nil: none.
-var owners []pooled
 
 type pooled interface {
 	wipe(d int)
@@ -191,8 +172,12 @@ type FramePool[T any] struct {
 
 // Get stores a frame at depth d.
 func (s *FramePool[T]) Get(d int) *T {
+	if several {
+		return NewFrame[T](d) // the pool has one frame of a depth
+	}
+	g := &mainRoutine
 	if d < len(s.list) && s.list[d] != nil {
-		put(d, s.list[d], s)
+		g.put(d, s.list[d], s)
 		return s.list[d]
 	}
 	if !s.registered {
@@ -203,7 +188,7 @@ func (s *FramePool[T]) Get(d int) *T {
 		s.list = append(s.list, nil)
 	}
 	s.list[d] = new(T)
-	put(d, s.list[d], s)
+	g.put(d, s.list[d], s)
 	return s.list[d]
 }
 
@@ -229,13 +214,13 @@ func Due() bool { return atomic.LoadUint32(&due) != 0 }
 // function that has it.
 func Point(d int, f any) {
 	if d >= 0 {
-		point(d, []any{f}, false)
+		point(own(), d, []any{f}, false)
 	}
 }
 
 // point is a point with the frames from depth d on. again says that ranks have
 // just been restored: the point was counted before.
-func point(d int, frames []any, again bool) {
+func point(g *routine, d int, frames []any, again bool) {
 	mu.Lock()
 	defer mu.Unlock()
 	if again {
@@ -247,14 +232,14 @@ func point(d int, frames []any, again bool) {
 		return
 	}
 	points++
-	if n := d + 1; n < len(stack) { // calls that have returned do not need their memory any more
-		clear(stack[n:])
-		stack = stack[:n]
+	if n := d + 1; n < len(g.stack) { // calls that have returned do not need their memory any more
+		clear(g.stack[n:])
+		g.stack = g.stack[:n]
 	}
 	for _, s := range pools {
 		s.drop()
 	}
-	clear(owners)
+	clear(g.owners)
 	kill := killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
 	if severalRanks() {
 		pointOfRanks(d, frames, kill)
@@ -279,7 +264,7 @@ func point(d int, frames []any, again bool) {
 		return
 	}
 	missed.looks, missed.took = 0, 0
-	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), frames...)
+	saved.Frames = append(append(saved.Frames[:0], g.stack[:d]...), frames...)
 	saved.Points = points
 	saved.Process.note()
 	saveWaiters()

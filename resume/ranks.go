@@ -190,7 +190,7 @@ func copyOfRanks() error {
 	if why != "" {
 		return fmt.Errorf("rank %d cannot be saved at this point: %s", run.Rank(), why)
 	}
-	saved.Frames = append(append(saved.Frames[:0], stack[:pausedAt.depth]...), pausedAt.frames...)
+	saved.Frames = append(append(saved.Frames[:0], mainRoutine.stack[:pausedAt.depth]...), pausedAt.frames...)
 	saved.Points = points
 	saved.Process.note()
 	saveWaiters()

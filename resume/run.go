@@ -203,9 +203,10 @@ func Begin() {
 		fatal("%s", errorText(err))
 	}
 	countPoints()
-	depth = -1
-	mainGoroutine.Store(currentG())
-	set(&state, called)
+	g := &mainRoutine
+	g.depth = -1
+	set(&g.state, called)
+	beginMain()
 	if !restored {
 		files.Suspend(false)
 		setDueIfNeeded()
@@ -226,10 +227,10 @@ func Begin() {
 	restoreTimers(saved.Timers)
 	restoredWaiters, saved.Timers, saved.Waiters = saved.Waiters, nil, nil
 	files.Suspend(false)
-	stack, saved.Frames = saved.Frames, nil
+	g.stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	countPoints()
-	set(&state, resuming)
+	set(&g.state, resuming)
 }
 
 func begin() (bool, error) {

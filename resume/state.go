@@ -7,7 +7,3 @@ package resume
 // does not matter.
 func get(p *uint32) uint32    { return *p }
 func set(p *uint32, v uint32) { *p = v }
-
-// Unwinding reports whether the function that was called unwinds: then its
-// caller does, too.
-func Unwinding() bool { return state == unwinding }

@@ -8,6 +8,3 @@ import "sync/atomic"
 
 func get(p *uint32) uint32    { return atomic.LoadUint32(p) }
 func set(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
-
-// Unwinding is as in state.go.
-func Unwinding() bool { return get(&state) == unwinding }

@@ -24,16 +24,6 @@ import (
 // that it checks afterwards (CallingChecked), and the function finds that out when
 // it is entered. The function may be of another kind, and call one of this kind:
 // so the stack is checked before functions unwind (CanUnwind).
-//
-// Only functions that solve has entered with a depth unwind. So only the main
-// goroutine uses these variables.
-var (
-	unwound     []any // frames of functions that have returned, the innermost first
-	unwindBase  int   // depth of the outermost function that unwinds
-	reentering  bool  // this process continues; it was not restarted
-	sameUnwind  bool  // the next function to be entered is not the outermost, though it has a depth
-	repeatPoint bool  // the point is where a restored program resumes; see ranks.go
-)
 
 // Checked is what Enter returns if the caller checks afterwards whether the
 // function has unwound.
@@ -41,32 +31,39 @@ const Checked = -2
 
 // CallingChecked says that a function is about to be called, and that the
 // caller checks afterwards whether it has unwound.
-func CallingChecked() { set(&state, checkedCall) }
+func CallingChecked() { set(&own().state, checkedCall) }
 
 // Unwound reports, after CallingChecked and the call, whether the function has
 // unwound.
-func Unwound() bool { return get(&state) != 0 && stillUnwinding() }
+func Unwound() bool { return !nothingCalled() && stillUnwinding() }
 
 func stillUnwinding() bool {
-	if get(&state) == unwinding {
+	g := own()
+	if get(&g.state) == unwinding {
 		return true
 	}
-	set(&state, 0) // the function cannot unwind
+	set(&g.state, 0) // the function cannot unwind
 	return false
 }
 
 // Reentering says that a function of depth d is resumed, and is about to call
 // the next one that is.
 func Reentering(d int) {
-	depth = d
-	sameUnwind = true
+	g := own()
+	g.depth = d
+	g.sameUnwind = true
 }
 
 // Recovered returns v, the result of recover. The function that was about to be
 // entered may not have been.
 func Recovered(v any) any {
-	if s := get(&state); (s == checkedCall || s == called) && mainGoroutine.Load() == currentG() {
-		set(&state, 0)
+	if nothingCalled() {
+		return v
+	}
+	if g := current(); g != nil {
+		if s := get(&g.state); s == checkedCall || s == called {
+			set(&g.state, 0)
+		}
 	}
 	return v
 }
@@ -78,7 +75,7 @@ func CanUnwind() bool {
 	mu.Lock()
 	defer mu.Unlock()
 	begun := time.Now()
-	if stackMismatch(unwindBase) == "" {
+	if stackMismatch(own().unwindBase) == "" {
 		return true
 	}
 	atomic.StoreUint32(&due, 0)
@@ -88,28 +85,33 @@ func CanUnwind() bool {
 
 // Unwind adds the frame of a function that is about to return.
 func Unwind(f any) {
-	unwound = append(unwound, f)
-	set(&state, unwinding)
+	g := own()
+	g.unwound = append(g.unwound, f)
+	g.setUnwinding(true)
 }
 
 // UnwoundTo is called by a function of depth d after a call. If the call has
 // unwound, and this function is the outermost, UnwoundTo takes the checkpoint
 // and returns true: the function continues from its frame.
-func UnwoundTo(d int) bool { return get(&state) == unwinding && d == unwindBase && takeUnwound(d) }
+func UnwoundTo(d int) bool { return Unwinding() && takeUnwound(d) }
 
 func takeUnwound(d int) bool {
-	set(&state, 0)
-	frames := slices.Clone(unwound)
+	g := own()
+	if d != g.unwindBase {
+		return false
+	}
+	g.setUnwinding(false)
+	frames := slices.Clone(g.unwound)
 	slices.Reverse(frames)
-	clear(unwound)
-	unwound = unwound[:0]
-	again := repeatPoint
-	repeatPoint = false
-	point(d, frames, again)
-	stack = append(stack[:d], frames...)
-	reentering = true
-	depth = d
-	set(&state, resuming)
+	clear(g.unwound)
+	g.unwound = g.unwound[:0]
+	again := g.repeatPoint
+	g.repeatPoint = false
+	point(g, d, frames, again)
+	g.stack = append(g.stack[:d], frames...)
+	g.reentering = true
+	g.depth = d
+	set(&g.state, resuming)
 	return true
 }
 
@@ -119,20 +121,21 @@ func ResumedFast(d int) bool {
 	if d < 0 { // it has not unwound
 		return false
 	}
-	if d != len(stack)-1 {
-		extraFrames(d)
+	g := own()
+	if d != len(g.stack)-1 {
+		extraFrames(g, d)
 	}
-	set(&state, 0)
-	if reentering {
-		reentering = false
-		clear(stack[unwindBase:])
-		stack = stack[:unwindBase]
+	set(&g.state, 0)
+	if g.reentering {
+		g.reentering = false
+		clear(g.stack[g.unwindBase:])
+		g.stack = g.stack[:g.unwindBase]
 		return false
 	}
 	startWaiters()
-	repeatPoint = severalRanks()
-	stack[d] = nil
-	reusable = len(stack)
+	g.repeatPoint = severalRanks()
+	g.stack[d] = nil
+	g.reusable = len(g.stack)
 	setDueIfNeeded()
-	return repeatPoint
+	return g.repeatPoint
 }
