@@ -542,12 +542,14 @@ var deferWord = regexp.MustCompile(`^//cairn:defer (\d+)$`)
 func (w *generator) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
 	for _, g := range fn.file.Comments {
 		for _, c := range g.List {
-			if c.End() <= d.Pos() && len(bytes.TrimSpace(rewrite.StripLineComments([]byte(w.p.Text(c.End(), d.Pos()))))) == 0 {
-				if m := deferWord.FindStringSubmatch(c.Text); m != nil {
-					var n int
-					fmt.Sscan(m[1], &n)
-					return n, true
-				}
+			if c.End() > d.Pos() {
+				return 0, false
+			}
+			m := deferWord.FindStringSubmatch(c.Text)
+			if m != nil && len(bytes.TrimSpace(rewrite.StripLineComments([]byte(w.p.Text(c.End(), d.Pos()))))) == 0 {
+				var n int
+				fmt.Sscan(m[1], &n)
+				return n, true
 			}
 		}
 	}
