@@ -341,7 +341,7 @@ func (m *modelProgram) lengthen(parts *modelParts) {
 // and then, and starts them again: they restore exactly a version that was
 // saved, and none older than the last committed one.
 func TestModel_FailingDisk(t *testing.T) {
-	modelSeeds(t, 8, 2000, func(t *testing.T, rng *rand.Rand) {
+	modelSeeds(t, 4, 2000, func(t *testing.T, rng *rand.Rand) {
 		m := &modelProgram{Rand: rng, calm: rng.Intn(3) > 0, pool: make([]float64, 1<<19)}
 		dir := "/run/ckpt"
 		var disk vfs.FS = newDisk(t)
@@ -452,7 +452,7 @@ func (s *pagesState) protect(p *Run) {
 // places and stay in memory, which tracking must handle, while checkpoints
 // fail.
 func TestModel_SharedPages(t *testing.T) {
-	modelSeeds(t, 6, 2000, func(t *testing.T, rng *rand.Rand) {
+	modelSeeds(t, 3, 2000, func(t *testing.T, rng *rand.Rand) {
 		disk := newDisk(t)
 		var fault countdown
 		p, err := Open(ctx, Options{
@@ -559,7 +559,7 @@ func (s *pagesState) change(rng *rand.Rand, buf []float64) {
 // TestModel_Canceled runs programs whose points and checkpoints are canceled at
 // any moment: a checkpoint that is not canceled saves all that the others left.
 func TestModel_Canceled(t *testing.T) {
-	modelSeeds(t, 4, 1000, func(t *testing.T, rng *rand.Rand) {
+	modelSeeds(t, 2, 1000, func(t *testing.T, rng *rand.Rand) {
 		disk := newDisk(t)
 		slow := time.Duration(rng.Intn(3)) * time.Millisecond
 		fsys := vfstest.Hook(disk, func(op, name string) error {

@@ -224,7 +224,10 @@ func reference(t *testing.T, n, steps int, skew bool) []uint64 {
 
 // TestRanks_Killed kills ranks repeatedly until the work is done.
 func TestRanks_Killed(t *testing.T) {
-	const steps = 60
+	steps := 24
+	if os.Getenv("CAIRN_LONG") != "" {
+		steps = 100
+	}
 	for name, o := range map[string]mem.Options{
 		"eager": {}, "rendezvous": {EagerLimit: 64}, "pull": {EagerLimit: 64, Pull: true}, "narrow": {EagerLimit: 64, Window: -1}, "reopened": {MustClose: true},
 	} {

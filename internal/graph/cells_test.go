@@ -216,7 +216,7 @@ func TestCells_RandomGraphs(t *testing.T) {
 	}
 	began := time.Now()
 	images, cellsSeen, asItems := 0, 0, 0
-	for seed := uint64(0); seed < stressed(8, 600) || time.Since(began) < long; seed++ {
+	for seed := uint64(0); seed < stressed(4, 600) || time.Since(began) < long; seed++ {
 		g := &cellGraph{Rand: rand.New(rand.NewPCG(seed, 5))}
 		fewCells = pick(g.Rand, 1, 1, 4, 16)
 		roots := make([]Root, 1+g.IntN(5))

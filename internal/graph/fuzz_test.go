@@ -145,7 +145,7 @@ func TestPrepare_Damaged(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	bad := 0
-	for i := range stressed(1500, 5000) {
+	for i := range stressed(500, 5000) {
 		prog := make([]byte, 12*(1+i%3))
 		for k := range prog {
 			prog[k] = byte(r.Uint32())

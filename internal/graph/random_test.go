@@ -372,7 +372,7 @@ func stressed(few, many uint64) uint64 {
 // TestRoundTrip_RandomGraphs saves and restores values of random types that
 // share memory in random ways.
 func TestRoundTrip_RandomGraphs(t *testing.T) {
-	tryRandoms(t, 0, stressed(1000, 50_000))
+	tryRandoms(t, 0, stressed(400, 50_000))
 }
 
 // TestRoundTrip_RandomGraphsDuringGC does the same while the garbage collector
@@ -396,5 +396,5 @@ func TestRoundTrip_RandomGraphsDuringGC(t *testing.T) {
 			}
 		}
 	}()
-	tryRandoms(t, 1_000_000, stressed(100, 5000))
+	tryRandoms(t, 1_000_000, stressed(50, 5000))
 }

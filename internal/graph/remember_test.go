@@ -46,7 +46,7 @@ func (g *randomGraph) mutate(roots []Root) {
 func TestRemember_RandomGraphs(t *testing.T) {
 	defer func(n int) { fewCells = n }(fewCells)
 	saved, refused, restarts, same, still := 0, 0, 0, 0, 0
-	for seed := range stressed(20, 5000) {
+	for seed := range stressed(8, 5000) {
 		fewCells = 1 + 15*int(seed%2)
 		g := newRandomGraph(rand.New(rand.NewPCG(seed, 11)), 2000)
 		var roots []Root

@@ -201,7 +201,7 @@ func TestDigests_Shapes(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		for i, s := range append([]shape{alone}, shapes...) {
 			if s.Alone && w.info.Backend == "cuda" || s.items() > w.info.MaxGroup || s.local() > w.info.LocalMemory ||
-				w.info.Kind == driver.CPU && i%5 != 0 {
+				w.info.Kind == driver.CPU && i%10 != 0 {
 				continue
 			}
 			t.Run(s.String(), func(t *testing.T) {
