@@ -2,10 +2,11 @@ package cairn
 
 import "embed"
 
-// Source is the source code of package resume, of this package and of all
+// source is the source code of package resume, of this package and of all
 // packages of Cairn that they import, without tests. 'cairn build' compiles it
-// into programs; programs themselves have no use for it. A program that does not
-// refer to Source does not contain it.
+// into programs. Only this package can embed these files, and programs have no
+// use for them; so internal/source reads the variable by its linker name, and
+// only programs that import internal/source contain it.
 //
 // The patterns leave out files whose names end in _test.go.
 //
@@ -31,4 +32,4 @@ import "embed"
 //go:embed internal/transport/mpilib/*[^t].go internal/transport/mpilib/*[^s]t.go
 //go:embed internal/transport/shm/*[^t].go
 //go:embed internal/transport/tcp/*[^t].go
-var Source embed.FS
+var source embed.FS

@@ -8,12 +8,12 @@ import (
 )
 
 // TestSource_Complete shows that programs of 'cairn build' contain every file
-// of the packages that are compiled into them. The patterns of Source exclude
+// of the packages that are compiled into them. The patterns of source exclude
 // files by the ends of their names, which could also exclude files that are not
 // tests.
 func TestSource_Complete(t *testing.T) {
 	dirs := make(map[string]bool)
-	err := fs.WalkDir(Source, ".", func(path string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(source, ".", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			dirs[filepath.Dir(path)] = true
 		}
@@ -34,8 +34,8 @@ func TestSource_Complete(t *testing.T) {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			if _, err := fs.Stat(Source, filepath.ToSlash(name)); err != nil {
-				t.Errorf("%s is not part of Source: give it another name", name)
+			if _, err := fs.Stat(source, filepath.ToSlash(name)); err != nil {
+				t.Errorf("%s is not part of it: give it another name", name)
 			}
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/source"
 )
 
 // frozen makes a tree read-only and returns its files.
@@ -341,7 +341,7 @@ func TestBuild_OSHooks(t *testing.T) {
 	}
 }
 
-// TestSource_HasAllFiles shows that every file of the run time is in Source,
+// TestSource_HasAllFiles shows that every file of the run time is in source.Files,
 // for every system.
 func TestSource_HasAllFiles(t *testing.T) {
 	for _, target := range []string{"linux/amd64", "linux/arm64", "linux/s390x", "darwin/arm64", "windows/amd64"} {
@@ -360,7 +360,7 @@ func TestSource_HasAllFiles(t *testing.T) {
 				continue
 			}
 			n++
-			if _, err := fs.Stat(cairn.Source, name); err != nil {
+			if _, err := fs.Stat(source.Files, name); err != nil {
 				t.Errorf("%s: %v; add a pattern for it to source.go", target, err)
 			}
 		}
@@ -368,7 +368,7 @@ func TestSource_HasAllFiles(t *testing.T) {
 			t.Errorf("%s: %d files", target, n)
 		}
 	}
-	tests, err := fs.Glob(cairn.Source, "*/*_test.go")
+	tests, err := fs.Glob(source.Files, "*/*_test.go")
 	if err != nil || len(tests) > 0 {
 		t.Errorf("%v %v", tests, err)
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/source"
 )
 
 // shims are packages that replace those outside the standard library.
@@ -48,7 +48,7 @@ var runtimeFiles = sync.OnceValues(func() (map[string][]byte, error) {
 	for _, t := range []struct {
 		tree fs.FS
 		skip string
-	}{{cairn.Source, "source.go"}, {shims, ""}} {
+	}{{source.Files, "source.go"}, {shims, ""}} {
 		err := fs.WalkDir(t.tree, ".", func(name string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() || name == t.skip || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_windows.go") {
 				return err
