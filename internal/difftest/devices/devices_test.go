@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds one start of a program or tool. All take far less.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
 
