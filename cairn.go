@@ -288,12 +288,11 @@ func Protect[T any](r *Run, name string, v *T, options ...ProtectOption) error {
 func Register[T any](r *Run) { engine.Register[T](r.run) }
 
 // Coder saves or restores the fields of a value whose type has a CairnState
-// method; see Field. It has one method for programs:
-//
-//	func (c *Coder) Restoring() bool
-//
+// method; see Field.
+type Coder graph.Coder
+
 // Restoring reports whether Field restores values; otherwise it saves them.
-type Coder = graph.Coder
+func (c *Coder) Restoring() bool { return (*graph.Coder)(c).Restoring() }
 
 // Field saves *v under a name, or restores it. A type that Cairn cannot save by
 // itself calls Field in its CairnState method, for both directions:
@@ -305,7 +304,14 @@ type Coder = graph.Coder
 //		}
 //		return nil
 //	}
-func Field[T any](c *Coder, name string, v *T) { graph.Field(c, name, v) }
+func Field[T any](c *Coder, name string, v *T) { graph.Field((*graph.Coder)(c), name, v) }
+
+// stater is implemented by types that describe their own state.
+type stater interface{ CairnState(*Coder) error }
+
+func init() {
+	graph.Describe(func(v stater, c *graph.Coder) error { return v.CairnState((*Coder)(c)) })
+}
 
 // Restore loads the newest intact checkpoint into the protected variables, and
 // reopens and positions the run's files. It returns false if there is no

@@ -23,11 +23,11 @@ type Array[T any] struct {
 	constant bool
 }
 
-// Cell is the element type of arrays in a checkpoint. Programs do not use it.
-type Cell[T any] struct{ V T }
+// cell is the element type of arrays in a checkpoint.
+type cell[T any] struct{ V T }
 
 // CairnCell marks slices of cells: their memory must not be touched.
-func (Cell[T]) CairnCell() {}
+func (cell[T]) CairnCell() {}
 
 // New returns an array of zeros. T is a number, or a struct or array of
 // numbers. The array takes no memory until it is used. New panics if there are
@@ -271,9 +271,9 @@ func (a *Array[T]) Free() {
 	m.free()
 }
 
-// CairnMemory returns the range of addresses that represents the array, or nil.
-// The addresses cannot be read or written. Programs do not call it.
-func (a *Array[T]) CairnMemory() (unsafe.Pointer, int64) {
+// addresses returns the range of addresses that represents the array, or nil.
+// The addresses cannot be read or written.
+func (a *Array[T]) addresses() (unsafe.Pointer, int64) {
 	m, err := a.lock()
 	if err != nil {
 		return nil, 0
@@ -282,17 +282,17 @@ func (a *Array[T]) CairnMemory() (unsafe.Pointer, int64) {
 	return unsafe.Add(m.addr, a.lo), a.hi - a.lo
 }
 
-// CairnState saves and restores the array. A checkpoint holds its dimensions
-// and values, but not where they were. Programs do not call it.
-func (a *Array[T]) CairnState(c *graph.Coder) error {
-	var cells []Cell[T]
+// state saves and restores the array. A checkpoint holds its dimensions and
+// values, but not where they were.
+func (a *Array[T]) state(c *graph.Coder) error {
+	var cells []cell[T]
 	dims, constant, raw := a.dims, a.constant, a.h != nil && a.h.m.raw != nil
 	isRaw := raw
 	if raw && !c.Restoring() && graph.SavesWholeProgram() {
 		return errors.New("an array made with Raw cannot be saved in an unmodified program, because a restart does not allocate its memory again: use New, or protect the program's state with cairn.Protect")
 	}
-	if p, n := a.CairnMemory(); p != nil && !c.Restoring() {
-		cells = unsafe.Slice((*Cell[T])(p), n/int64(unsafe.Sizeof(*new(T))))
+	if p, n := a.addresses(); p != nil && !c.Restoring() {
+		cells = unsafe.Slice((*cell[T])(p), n/int64(unsafe.Sizeof(*new(T))))
 	}
 	graph.Field(c, "dims", &dims)
 	graph.Field(c, "constant", &constant)

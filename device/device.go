@@ -77,7 +77,7 @@ func newDevice(drv driver.Device) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{drv: drv, info: Info(drv.Info()), q: q}
+	d := &Device{drv: drv, info: newInfo(drv.Info()), q: q}
 	d.staged = d.info.Backend == "cuda"
 	d.buffers = make(map[*buffer]struct{})
 	d.programs = make(map[string]driver.Program)
@@ -109,14 +109,26 @@ type Info struct {
 }
 
 // Kind tells GPUs from other devices.
-type Kind = driver.Kind
+type Kind uint8
 
 // Kinds of devices, in the order in which Devices returns them.
 const (
-	GPU         = driver.GPU
-	Accelerator = driver.Accelerator
-	CPU         = driver.CPU
+	GPU Kind = iota + 1
+	Accelerator
+	CPU
 )
+
+// String returns "GPU", "accelerator" or "CPU".
+func (k Kind) String() string { return driver.Kind(k).String() }
+
+// newInfo returns what a driver says of its device.
+func newInfo(i driver.Info) Info {
+	return Info{
+		Backend: i.Backend, ID: i.ID, Name: i.Name, Version: i.Version, Kind: Kind(i.Kind),
+		Memory: i.Memory, MaxAlloc: i.MaxAlloc, Units: i.Units, MaxGroup: i.MaxGroup, LocalMemory: i.LocalMemory,
+		Doubles: i.Doubles, Shared: i.Shared,
+	}
+}
 
 // Info describes the device.
 func (d *Device) Info() Info { return d.real().info }

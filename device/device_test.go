@@ -244,7 +244,7 @@ func TestArray_Lifetime(t *testing.T) {
 	a := New[uint32](1000)
 	v := a.Rows(10, 20)
 	must(t, d.Launch(put, Size{1000}, Out(a), uint32(1), n32(1000)), d.Finish())
-	p, _ := v.CairnMemory()
+	p, _ := v.addresses()
 	a = nil
 	collect(t, func() bool { return true })
 	if used() != 4000 {
@@ -266,7 +266,7 @@ func TestArray_Lifetime(t *testing.T) {
 
 	b := New[uint32](1000)
 	must(t, d.Launch(put, Size{1000}, Out(b), uint32(1), n32(1000)))
-	p, _ = b.CairnMemory()
+	p, _ = b.addresses()
 	b.Rows(0, 1).Free()
 	b.Free()
 	must(t, d.Finish())
@@ -278,7 +278,7 @@ func TestArray_Lifetime(t *testing.T) {
 	if !errors.Is(err1, errFreed) || !errors.Is(err2, errFreed) {
 		t.Errorf("a freed array: %v, %v", err1, err2)
 	}
-	if p, n := b.CairnMemory(); p != nil || n != 0 {
+	if p, n := b.addresses(); p != nil || n != 0 {
 		t.Error("a freed array has memory")
 	}
 }

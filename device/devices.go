@@ -190,7 +190,7 @@ func all() ([]*Device, error) {
 	have := false
 	for i, b := range backends {
 		for _, d := range backend(i) {
-			if b.name == "opencl" && d.info.Kind == driver.CPU {
+			if b.name == "opencl" && d.info.Kind == CPU {
 				continue // these are the host's processors
 			}
 			if b.name == "opencl" && have && strings.Contains(strings.ToLower(d.info.Name), "nvidia") {

@@ -64,9 +64,8 @@ func (g *Group) At(i int) *Device {
 	return live[i%len(live)]
 }
 
-// CairnState saves and restores the group. A checkpoint holds only its length.
-// Programs do not call it.
-func (g *Group) CairnState(c *graph.Coder) error {
+// state saves and restores the group. A checkpoint holds only its length.
+func (g *Group) state(c *graph.Coder) error {
 	n := g.n
 	graph.Field(c, "devices", &n)
 	if !c.Restoring() || c.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unsafe"
 	"weak"
 
 	"github.com/cairnrun/cairn/internal/graph"
@@ -68,9 +69,9 @@ func (no position) device() (*Device, error) {
 	return devs[no.n%len(devs)], nil
 }
 
-// CairnState saves and restores the device. A checkpoint holds its position
-// among the program's devices. Programs do not call it.
-func (d *Device) CairnState(c *graph.Coder) error {
+// state saves and restores the device. A checkpoint holds its position among
+// the program's devices.
+func (d *Device) state(c *graph.Coder) error {
 	var no position
 	if !c.Restoring() {
 		var err error
@@ -131,10 +132,23 @@ func substitutes(there []*Device) []*Device {
 // deviceCount saves how many devices the program knows.
 type deviceCount struct{ _ byte }
 
-func init() { graph.Part(new(deviceCount)) }
+func init() {
+	graph.Describe(described.state)
+	graph.DescribeMemory(handled.addresses)
+	graph.Part(new(deviceCount))
+}
 
-// CairnState saves and restores the number of devices.
-func (*deviceCount) CairnState(c *graph.Coder) error {
+// described is implemented by the types of this package that a checkpoint can
+// hold.
+type described interface{ state(*graph.Coder) error }
+
+// handled is an Array of any element type, the handle of a memory.
+type handled interface {
+	addresses() (unsafe.Pointer, int64)
+}
+
+// state saves and restores the number of devices.
+func (*deviceCount) state(c *graph.Coder) error {
 	machine.Lock()
 	defer machine.Unlock()
 	n := machine.seen
@@ -166,9 +180,9 @@ func (*deviceCount) CairnLost() error {
 	return nil
 }
 
-// CairnState saves and restores the kernel. It is compiled again when it is
-// launched. Programs do not call it.
-func (k *Kernel) CairnState(c *graph.Coder) error {
+// state saves and restores the kernel. It is compiled again when it is
+// launched.
+func (k *Kernel) state(c *graph.Coder) error {
 	graph.Field(c, "source", &k.source)
 	graph.Field(c, "name", &k.name)
 	graph.Field(c, "host", &k.host)
@@ -184,9 +198,8 @@ type view interface{ part() Arg }
 // part returns the array as an argument without a mode.
 func (a *Array[T]) part() Arg { return argument(a, 0) }
 
-// CairnState saves and restores the argument with its array. Programs do not
-// call it.
-func (a *Arg) CairnState(c *graph.Coder) error {
+// state saves and restores the argument with its array.
+func (a *Arg) state(c *graph.Coder) error {
 	var of any
 	m, local := a.mode, a.local
 	if !c.Restoring() && a.h != nil {

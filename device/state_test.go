@@ -244,7 +244,7 @@ func TestRestore_InPlace(t *testing.T) {
 	res := <-s.Done()
 	s.Collect(res)
 	must(t, res.Err)
-	before, _ := a.CairnMemory()
+	before, _ := a.addresses()
 	p, err := a.Data()
 	must(t, err)
 	clear(p)
@@ -253,7 +253,7 @@ func TestRestore_InPlace(t *testing.T) {
 	defer f.Close()
 	img, err = f.Image()
 	must(t, err, f.Load(context.Background(), img, roots, nil, nil, nil))
-	after, n := a.CairnMemory()
+	after, n := a.addresses()
 	if before != after || n != 400 {
 		t.Errorf("at %p before, %d bytes at %p now", before, n, after)
 	}

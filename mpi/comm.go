@@ -42,16 +42,20 @@ var (
 // and a protected one is restored with its run.
 type Comm p2p.Comm
 
+func init() { graph.Describe(described.state) }
+
+// described is implemented by the types of this package that a checkpoint can
+// hold.
+type described interface{ state(*graph.Coder) error }
+
+// in returns the communicator as package p2p knows it.
+func (c *Comm) in() *p2p.Comm { return (*p2p.Comm)(c) }
+
 // Rank returns the number of this rank in the communicator.
-func (c *Comm) Rank() int { return c.OwnRank }
+func (c *Comm) Rank() int { return c.in().Rank() }
 
 // Size returns the number of ranks in the communicator.
-func (c *Comm) Size() int {
-	if c.Group == nil {
-		return c.Engine.Size()
-	}
-	return len(c.Group)
-}
+func (c *Comm) Size() int { return c.in().Size() }
 
 // Transport returns the name of the transport to a rank: "shm", "tcp" or "mpi",
 // and "self" for the rank itself.
@@ -60,26 +64,18 @@ func (c *Comm) Transport(rank int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.Engine.Transport(to), nil
+	return c.in().Engine().Transport(to), nil
 }
 
-// coll returns the communicator that collectives use. Its messages are separate
-// from those of the program.
-func (c *Comm) coll() *Comm {
-	d := *c
-	d.Context = c.Context | 1
-	return &d
-}
+// coll returns the communicator that collectives use.
+func (c *Comm) coll() *Comm { return (*Comm)(c.in().Collective()) }
 
 // peer returns the rank in the run of a rank in the communicator.
 func (c *Comm) peer(rank int) (int, error) {
 	if rank < 0 || rank >= c.Size() {
 		return 0, fmt.Errorf("mpi: %w: rank %d in a communicator of %d", ErrArgument, rank, c.Size())
 	}
-	if c.Group == nil {
-		return rank, nil
-	}
-	return c.Group[rank], nil
+	return c.in().Peer(rank), nil
 }
 
 // source is peer for receives. It accepts AnySource.
@@ -88,14 +84,6 @@ func (c *Comm) source(rank int) (int, error) {
 		return p2p.Any, nil
 	}
 	return c.peer(rank)
-}
-
-// local is the inverse of peer.
-func (c *Comm) local(peer int) int {
-	if c.Group == nil {
-		return peer
-	}
-	return c.Index[peer]
 }
 
 func checkTag(tag int) error {
@@ -114,7 +102,7 @@ func checkWanted(tag int) error {
 }
 
 // Dup returns a new communicator of the same ranks. All ranks of c call it.
-func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.OwnRank) }
+func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.Rank()) }
 
 // Split divides the ranks into one new communicator per color. In each, ranks
 // are ordered by key, and by their rank in c where keys are equal. A rank that
@@ -128,7 +116,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		Next       uint64
 	}
 	all := make([]choice, c.Size())
-	mine := []choice{{int64(color), int64(key), uint64(c.Engine.Contexts(0))}}
+	mine := []choice{{int64(color), int64(key), uint64(c.in().Engine().Contexts(0))}}
 	if err := Allgather(c, mine, all); err != nil {
 		return nil, fmt.Errorf("mpi: splitting a communicator: %w", err)
 	}
@@ -143,49 +131,24 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if next >= 1<<32-2 {
 		return nil, errors.New("mpi: no more communicators can be made")
 	}
-	c.Engine.Contexts(uint32(next) + 2) // the same for all colors, which share no rank
+	e := c.in().Engine()
+	e.Contexts(uint32(next) + 2) // the same for all colors, which share no rank
 	if color == Undefined {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a].Key, all[b].Key) })
-	d := &Comm{Context: uint32(next), Group: make([]int, len(members))}
 	for i, r := range members {
-		d.Group[i], _ = c.peer(r)
+		members[i] = c.in().Peer(r)
 	}
-	return d, d.join(c.Engine)
+	d, err := p2p.NewComm(e, uint32(next), members)
+	return (*Comm)(d), err
 }
 
-// join completes a communicator whose context and group are set.
-func (c *Comm) join(e *p2p.Engine) error {
-	c.Engine, c.OwnRank = e, -1
-	if c.Group == nil {
-		c.OwnRank = e.Rank()
-		return nil
-	}
-	c.Index = make([]int, e.Size())
-	for i := range c.Index {
-		c.Index[i] = -1
-	}
-	for i, r := range c.Group {
-		if r < 0 || r >= len(c.Index) || c.Index[r] >= 0 {
-			return fmt.Errorf("mpi: a communicator of the ranks %v in a run of %d", c.Group, e.Size())
-		}
-		c.Index[r] = i
-		if r == e.Rank() {
-			c.OwnRank = i
-		}
-	}
-	if c.OwnRank < 0 {
-		return fmt.Errorf("mpi: rank %d is not in the communicator of the ranks %v", e.Rank(), c.Group)
-	}
-	return nil
-}
-
-// CairnState saves and restores the communicator. Programs do not call it.
-func (c *Comm) CairnState(k *graph.Coder) error {
-	ctx := uint64(c.Context)
+// state saves and restores the communicator.
+func (c *Comm) state(k *graph.Coder) error {
+	ctx, group := uint64(c.in().Context()), c.in().Group()
 	graph.Field(k, "context", &ctx)
-	graph.Field(k, "group", &c.Group)
+	graph.Field(k, "group", &group)
 	if !k.Restoring() || k.Err() != nil {
 		return k.Err()
 	}
@@ -196,7 +159,11 @@ func (c *Comm) CairnState(k *graph.Coder) error {
 	if ctx&1 != 0 || ctx >= 1<<32-2 {
 		return fmt.Errorf("a communicator with context %d", ctx)
 	}
-	c.Context = uint32(ctx)
-	e.Contexts(c.Context + 2)
-	return c.join(e)
+	e.Contexts(uint32(ctx) + 2)
+	d, err := p2p.NewComm(e, uint32(ctx), group)
+	if err != nil {
+		return err
+	}
+	*c = Comm(*d)
+	return nil
 }

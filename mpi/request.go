@@ -44,7 +44,7 @@ func Isend[T any](c *Comm, data []T, dest, tag int) *Request {
 		q.err = err
 		return q
 	}
-	q.r = c.Engine.Isend(c.Context, to, int32(tag), buf)
+	q.r = c.in().Engine().Isend(c.in().Context(), to, int32(tag), buf)
 	return q
 }
 
@@ -65,7 +65,7 @@ func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
 		return q
 	}
 	q.settle = func(s Status, st p2p.Status) error { return settled[T](buf, s, st) }
-	q.r = c.Engine.Irecv(c.Context, from, int32(tag), buf)
+	q.r = c.in().Engine().Irecv(c.in().Context(), from, int32(tag), buf)
 	return q
 }
 
@@ -81,7 +81,7 @@ func (q *Request) finish(st p2p.Status, err error) {
 		return
 	}
 	if !q.send {
-		q.status = Status{Source: q.comm.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
+		q.status = Status{Source: q.comm.in().Local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
 		q.err = q.settle(q.status, st)
 	}
 }
@@ -90,7 +90,7 @@ func (q *Request) finish(st p2p.Status, err error) {
 // same.
 func (q *Request) Wait() (Status, error) {
 	if q.r != nil {
-		q.finish(q.comm.Engine.Wait(q.r))
+		q.finish(q.comm.in().Engine().Wait(q.r))
 	}
 	return q.status, q.err
 }
@@ -98,7 +98,7 @@ func (q *Request) Wait() (Status, error) {
 // Test reports whether the request is done, without waiting.
 func (q *Request) Test() (bool, Status, error) {
 	if q.r != nil {
-		ok, st, err := q.comm.Engine.Test(q.r)
+		ok, st, err := q.comm.in().Engine().Test(q.r)
 		if !ok {
 			return false, Status{}, nil
 		}
@@ -155,8 +155,8 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 			continue
 		}
 		if e == nil {
-			e = q.comm.Engine
-		} else if e != q.comm.Engine {
+			e = q.comm.in().Engine()
+		} else if e != q.comm.in().Engine() {
 			return -1, Status{}, fmt.Errorf("mpi: %w: requests of different runs", ErrArgument)
 		}
 		under[i] = q.r
@@ -183,9 +183,9 @@ func TestAny(reqs ...*Request) (int, Status, error) {
 	return -1, Status{}, nil
 }
 
-// CairnState saves and restores the request. Every send is done at a
-// checkpoint, because nothing is in flight. Programs do not call it.
-func (q *Request) CairnState(k *graph.Coder) error {
+// state saves and restores the request. Every send is done at a checkpoint,
+// because nothing is in flight.
+func (q *Request) state(k *graph.Coder) error {
 	e, _ := k.Run().(*p2p.Engine)
 	done, posted, message := true, uint64(0), ""
 	if !k.Restoring() {
@@ -237,7 +237,7 @@ func (q *Request) CairnState(k *graph.Coder) error {
 			return nil, 0, 0, 0, nil, err
 		}
 		q.r = new(p2p.Request)
-		return q.r, q.comm.Context, from, int32(q.tag), bytesOf(v), nil
+		return q.r, q.comm.in().Context(), from, int32(q.tag), bytesOf(v), nil
 	})
 	return nil
 }

@@ -68,7 +68,7 @@ func Send[T any](c *Comm, data []T, dest, tag int) error {
 	if err := checkTag(tag); err != nil {
 		return err
 	}
-	if err := c.Engine.Send(c.Context, to, int32(tag), buf); err != nil {
+	if err := c.in().Engine().Send(c.in().Context(), to, int32(tag), buf); err != nil {
 		return fmt.Errorf("mpi: send to rank %d, tag %d: %w", dest, tag, err)
 	}
 	return nil
@@ -88,11 +88,11 @@ func Recv[T any](c *Comm, data []T, source, tag int) (Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return Status{}, err
 	}
-	st, err := c.Engine.Recv(c.Context, from, int32(tag), buf)
+	st, err := c.in().Engine().Recv(c.in().Context(), from, int32(tag), buf)
 	if err != nil {
 		return Status{}, fmt.Errorf("mpi: receive from %s: %w", whom(source, tag), err)
 	}
-	s := Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
+	s := Status{Source: c.in().Local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
 	return s, settled[T](buf, s, st)
 }
 
@@ -139,11 +139,11 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return Status{}, err
 	}
-	st, err := c.Engine.Probe(c.Context, from, int32(tag))
+	st, err := c.in().Engine().Probe(c.in().Context(), from, int32(tag))
 	if err != nil {
 		return Status{}, fmt.Errorf("mpi: probe for %s: %w", whom(source, tag), err)
 	}
-	return Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
+	return Status{Source: c.in().Local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
 }
 
 // Iprobe is Probe without waiting. It reports whether there is a message.
@@ -155,14 +155,14 @@ func (c *Comm) Iprobe(source, tag int) (bool, Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return false, Status{}, err
 	}
-	ok, st, err := c.Engine.Iprobe(c.Context, from, int32(tag))
+	ok, st, err := c.in().Engine().Iprobe(c.in().Context(), from, int32(tag))
 	if err != nil {
 		return false, Status{}, fmt.Errorf("mpi: probe for %s: %w", whom(source, tag), err)
 	}
 	if !ok {
 		return false, Status{}, nil
 	}
-	return true, Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
+	return true, Status{Source: c.in().Local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
 }
 
 // bytesOf is view for a slice whose type is not known at compile time.

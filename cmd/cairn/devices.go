@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairnrun/cairn/device"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -221,7 +222,7 @@ func tryDigests(d *device.Device, k *device.Kernel, x, y *device.Array[float32])
 	if err := d.Launch(k, device.Size{y.Len()}, device.In(x), device.InOut(y), float32(2), int32(y.Len())); err != nil {
 		return err
 	}
-	addr, n := y.CairnMemory()
+	addr, n := graph.MemoryOf(y)
 	r, off := mem.FindRemote(addr)
 	if r == nil {
 		return nil

@@ -64,11 +64,13 @@ func (a *nullArray) CairnState(c *graph.Coder) error {
 	graph.Field(c, "data", &cells)
 	return nil
 }
-func (a *nullArray) CairnMemory() (unsafe.Pointer, int64) { return a.ptr, a.n }
-func (a *nullArray) Shape() []uint64                      { return []uint64{uint64(a.n / 4)} }
-func (a *nullArray) Host(lo, hi int64) ([]byte, error)    { panic("host") }
-func (a *nullArray) Target(lo, hi int64) ([]byte, error)  { panic("host") }
-func (a *nullArray) Fill(off int64, p []byte) error       { return nil }
+func init() { graph.DescribeMemory((*nullArray).addresses) }
+
+func (a *nullArray) addresses() (unsafe.Pointer, int64)  { return a.ptr, a.n }
+func (a *nullArray) Shape() []uint64                     { return []uint64{uint64(a.n / 4)} }
+func (a *nullArray) Host(lo, hi int64) ([]byte, error)   { panic("host") }
+func (a *nullArray) Target(lo, hi int64) ([]byte, error) { panic("host") }
+func (a *nullArray) Fill(off int64, p []byte) error      { return nil }
 func (a *nullArray) Places(lo, hi int64) ([]mem.Place, error) {
 	return []mem.Place{{Len: hi - lo, Device: a.dev, Off: lo, Version: a.version}}, nil
 }

@@ -287,13 +287,7 @@ func memoryOf(p *plan, ptr unsafe.Pointer) (unsafe.Pointer, int64) {
 	if p.kind != kCodec {
 		return nil, 0
 	}
-	h, ok := reflect.NewAt(p.t, ptr).Interface().(interface {
-		CairnMemory() (unsafe.Pointer, int64)
-	})
-	if !ok {
-		return nil, 0
-	}
-	return h.CairnMemory()
+	return MemoryOf(reflect.NewAt(p.t, ptr).Interface())
 }
 
 // vars fills in the variables.

@@ -6,16 +6,8 @@ import (
 	"unsafe"
 )
 
-// Coder is passed to the CairnState method of a type that describes its own
-// state. One method serves both directions:
-//
-//	func (m *Model) CairnState(c *cairn.Coder) error {
-//		cairn.Field(c, "weights", &m.weights)
-//		if c.Restoring() {
-//			m.cache = newCache(m.weights)
-//		}
-//		return nil
-//	}
+// Coder is passed to the function that saves and restores a value whose type
+// describes its own state; see Describe.
 type Coder struct {
 	restoring bool
 	owner     any
@@ -23,13 +15,63 @@ type Coder struct {
 	err       error
 }
 
-// record is an entry in the stand-in of a value with CairnState.
+// record is an entry in the stand-in of a value that describes its own state.
 type record struct {
 	Name  string
 	Value any // a *F
 }
 
+// described is a group of types that describe their own state.
+type described struct {
+	by    reflect.Type // an interface that pointers to these types implement
+	state func(v any, c *Coder) error
+}
+
+var (
+	describedTypes []described
+	memories       []func(v any) (addr unsafe.Pointer, n int64, ok bool)
+)
+
+// Describe lets types describe their own state. I is an interface with one
+// method, which may be unexported; state calls it. If a pointer to a type
+// implements I, state saves the values of that type, by calls of Field, and
+// restores them. A type that only embeds such a type does not count. Call
+// Describe from an init function.
+//
+// Package cairn describes the programs' types that have a CairnState method in
+// this way; packages mpi and device describe their own types.
+func Describe[I any](state func(v I, c *Coder) error) {
+	describedTypes = append(describedTypes, described{reflect.TypeFor[I](), func(v any, c *Coder) error { return state(v.(I), c) }})
+}
+
+// DescribeMemory does for MemoryOf what Describe does for the state.
+func DescribeMemory[I any](memory func(v I) (addr unsafe.Pointer, n int64)) {
+	memories = append(memories, func(v any) (unsafe.Pointer, int64, bool) {
+		h, ok := v.(I)
+		if !ok {
+			return nil, 0, false
+		}
+		addr, n := memory(h)
+		return addr, n, true
+	})
+}
+
+// MemoryOf returns the address range of the mem.Remote that v is a handle of. It
+// returns nil if v is none.
+func MemoryOf(v any) (addr unsafe.Pointer, n int64) {
+	for _, f := range memories {
+		if addr, n, ok := f(v); ok {
+			return addr, n
+		}
+	}
+	return nil, 0
+}
+
+// stater is implemented by types of Cairn's internal packages that describe
+// their own state.
 type stater interface{ CairnState(*Coder) error }
+
+func init() { Describe(stater.CairnState) }
 
 // Restoring reports whether Field sets variables rather than reads them.
 func (c *Coder) Restoring() bool { return c.restoring }
@@ -78,9 +120,9 @@ func elemName(v any) string {
 	return typeName(t.Elem())
 }
 
-// run calls the CairnState of the value at v, whose type is p's.
+// run saves or restores the value at v, whose type is p's.
 func (c *Coder) run(p *plan, v unsafe.Pointer) error {
-	err := reflect.NewAt(p.t, v).Interface().(stater).CairnState(c)
+	err := p.state(reflect.NewAt(p.t, v).Interface(), c)
 	if c.err != nil {
 		err = c.err
 	}

@@ -27,7 +27,7 @@ const (
 	kLoc                 // *time.Location
 	kFile                // *os.File
 	kSyncMap             // sync.Map, stand-in: []pair
-	kCodec               // has CairnState, stand-in: []record
+	kCodec               // describes its own state, stand-in: []record
 	kFunc                // stand-in: function; see SaveWholeProgram
 	kChan                // stand-in: region of struct{Val}; see SaveWholeProgram
 	kTimer               // *time.Timer, *time.Ticker: stand-in of its channel; see SaveWholeProgram
@@ -61,14 +61,15 @@ type plan struct {
 	base *plan
 	mult uint64
 
-	ops      []op   // steps to encode one element in its native form
-	walk     []op   // the ops that have to be walked
-	reason   string // kOpaque: why it cannot be saved
-	direct   bool   // an interface holds the value itself in its data word
-	hasCodec bool   // contains kCodec by value
-	hasBool  bool   // contains a bool by value
-	remote   bool   // elements of a mem.Remote: their addresses must not be accessed
-	ordered  bool   // map keys of this type are sorted
+	ops      []op                        // steps to encode one element in its native form
+	walk     []op                        // the ops that have to be walked
+	reason   string                      // kOpaque: why it cannot be saved
+	direct   bool                        // an interface holds the value itself in its data word
+	hasCodec bool                        // contains kCodec by value
+	state    func(v any, c *Coder) error // kCodec: saves and restores a value
+	hasBool  bool                        // contains a bool by value
+	remote   bool                        // elements of a mem.Remote: their addresses must not be accessed
+	ordered  bool                        // map keys of this type are sorted
 
 	kids []*plan // types that it contains or refers to, in order
 

@@ -17,6 +17,12 @@ type farCell[T any] struct{ V T }
 
 func (farCell[T]) CairnCell() {}
 
+type handled interface {
+	addresses() (unsafe.Pointer, int64)
+}
+
+func init() { DescribeMemory(handled.addresses) }
+
 type farMemory struct {
 	ptr   unsafe.Pointer
 	data  []byte
@@ -83,7 +89,7 @@ func newFarArray[T any](t testing.TB, n int) *farArray[T] {
 	return &farArray[T]{m, 0, n}
 }
 
-func (a *farArray[T]) CairnMemory() (unsafe.Pointer, int64) {
+func (a *farArray[T]) addresses() (unsafe.Pointer, int64) {
 	if a.m == nil || a.m.data == nil {
 		return nil, 0
 	}
@@ -93,7 +99,7 @@ func (a *farArray[T]) CairnMemory() (unsafe.Pointer, int64) {
 func (a *farArray[T]) CairnState(c *Coder) error {
 	var cells []farCell[T]
 	dims, name := []int{a.n}, "array"
-	if p, _ := a.CairnMemory(); p != nil && !c.Restoring() {
+	if p, _ := a.addresses(); p != nil && !c.Restoring() {
 		cells = unsafe.Slice((*farCell[T])(p), a.n)
 	}
 	Field(c, "dims", &dims)

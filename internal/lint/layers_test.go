@@ -53,6 +53,70 @@ var ends = []string{"resume"}
 // them must not: the client of an object store is not for them to carry.
 var tierUsers = append([]string{"internal/tier", "internal/tier/*", "internal/serve", "internal/supervise", "internal/supervise/*"}, programs...)
 
+// public are the packages that programs import.
+var public = []string{".", "mpi", "device"}
+
+// shown returns the types of other packages that a package's documentation
+// shows: in signatures of exported functions and methods, as the target of
+// exported aliases, and in exported fields and methods of exported types.
+func shown(file *ast.File) (found []*ast.SelectorExpr) {
+	collect := func(n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if ok {
+				found = append(found, sel)
+			}
+			return !ok
+		})
+	}
+	members := func(list *ast.FieldList) {
+		for _, f := range list.List {
+			if len(f.Names) == 0 || slices.ContainsFunc(f.Names, (*ast.Ident).IsExported) {
+				collect(f.Type)
+			}
+		}
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && (d.Recv == nil || exportedReceiver(d.Recv.List[0].Type)) {
+				collect(d.Type)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				t, ok := s.(*ast.TypeSpec)
+				if !ok || !t.Name.IsExported() {
+					continue
+				}
+				switch x := t.Type.(type) {
+				case *ast.StructType:
+					members(x.Fields)
+				case *ast.InterfaceType:
+					members(x.Methods)
+				default:
+					if t.Assign.IsValid() {
+						collect(x)
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// exportedReceiver reports whether t is T, *T or *T[U] with an exported T.
+func exportedReceiver(t ast.Expr) bool {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return exportedReceiver(t.X)
+	case *ast.IndexExpr:
+		return exportedReceiver(t.X)
+	case *ast.Ident:
+		return t.IsExported()
+	}
+	return true
+}
+
 // layer returns the height of a package, or -1 if it has none.
 func layer(pkg string) int {
 	return slices.IndexFunc(layers, func(l []string) bool { return matches(l, pkg) })
@@ -152,6 +216,13 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 			}
 		}
 	}
+	if matches(public, pkg) {
+		for _, sel := range shown(file) {
+			if x, ok := sel.X.(*ast.Ident); ok && strings.Contains(names[x.Name], "/internal/") {
+				complain(sel.Pos(), "programs see %s.%s here, which is internal", x.Name, sel.Sel.Name)
+			}
+		}
+	}
 	if !library || matches(ends, pkg) {
 		return wrong, nil
 	}
@@ -230,6 +301,10 @@ func TestRules(t *testing.T) {
 		{"print", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Println() }", "does not call fmt.Println"},
 		{"format", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Sprint() }", ""},
 		{"print in a program", "examples/x/a.go", "package main\nimport \"fmt\"\nfunc f() { fmt.Println() }", ""},
+		{"an internal argument", "mpi/a.go", "package mpi\n" + im + `/internal/p2p"` + "\nfunc (c *Comm[T]) F(*p2p.Engine) {}", "a.go:3:22: programs see p2p.Engine here"},
+		{"an internal field", "device/a.go", "package device\n" + im + `/internal/driver"` + "\ntype T struct{ F []driver.Kind }", "programs see driver.Kind here"},
+		{"an internal alias", "a.go", "package cairn\n" + im + `/internal/graph"` + "\ntype T = graph.Coder", "programs see graph.Coder here"},
+		{"nothing internal", "a.go", "package cairn\n" + im + `/internal/graph"` + "\ntype T graph.Coder\ntype u struct{ A, b graph.T }\ntype V struct { v graph.T }\nfunc f(graph.T) {}\nfunc (u) F(graph.T) {}\nfunc (T) f(graph.T) {}\nvar E = graph.E", ""},
 		{"long", "internal/ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines), "701 lines"},
 		{"long enough", "internal/ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines-1), ""},
 		{"a test", "internal/store/a_test.go", "package store\n" + im + `/internal/ckpt"`, ""},

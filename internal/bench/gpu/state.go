@@ -330,7 +330,7 @@ func measureRaw(dev *target, bytes int64) (rawSpeeds, error) {
 
 // measureDigest returns bytes per second.
 func measureDigest(s *saver) (float64, error) {
-	at, n := s.x.CairnMemory()
+	at, n := graph.MemoryOf(s.x)
 	r, _ := mem.FindRemote(at)
 	places, err := r.Places(0, n)
 	if err != nil {

@@ -236,7 +236,9 @@ func (a *Array) CairnState(c *graph.Coder) error {
 	return nil
 }
 
-func (a *Array) CairnMemory() (unsafe.Pointer, int64) { return a.Ptr, int64(len(a.Data)) }
+func init() { graph.DescribeMemory((*Array).addresses) }
+
+func (a *Array) addresses() (unsafe.Pointer, int64) { return a.Ptr, int64(len(a.Data)) }
 
 func (a *Array) Shape() []uint64 { return []uint64{uint64(len(a.Data) / 4)} }
 
