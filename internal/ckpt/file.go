@@ -132,6 +132,9 @@ func (s *File) open() error {
 	return nil
 }
 
+// Digest returns the digest of /Header, which identifies the file's values.
+func (s *File) Digest() string { return s.digest }
+
 // Close closes the file and its bases.
 func (s *File) Close() error {
 	var err error

@@ -30,28 +30,24 @@ func digestOf(rest []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WriteRecord replaces a record atomically and durably. v is a struct.
-func WriteRecord(fsys vfs.FS, path string, v any) error {
+// EncodeRecord returns v, a struct, as the text of a record.
+func EncodeRecord(v any) ([]byte, error) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rest, ok := bytes.CutPrefix(text, []byte("{\n"))
 	if !ok {
-		return fmt.Errorf("%s: a record of type %T has no members", path, v)
+		return nil, fmt.Errorf("a record of type %T has no members", v)
 	}
 	rest = append(rest, '\n')
-	return vfs.Replace(fsys, path, append([]byte(digestHead+digestOf(rest)+"\",\n"), rest...))
+	return append([]byte(digestHead+digestOf(rest)+"\",\n"), rest...), nil
 }
 
-// ReadRecord reads a record into v. If the record is damaged, the error wraps
-// ErrDamaged, and v is unchanged.
-func ReadRecord(fsys vfs.FS, path string, v any) error {
-	text, err := vfs.ReadFile(fsys, path, maxRecord)
-	if err != nil {
-		return err
-	}
-	bad := func(why string) error { return fmt.Errorf("%s: %w: %s", path, ErrDamaged, why) }
+// DecodeRecord reads the text of a record into v. If it is damaged, the error
+// wraps ErrDamaged.
+func DecodeRecord(text []byte, v any) error {
+	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrDamaged, why) }
 	if len(text) == 0 {
 		return bad("it is empty")
 	}
@@ -65,6 +61,28 @@ func ReadRecord(fsys vfs.FS, path string, v any) error {
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return bad(err.Error())
+	}
+	return nil
+}
+
+// WriteRecord replaces a record atomically and durably. v is a struct.
+func WriteRecord(fsys vfs.FS, path string, v any) error {
+	text, err := EncodeRecord(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return vfs.Replace(fsys, path, text)
+}
+
+// ReadRecord reads a record into v. If the record is damaged, the error wraps
+// ErrDamaged, and v is unchanged.
+func ReadRecord(fsys vfs.FS, path string, v any) error {
+	text, err := vfs.ReadFile(fsys, path, maxRecord)
+	if err != nil {
+		return err
+	}
+	if err := DecodeRecord(text, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
