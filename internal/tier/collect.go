@@ -1,0 +1,399 @@
+package tier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// DefaultGrace is how old a claim must be to be given up, unless CollectOptions
+// say otherwise.
+const DefaultGrace = 24 * time.Hour
+
+// CollectOptions say what a collection keeps.
+type CollectOptions struct {
+	Keep   int      // the newest so many checkpoints
+	Retain []uint64 // and these
+	Grace  time.Duration
+}
+
+// Collected says what a collection removed.
+type Collected struct {
+	Checkpoints []uint64
+	Objects     int
+	Bytes       int64
+	Abandoned   []uint64 // uploads that were given up
+}
+
+// condemned is the content of an object under RUN/condemned, a record. Uploads
+// do not refer to the named objects.
+type condemned struct {
+	Format int      `json:"format"`
+	Names  []string `json:"names"`
+}
+
+func readCondemned(ctx context.Context, t Tier, name string) (c condemned, err error) {
+	text, err := ReadAll(ctx, t, name, maxPartText)
+	if err != nil {
+		return c, err
+	}
+	if err = decode(text, &c, &c.Format); err != nil {
+		err = fmt.Errorf("%s: %s: %w", t, name, err)
+	}
+	return c, err
+}
+
+// listed is a manifest, or why it cannot be read.
+type listed struct {
+	*Manifest
+	index uint64
+	err   error
+}
+
+// manifests reads all manifests of a run, newest first.
+func manifests(ctx context.Context, t Tier, run string) ([]listed, error) {
+	if !isID(run) {
+		return nil, fmt.Errorf("%.40q is no identity of a run", run)
+	}
+	indexes, err := manifestIndexes(ctx, t, run)
+	if err != nil {
+		return nil, err
+	}
+	var out []listed
+	for _, index := range indexes {
+		m, err := readManifest(ctx, t, run, index)
+		if errors.Is(err, ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil && (errors.Is(err, ErrTemporary) || ctx.Err() != nil) {
+			return nil, err
+		}
+		out = append(out, listed{m, index, err})
+	}
+	return out, nil
+}
+
+// manifestIndexes returns the indexes of all manifests, newest first.
+func manifestIndexes(ctx context.Context, t Tier, run string) ([]uint64, error) {
+	var out []uint64
+	for info, err := range t.List(ctx, run+checkpointsDir) {
+		if err != nil {
+			return nil, err
+		}
+		if index, ok := parseIndex(run, info.Name); ok {
+			out = append(out, index)
+		}
+	}
+	slices.SortFunc(out, func(a, b uint64) int { return cmp.Compare(b, a) })
+	return out, nil
+}
+
+// Collect removes old checkpoints of a run, and objects that no checkpoint
+// needs. Uploads may be under way meanwhile; the package comment says why that
+// is safe. A collection that was killed does no harm; the next one continues.
+// If a manifest that must be kept cannot be read, nothing is removed.
+func Collect(ctx context.Context, t Tier, run string, o CollectOptions) (Collected, error) {
+	c := &collection{t: t, run: run, o: o, began: time.Now()}
+	c.o.Grace = cmp.Or(c.o.Grace, DefaultGrace)
+	err := c.collect(ctx)
+	if err != nil {
+		err = fmt.Errorf("removing old checkpoints from %s: %w", t, err)
+	}
+	return c.done, err
+}
+
+type collection struct {
+	t     Tier
+	run   string
+	o     CollectOptions
+	began time.Time
+	done  Collected
+
+	seen   map[uint64]bool // manifests that were looked at
+	drop   []uint64        // manifests to remove, newest first
+	oldest uint64          // index of the oldest checkpoint that is kept
+	needed map[string]bool // objects that kept checkpoints and claims refer to
+	tokens []string        // of uploads that are under way
+	claims []Info
+}
+
+func (c *collection) collect(ctx context.Context) error {
+	c.seen, c.needed = make(map[uint64]bool), make(map[string]bool)
+	if err := c.readNeeds(ctx, false); err != nil {
+		return err
+	}
+	var objects []Info
+	for _, dir := range []string{filesDir, partsDir} {
+		for info, err := range c.t.List(ctx, c.run+dir) {
+			if err != nil {
+				return err
+			}
+			if !c.isNeeded(info.Name) {
+				objects = append(objects, info)
+			}
+		}
+	}
+	lists, err := c.condemnedLists(ctx)
+	if err != nil {
+		return err
+	}
+	if len(objects)+len(c.drop)+len(c.claims)+len(lists) == 0 {
+		return nil
+	}
+	own, now, err := c.condemn(ctx, objects)
+	if err != nil {
+		return err
+	}
+	// What was committed or claimed before the list was there is spared.
+	if err := c.readNeeds(ctx, true); err != nil {
+		return err
+	}
+	if err := c.checkList(ctx, objects); err != nil {
+		return err
+	}
+	if err := c.endClaims(ctx, now); err != nil {
+		return err
+	}
+	if err := c.remove(ctx, objects); err != nil {
+		return err
+	}
+	for _, info := range lists {
+		if now.Sub(info.Modified) > c.o.Grace {
+			if err := c.t.Remove(ctx, info.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.t.Sweep(ctx, c.run+"/", now.Add(-c.o.Grace)); err != nil {
+		return err
+	}
+	return c.t.Remove(ctx, own)
+}
+
+// readNeeds notes what is needed. It reads claims first: a claim that is gone by
+// then has a manifest.
+func (c *collection) readNeeds(ctx context.Context, again bool) error {
+	if err := c.readClaims(ctx); err != nil {
+		return err
+	}
+	return c.readManifests(ctx, again)
+}
+
+// readManifests decides which checkpoints are kept, and notes what they need.
+// When it is called again, it keeps all that have appeared since.
+func (c *collection) readManifests(ctx context.Context, again bool) error {
+	indexes, err := manifestIndexes(ctx, c.t, c.run)
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for _, index := range indexes {
+		if c.seen[index] {
+			continue
+		}
+		m, err := readManifest(ctx, c.t, c.run, index)
+		if errors.Is(err, ErrNotExist) && !again {
+			continue // removed meanwhile, or so it seems
+		}
+		c.seen[index] = true
+		if err != nil {
+			return fmt.Errorf("%w; it may refer to any object, so nothing is removed: remove it first if it is damaged", err)
+		}
+		switch {
+		case m.Abandoned:
+			if !again && c.oldest != 0 && kept >= c.o.Keep {
+				c.drop = append(c.drop, index)
+			}
+			continue
+		case again || kept < c.o.Keep || slices.Contains(c.o.Retain, index):
+			kept++
+		default:
+			c.drop = append(c.drop, index)
+			continue
+		}
+		c.oldest = index
+		for i := range m.Parts {
+			c.needed[m.Parts[i].Name] = true
+			p, err := m.Part(ctx, c.t, i)
+			if err != nil {
+				return fmt.Errorf("checkpoint %d cannot be used, and is to be kept: %w; remove %s first", index, err, manifestName(c.run, index))
+			}
+			p.objects(func(name string) { c.needed[name] = true })
+		}
+	}
+	return nil
+}
+
+// checkList checks that the list of manifests was not an old one: a part that is
+// to be removed has no manifest, or one that was seen.
+func (c *collection) checkList(ctx context.Context, objects []Info) error {
+	for _, info := range objects {
+		rest, ok := strings.CutPrefix(info.Name, c.run+partsDir)
+		number, _, _ := strings.Cut(rest, "-")
+		index, valid := parseIndex(c.run, c.run+checkpointsDir+number+".json")
+		if !ok || !valid || c.isNeeded(info.Name) || c.seen[index] {
+			continue
+		}
+		if _, err := c.t.Stat(ctx, manifestName(c.run, index)); !errors.Is(err, ErrNotExist) {
+			return errors.Join(fmt.Errorf("%w: checkpoint %d exists, and is not listed; nothing is removed", ErrTemporary, index), err)
+		}
+	}
+	return nil
+}
+
+// readClaims notes what uploads need that are under way.
+func (c *collection) readClaims(ctx context.Context) error {
+	c.claims = nil
+	for info, err := range c.t.List(ctx, c.run+claimsDir) {
+		if err != nil {
+			return err
+		}
+		claim, err := readClaim(ctx, c.t, info.Name)
+		if errors.Is(err, ErrNotExist) {
+			continue // committed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		c.claims = append(c.claims, info)
+		c.tokens = append(c.tokens, claim.Token)
+		for _, name := range claim.Reuse {
+			c.needed[name] = true
+		}
+	}
+	return nil
+}
+
+func (c *collection) isNeeded(name string) bool {
+	return c.needed[name] || slices.ContainsFunc(c.tokens, func(token string) bool { return strings.Contains(name, token) })
+}
+
+func (c *collection) condemnedLists(ctx context.Context) (lists []Info, err error) {
+	for info, err := range c.t.List(ctx, c.run+condemnedDir) {
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, info)
+	}
+	return lists, nil
+}
+
+// condemn creates the list of what will be removed. It returns its name and the
+// time on the tier.
+func (c *collection) condemn(ctx context.Context, objects []Info) (name string, now time.Time, err error) {
+	list := condemned{Format: manifestFormat, Names: []string{}}
+	for _, info := range objects {
+		list.Names = append(list.Names, info.Name)
+	}
+	text, err := store.EncodeRecord(&list)
+	if err != nil {
+		return "", now, err
+	}
+	name = c.run + condemnedDir + store.NewID() + ".json"
+	if err := c.t.Create(ctx, name, text); err != nil {
+		return "", now, err
+	}
+	info, err := c.t.Stat(ctx, name)
+	return name, info.Modified, err
+}
+
+// endClaims removes claims of checkpoints that are committed, and gives up
+// uploads whose claims are too old. Their objects are removed next time.
+func (c *collection) endClaims(ctx context.Context, now time.Time) error {
+	for _, info := range c.claims {
+		claim, err := readClaim(ctx, c.t, info.Name)
+		if errors.Is(err, ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if now.Sub(info.Modified) <= c.o.Grace {
+			if m, err := readManifest(ctx, c.t, c.run, claim.Index); err != nil || m.Attempt != claim.Attempt || m.Abandoned {
+				continue
+			}
+		} else if err := c.abandon(ctx, claim.Index); err != nil {
+			return err
+		}
+		if err := c.t.Remove(ctx, info.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon creates a tombstone, unless there is a manifest.
+func (c *collection) abandon(ctx context.Context, index uint64) error {
+	m := &Manifest{Format: manifestFormat, Run: c.run, Index: index, Token: store.NewID(), Abandoned: true}
+	text, err := store.EncodeRecord(m)
+	if err != nil {
+		return err
+	}
+	err = c.t.Create(ctx, manifestName(c.run, index), text)
+	switch {
+	case err == nil:
+		c.done.Abandoned = append(c.done.Abandoned, index)
+		return confirm(ctx, c.t, manifestName(c.run, index), int64(len(text)))
+	case errors.Is(err, ErrExists):
+		return nil
+	}
+	return err
+}
+
+// remove removes manifests, the oldest first, and then objects, so that no
+// manifest refers to what is not there.
+func (c *collection) remove(ctx context.Context, objects []Info) error {
+	for _, index := range slices.Backward(c.drop) {
+		if err := c.t.Remove(ctx, manifestName(c.run, index)); err != nil {
+			return err
+		}
+		c.done.Checkpoints = append(c.done.Checkpoints, index)
+	}
+	for _, index := range c.drop {
+		if _, err := c.t.Stat(ctx, manifestName(c.run, index)); !errors.Is(err, ErrNotExist) {
+			return errors.Join(fmt.Errorf("the manifest of checkpoint %d was removed, and is there", index), err)
+		}
+	}
+	for _, info := range objects {
+		if c.isNeeded(info.Name) {
+			continue
+		}
+		// A process that was stopped for so long may not know of others any more.
+		if time.Since(c.began) > c.o.Grace/2 {
+			return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
+		}
+		if err := c.t.Remove(ctx, info.Name); err != nil {
+			return err
+		}
+		c.done.Objects++
+		c.done.Bytes += info.Size
+	}
+	return nil
+}
+
+// RemoveRun removes everything of a run. No upload may be under way.
+func RemoveRun(ctx context.Context, t Tier, run string) error {
+	if !isID(run) {
+		return fmt.Errorf("%.40q is no identity of a run", run)
+	}
+	for _, dir := range []string{checkpointsDir, "/"} {
+		for info, err := range t.List(ctx, run+dir) {
+			if err == nil {
+				err = t.Remove(ctx, info.Name)
+			}
+			if err != nil {
+				return fmt.Errorf("removing run %s from %s: %w", run, t, err)
+			}
+		}
+	}
+	if err := t.Sweep(ctx, run+"/", time.Now()); err != nil {
+		return err
+	}
+	return t.Remove(ctx, runsDir+run)
+}
