@@ -82,7 +82,7 @@ func (p *Run) Adopt(o Options, again bool) error {
 			return fmt.Errorf("cairn: %w", err)
 		}
 	}
-	if own && p.restored && !(again && p.isDestination()) { // a destination knows when
+	if own && p.phase == phaseRunning && !(again && p.isDestination()) { // a destination knows when
 		p.schedule()
 	}
 	return nil

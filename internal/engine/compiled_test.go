@@ -33,7 +33,7 @@ func TestProtectHandles_Restored(t *testing.T) {
 	}
 	checkpoint(t, p)
 	p.Finish()
-	if err := p.Close(); err != nil || p.closed || p.finished {
+	if err := p.Close(); err != nil || p.phase == phaseClosed || p.exit != nil {
 		t.Error("a program has ended an adopted run:", err)
 	}
 	if !p.Release() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
@@ -45,9 +46,25 @@ func (d *Driver) identity(ctx context.Context) (*identity, error) {
 	return s, s.agreeOnSecret(ctx)
 }
 
-// driven makes the options those of a driven run, and returns after how many
-// points the program saves. Every Drive of several ranks is a point that is due.
-func (o *Options) driven(s *identity) (every int) {
+// driven is the state of a run whose program is another process.
+type driven struct {
+	saveEvery int         // points after which the program saves
+	save      *drivenSave // under way; nil: none
+	stopping  uint64      // the program stops with this checkpoint; 0: it does not
+	abandoned bool        // the program is gone
+	ending    atomic.Bool // Close was called; for other goroutines
+}
+
+// drivenSave is a call of Drive.
+type drivenSave struct {
+	Drive
+	recorded func(index uint64) error
+}
+
+// adaptToDriver makes the options those of a driven run, and returns after how
+// many points the program saves. Every Drive of several ranks is a point that is
+// due.
+func (o *Options) adaptToDriver(s *identity) (every int) {
 	if o.Driver == nil {
 		return 0
 	}
@@ -82,14 +99,14 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) er
 		return err
 	}
 	p.closeStored() // it may be removed
-	p.drive, p.recorded = &d, recorded
-	defer func() { p.drive, p.recorded = nil, nil }()
+	p.driven.save = &drivenSave{d, recorded}
+	defer func() { p.driven.save = nil }()
 	p.points = d.Points
 	p.reportedPoints.Store(p.points)
 	p.request.Store(nil)
 	p.due.Store(false)
 	if d.Stop {
-		p.stopping = p.saver.Next()
+		p.driven.stopping = p.saver.Next()
 	}
 	if p.identity.Size > 1 {
 		p.peers.nothingDue()
@@ -104,7 +121,7 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) er
 // Abandon says that the program is gone. Close then waits for the checkpoint
 // under way, and not for other ranks to end: their launcher may wait for this
 // process.
-func (p *Run) Abandon() { p.abandoned = true }
+func (p *Run) Abandon() { p.driven.abandoned = true }
 
 // Attention is what a driven program is told.
 type Attention struct {
@@ -117,7 +134,7 @@ type Attention struct {
 // Attend takes in what became of checkpoints, and says what is due. It is called
 // after Options.OnDue was.
 func (p *Run) Attend() (a Attention) {
-	if p.closed || !p.restored {
+	if p.phase != phaseRunning {
 		return a
 	}
 	p.wake.Store(false)
@@ -142,8 +159,8 @@ func (p *Run) Attend() (a Attention) {
 	a.Due = p.due.Load() || p.request.Load() != nil || p.deferredReason != ""
 	a.Stop = p.stop.Load() != nil
 	a.Committed = p.lastCommitted
-	if p.stopping > 0 && (p.lastCommitted >= p.stopping || a.Err != nil) {
-		p.stopping = 0
+	if s := p.driven.stopping; s > 0 && (p.lastCommitted >= s || a.Err != nil) {
+		p.driven.stopping = 0
 		p.stop.Store(nil)
 		p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(a.Err)})
 	}
@@ -156,7 +173,7 @@ func (p *Run) progress() {
 	e := p.peers.engine
 	e.Lock()
 	defer e.Unlock()
-	e.Serve(p.ending.Load)
+	e.Serve(p.driven.ending.Load)
 }
 
 // ProtectValue is Protect for a pointer whose type is known at run time only.
@@ -239,7 +256,7 @@ func (p *Run) Committed() uint64 { return p.lastCommitted }
 func (p *Run) Points() uint64 { return p.points }
 
 // EveryPoints returns after how many points a checkpoint is due; 0: none is.
-func (p *Run) EveryPoints() uint64 { return uint64(p.driverEvery) }
+func (p *Run) EveryPoints() uint64 { return uint64(p.driven.saveEvery) }
 
 // createDir makes the directory and takes its lock. The lock of a driven run may
 // be held by the process that spoke for the program before, and that finishes a

@@ -103,6 +103,7 @@ type CheckpointInfo struct {
 // Run protects this process. Request may be called by any goroutine; all other
 // methods by one goroutine at a time.
 type Run struct {
+	phase    phase
 	opts     Options
 	runID    runID
 	identity *identity
@@ -111,19 +112,17 @@ type Run struct {
 	saver    *ckpt.Saver
 	log      *slog.Logger
 
-	roots         []graph.Root
-	names         map[string]bool // of those that the program protects
-	varOptions    map[string]ProtectOption
-	types         []reflect.Type
-	collector     graph.Collector
-	protectErr    error // a variable was refused
-	stateErr      error // why the state is undefined: a Rollback failed
-	restoreCalled bool  // Restore was called
-	restored      bool  // … and it did not fail
-	damaged       map[uint64]bool
-	shapes        map[string]string // of Fixed variables before Restore
-	files         fileTable
-	migration     migration
+	roots      []graph.Root
+	names      map[string]bool // of those that the program protects
+	varOptions map[string]ProtectOption
+	types      []reflect.Type
+	collector  graph.Collector
+	protectErr error // a variable was refused
+	stateErr   error // why the state is undefined: a Rollback failed
+	damaged    map[uint64]bool
+	shapes     map[string]string // of Fixed variables before Restore
+	files      fileTable
+	migration  migration
 
 	leads          bool // it does for its directory what only one rank may do
 	observed       bool // others must learn of each point: ranks or the supervisor
@@ -147,27 +146,32 @@ type Run struct {
 	failures       int                       // failed checkpoints in a row
 	crossed        bool                      // a message crossed a point at which ranks save alone
 	cost           time.Duration             // pause of the last checkpoint
-	finished       bool
-	status         int // exit status, if finished
-	closed         bool
-	handles        bool                     // see ProtectHandles
-	onChoose       func(index uint64) error // see SetJournal
-	recordedFiles  map[string]bool          // see recordFiles
-	adopted        bool                     // see Adopt
+	exit           *int                      // exit status, when the work is done
+	handles        bool                      // see ProtectHandles
+	onChoose       func(index uint64) error  // see SetJournal
+	recordedFiles  map[string]bool           // see recordFiles
+	adopted        bool                      // see Adopt
 
 	reporting chan struct{} // closed to end the reports to a supervisor
 
-	// Of a driven run:
-	driverEvery int                // points after which the program saves
-	drive       *Drive             // the save under way
-	recorded    func(uint64) error // … is called when files are recorded
-	abandoned   bool               // the program is gone
-	stopping    uint64             // the program stops with this checkpoint
-	ending      atomic.Bool        // Close was called
-	willRestore *uint64            // see toRestore
-	loadsItself bool               // see Resume
-	opened      *opened            // see openStored
+	driven driven
+	stored stored
 }
+
+// phase is how far a run has come:
+//
+//	open ──Restore──▶ restoring ──▶ running
+//	  └───────────────────┴────────────┴──Close──▶ closed
+//
+// A run whose Restore has failed stays in restoring.
+type phase uint8
+
+const (
+	phaseOpen phase = iota
+	phaseRestoring
+	phaseRunning
+	phaseClosed
+)
 
 // Open opens the run in a directory, or the one of a context made by WithRun.
 // It creates the directory if necessary and locks it. It reads no state.
@@ -219,7 +223,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		}
 	}
 	opts.readFresh(id)
-	driverEvery := opts.driven(id)
+	saveEvery := opts.adaptToDriver(id)
 	if opts.Dir == "" {
 		return nil, errors.New("cairn: Options.Dir is empty: name a directory for the checkpoints")
 	}
@@ -227,7 +231,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		opts.Auto = true
 	}
 	opts.MTBF = cmp.Or(opts.MTBF, 24*time.Hour)
-	p := &Run{opts: opts, leads: id.Rank == 0, driverEvery: driverEvery, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, leads: id.Rank == 0, driven: driven{saveEvery: saveEvery}, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
@@ -312,7 +316,7 @@ func Protect[T any](p *Run, name string, v *T, how ...ProtectOption) error {
 }
 
 func (p *Run) protect(name string, v any, how []ProtectOption) error {
-	if p.restored && p.opts.Driver == nil {
+	if p.phase >= phaseRunning && p.opts.Driver == nil {
 		return errors.New("protected after Restore: protect all variables before it")
 	}
 	if err := checkName(name); err != nil {
@@ -448,10 +452,11 @@ func (p *Run) requestStop(by string) {
 
 // Close waits for the writer and ends the run; see cairn.Run.Close.
 func (p *Run) Close() error {
-	if p.closed || p.adopted {
+	if p.phase == phaseClosed || p.adopted {
 		return nil
 	}
-	p.closed = true
+	known := !p.isDestination() || p.phase == phaseRunning // to the other ranks
+	p.phase = phaseClosed
 	p.closeStored()
 	p.wakePoint()
 	p.migration.end(errors.New("the program has ended"))
@@ -468,10 +473,14 @@ func (p *Run) Close() error {
 	}
 	err, all := error(nil), true
 	if p.identity.Size > 1 {
-		p.ending.Store(true)
+		p.driven.ending.Store(true)
 		p.peers.engine.Wake()
 		p.peers.writing.Wait()
-		all, err = p.peers.close(p.finished)
+		if known {
+			all, err = p.peers.close(p.exit != nil)
+		} else {
+			all, err = false, p.peers.abort()
+		}
 		if err != nil {
 			err = fmt.Errorf("cairn: %w", err)
 		}
@@ -484,7 +493,7 @@ func (p *Run) Close() error {
 		close(p.reporting)
 		p.reportOnce()
 	}
-	if p.finished && all {
+	if p.exit != nil && all {
 		err = errors.Join(err, p.finish())
 	}
 	return errors.Join(err, p.dir.Close())

@@ -31,12 +31,13 @@ func (e *FinishedError) Error() string {
 func (e *FinishedError) Unwrap() error { return ErrFinished }
 
 // Finish marks the work as done; see cairn.Run.Finish.
-func (p *Run) Finish() { p.finished = !p.adopted }
+func (p *Run) Finish() { p.FinishWith(0) }
 
 // FinishWith is Finish for a program that ends with an exit status.
 func (p *Run) FinishWith(status int) {
-	p.Finish()
-	p.status = status
+	if p.exit = &status; p.adopted {
+		p.exit = nil
+	}
 }
 
 // Fresh reports whether Open has discarded an earlier run.
@@ -158,7 +159,7 @@ func (p *Run) finish() error {
 		return nil
 	}
 	step.At("finish.begin")
-	if err := p.endHere(p.status); err != nil {
+	if err := p.endHere(*p.exit); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
 	return nil

@@ -115,7 +115,7 @@ func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 // checkOutsideFiles returns an error if a checkpoint names a file that Restore
 // may not change. Call it before any file is opened.
 func (p *Run) checkOutsideFiles() error {
-	if p.restored || p.files.migrated || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
+	if p.phase == phaseRunning || p.files.migrated || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
 		return nil
 	}
 	var errs []error

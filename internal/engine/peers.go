@@ -85,7 +85,7 @@ func (p *Run) World() *mpi.Comm {
 			panic(fmt.Sprintf("cairn: a communicator for one rank: %v", err)) // out of descriptors
 		}
 		p.peers.engine, p.peers.world = e, (*mpi.Comm)(e.World())
-		if !p.restoreCalled {
+		if p.phase == phaseOpen {
 			p.peers.protect()
 		}
 	}
@@ -249,7 +249,7 @@ func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, err
 	p := t.run
 	var bad []error
 	any := []int{0}
-	if p.hasOptional() || p.loadsItself {
+	if p.hasOptional() || p.stored.only {
 		any[0] = 1
 	}
 	if err := mpi.Allreduce(t.world, any, any, mpi.Max); err != nil {

@@ -159,11 +159,11 @@ func (p *Run) usable() error {
 	switch {
 	case p.protectErr != nil:
 		return p.protectErr
-	case p.closed:
+	case p.phase == phaseClosed:
 		return errors.New("cairn: the run is closed")
 	case p.identity.Size == 1 && p.identity.supervisor.err() != nil:
 		return fmt.Errorf("cairn: %w; end the program: it is restarted from its last checkpoint", p.identity.supervisor.err())
-	case !p.restored:
+	case p.phase != phaseRunning:
 		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")
 	}
 	return nil
@@ -217,9 +217,9 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err != nil {
 		return 0, err
 	}
-	if p.drive != nil {
-		note.PauseMS = float64(p.drive.Pause.Microseconds()) / 1000
-		if err := p.recorded(p.saver.Next()); err != nil {
+	if d := p.driven.save; d != nil {
+		note.PauseMS = float64(d.Pause.Microseconds()) / 1000
+		if err := d.recorded(p.saver.Next()); err != nil {
 			return 0, err
 		}
 	}
@@ -238,8 +238,8 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		return 0, err
 	}
 	p.cost = time.Since(note.Began)
-	if p.drive != nil {
-		p.cost = p.drive.Pause
+	if d := p.driven.save; d != nil {
+		p.cost = d.Pause
 	}
 	step.At("copy.done")
 	p.current = CheckpointInfo{Index: index, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.cost}
@@ -268,8 +268,8 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	var sums coord.Sums
 	if err == nil {
 		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
-		if p.drive != nil {
-			note.Points, note.Reason = p.drive.Points, p.drive.Reason
+		if d := p.driven.save; d != nil {
+			note.Points, note.Reason = d.Points, d.Reason
 		}
 		t.captureInflight(&note, s)
 		if s.Alone {

@@ -21,10 +21,10 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if p.protectErr != nil {
 		return false, p.protectErr
 	}
-	if p.closed || p.restoreCalled {
+	if p.phase != phaseOpen {
 		return false, errors.New("cairn: Restore is called once, on an open run")
 	}
-	p.restoreCalled = true
+	p.phase = phaseRestoring
 	if p.identity.Size > 1 {
 		p.peers.engine.EndRecord()
 	}
@@ -74,7 +74,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	step.At("restore.done")
-	p.restored = true
+	p.phase = phaseRunning
 	p.files.resuming = false
 	if p.peers != nil {
 		if err := p.peers.begin(); err != nil {
@@ -182,7 +182,7 @@ func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, 
 			table, err = p.load(ctx, n)
 		}
 		if err == nil {
-			if err = p.files.finish(p.restored); err != nil {
+			if err = p.files.finish(p.phase == phaseRunning); err != nil {
 				p.files.abandon()
 				err = fmt.Errorf("%s: %w", p.dir.File(n), err)
 			}
@@ -258,7 +258,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	}
 	defer s.Close()
 	img, roots, err := p.checkFits(s)
-	if err == nil && p.identity.Size == 1 && (p.hasOptional() || p.loadsItself) {
+	if err == nil && p.identity.Size == 1 && (p.hasOptional() || p.stored.only) {
 		err = p.verify(ctx, s)
 	}
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	step.At("restore.begin")
-	if !p.loadsItself {
+	if !p.stored.only {
 		err = p.loadRoots(ctx, s, img, roots, p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) })
 	}
 	if err != nil {
@@ -289,7 +289,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		p.files.abandon()
 		return nil, err
 	}
-	if ours, theirs := p.files.unmatched(); !p.restored && ours != "" && theirs != "" {
+	if ours, theirs := p.files.unmatched(); p.phase != phaseRunning && ours != "" && theirs != "" {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
@@ -328,7 +328,7 @@ func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	if p.loadsItself {
+	if p.stored.only {
 		return img, nil, nil
 	}
 	roots, err := p.matchVariables(img)

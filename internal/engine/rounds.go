@@ -488,24 +488,27 @@ func (t *peers) reportSaved(index uint64, sums coord.Sums, err error) {
 // the others to end.
 const closeTimeout = 30 * time.Second
 
+// abort ends a destination that has not taken over: the other ranks do not know
+// this process.
+func (t *peers) abort() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	t.engine.Close(ctx, false)
+	return t.closeDrivers()
+}
+
 // close disconnects the ranks. done says that this rank's work is done; close
 // returns whether that holds for all.
 func (t *peers) close(done bool) (all bool, err error) {
 	e := t.engine
 	ctx := context.Background()
-	if t.run.isDestination() && !t.run.restored { // the others do not know this process
-		c, cancel := context.WithCancel(ctx)
-		cancel()
-		e.Close(c, false)
-		return false, t.closeDrivers()
-	}
 	e.Lock()
 	stopped := t.stop != nil
 	e.Unlock()
 	if !done && !stopped {
 		c, cancel := context.WithTimeout(ctx, cmp.Or(t.run.opts.closeTimeout, closeTimeout))
 		defer cancel()
-		if index := t.run.current.Index; t.run.abandoned {
+		if index := t.run.current.Index; t.run.driven.abandoned {
 			if _, ok := t.run.uncommitted[index]; ok && t.node != nil {
 				t.await(c, index)
 			}

@@ -16,15 +16,15 @@ import (
 // them, and when. The checkpoint that Restore takes is verified, and nothing is
 // loaded from it.
 func (p *Run) Resume(ctx context.Context) (bool, error) {
-	p.loadsItself = true
+	p.stored.only = true
 	return p.Restore(ctx)
 }
 
 // Checkpoints returns the checkpoints that Read may take, newest first: those
 // that this rank has, and none that the ranks have not committed.
 func (p *Run) Checkpoints() ([]uint64, error) {
-	if !p.restored {
-		return nil, errors.New("cairn: Checkpoints is called after Restore or Resume")
+	if p.phase != phaseRunning {
+		return nil, errors.New("cairn: Checkpoints is called after Restore or Resume, and before Close")
 	}
 	list, err := p.dir.Committed()
 	if err != nil {
@@ -36,8 +36,8 @@ func (p *Run) Checkpoints() ([]uint64, error) {
 // Read loads one variable of a checkpoint into the value that v points to, and
 // checks every byte of it. index 0 is the newest checkpoint.
 func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error {
-	if !p.restored {
-		return errors.New("cairn: Read is called after Restore or Resume")
+	if p.phase != phaseRunning {
+		return errors.New("cairn: Read is called after Restore or Resume, and before Close")
 	}
 	o, err := p.openStored(index)
 	if err != nil {
@@ -66,6 +66,13 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	return err
 }
 
+// stored is what a run reads of checkpoints besides Restore.
+type stored struct {
+	only bool    // Restore loads nothing: see Resume
+	next *uint64 // see toRestore
+	open *opened // see openStored
+}
+
 // opened is a checkpoint that variables are read from, one after the other.
 type opened struct {
 	file *ckpt.File
@@ -85,8 +92,8 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 			return nil, fmt.Errorf("cairn: %w: there is no checkpoint in %s", ErrMismatch, p.dir.Path())
 		}
 	}
-	if p.opened != nil && p.opened.file.Header.Index == index {
-		return p.opened, nil
+	if p.stored.open != nil && p.stored.open.file.Header.Index == index {
+		return p.stored.open, nil
 	}
 	p.closeStored()
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
@@ -98,18 +105,18 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 		s.Close()
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	p.opened = &opened{s, img, make(map[string]int, len(img.Vars))}
+	p.stored.open = &opened{s, img, make(map[string]int, len(img.Vars))}
 	for i, v := range img.Vars {
-		p.opened.vars[v.Name] = i
+		p.stored.open.vars[v.Name] = i
 	}
-	return p.opened, nil
+	return p.stored.open, nil
 }
 
 // closeStored closes what openStored has opened.
 func (p *Run) closeStored() {
-	if p.opened != nil {
-		p.opened.file.Close()
-		p.opened = nil
+	if p.stored.open != nil {
+		p.stored.open.file.Close()
+		p.stored.open = nil
 	}
 }
 
@@ -136,11 +143,11 @@ func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err
 // 0: none. With several ranks, all call it together the first time before
 // Restore.
 func (p *Run) toRestore() (uint64, error) {
-	if p.restored {
+	if p.phase == phaseRunning {
 		return p.lastCommitted, nil
 	}
-	if p.willRestore != nil {
-		return *p.willRestore, nil
+	if p.stored.next != nil {
+		return *p.stored.next, nil
 	}
 	list, err := p.dir.Committed()
 	if err != nil {
@@ -158,6 +165,6 @@ func (p *Run) toRestore() (uint64, error) {
 	} else if len(list) > 0 {
 		index = list[0]
 	}
-	p.willRestore = &index
+	p.stored.next = &index
 	return index, nil
 }
