@@ -18,10 +18,10 @@
 // Overlapping pieces are merged by one sort and sweep over addresses, so slices
 // of one array stay slices of one array, and interior pointers stay inside. Small
 // objects that overlap nothing, the most in many graphs, need no sorting: see
-// cells.go. Memory without pointers is never walked, copied or encoded: its pool
-// is a list of views of live memory and a form (an hdf5.Type) that describes its
-// layout. Memory with pointers is encoded into a new buffer in which references
-// are numbers:
+// collect_cells.go. Memory without pointers is never walked, copied or encoded:
+// its pool is a list of views of live memory and a form (an hdf5.Type) that
+// describes its layout. Memory with pointers is encoded into a new buffer in
+// which references are numbers:
 //
 //	pointer    {obj, off}            obj: region number + 1, 0 is nil
 //	string     {obj, off, len}       off: element index × slots + slot
@@ -43,26 +43,22 @@
 // operating system…): the error has the path that leads to them. In programs that
 // are saved as a whole, functions and channels can be saved, too: see
 // SaveWholeProgram. Package variables without a name stay themselves then, as the
-// errors in stdvars.go always do.
+// errors in binary_stdvars.go always do.
 //
 // Restoring has two phases. Prepare checks the saved image, which may be damaged
 // or hostile, and allocates all memory with its type. The caller fills the
 // targets from its files, for pointer-free pools directly into the final memory.
 // Finish converts, sets pointers, and rebuilds maps and stand-ins.
 //
-// # Map
+// # Files
 //
-//	plan.go, op.go, layout.go, specialtypes.go     what is known about a Go type
-//	describe.go, compare.go, typename.go           portable descriptions of types
-//	collect.go, walk.go, path.go                   Collector: find all regions
-//	overlap.go, spans.go, table.go, pages.go       … and merge those that overlap
-//	cells.go, cells_place.go                       … small objects
-//	place.go, keepplaces.go                        … regions keep their numbers
-//	assemble.go, encode.go, image.go               … make the image
-//	prepare.go, target.go, decode.go, finish.go    Builder: restore an image
-//	adopt.go                                       … into memory that is filled already
-//	codec.go, maporder.go, timezone.go, timer.go,
-//	channel.go, funcs.go                           stand-ins
-//	static.go, typelinks.go, stdvars.go            variables and types of the binary
-//	packagestate.go                                state of Cairn's own packages
+// A file's name begins with its concept.
+//
+//	type_*     what is known about a Go type, and portable descriptions of it
+//	collect*   Collector: finds all regions, merges those that overlap, and keeps
+//	           the numbers of regions from one image to the next
+//	image*     Collector: makes the image
+//	restore_*  Builder: restores an image
+//	standin_*  what is saved in place of a value (see above), in both directions
+//	binary_*   types, functions and variables of the running program, by name
 package graph

@@ -1,1 +1,1 @@
-// This file lets the package declare functions without bodies; see typelinks.go.
+// This file lets the package declare functions without bodies; see binary_types.go.

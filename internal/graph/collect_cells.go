@@ -23,7 +23,7 @@ import (
 //
 //   - variables, slices, strings and stand-ins;
 //   - objects in the program's own image, because they may have a name (see
-//     stdvars.go);
+//     binary_stdvars.go);
 //   - values of a type if the variable leads to few values of that type;
 //   - everything, if the path of an error is needed, or if objects need not
 //     keep their places.
