@@ -65,7 +65,8 @@ var (
 	ErrExists = errors.New("a different object of that name exists")
 	// ErrDamaged means that an object does not have the bytes that were stored.
 	ErrDamaged = errors.New("the object is damaged")
-	// ErrKey means that an object was encrypted with another key, or not at all.
+	// ErrKey means that an object was encrypted with another key than the one
+	// that is given.
 	ErrKey = errors.New("encrypted with another key")
 	// ErrTemporary means that the operation may succeed if it is repeated: a
 	// network failed, a store was busy. All other errors are permanent.
