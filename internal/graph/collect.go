@@ -39,6 +39,10 @@ type Collector struct {
 	celled     bool                // there may be cells
 	shown      bool                // collect again: an array on a device has a host copy in the state, see show
 	plain      bool                // for tests: no cells
+	copies     *Copies             // of other roots, which the image is joined with; nil: none
+	early      bool                // the image is a copy of some roots: see Copies.Add
+	base       uint32              // how many regions the image is joined with
+	elsewhere  map[uintptr]uint32  // objects that the others have → their regions
 	numbered   bool                // place belongs to the image that is being collected
 	seen       table               // end of a walked piece → its start
 	begun      table               // start of a walked slice → its end
@@ -165,6 +169,16 @@ func Outline(roots []Root, env *Env) (*Image, error) {
 
 // Collect works like the function Collect, and keeps tables for the next call.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
+	return c.collect(roots, env, nil)
+}
+
+// collect is Collect for an image that is joined with copies of other roots. The
+// numbers of its regions begin where theirs end.
+func (c *Collector) collect(roots []Root, env *Env, copies *Copies) (*Image, error) {
+	c.copies, c.base, c.elsewhere = copies, 0, nil
+	if copies != nil {
+		c.base, c.elsewhere = copies.regions, copies.std
+	}
 	c.place.rotate(c)
 	c.numbered = false
 	ended := false
@@ -262,6 +276,12 @@ func (c *Collector) reset(roots []Root, env *Env) {
 		c.ifaces = make(map[unsafe.Pointer]*plan)
 	}
 	c.dynIndex = make(map[*plan]uint32)
+	if c.copies != nil {
+		c.dyn = append(c.dyn, c.copies.dyn...)
+		for i, d := range c.dyn {
+			c.dynIndex[d] = uint32(i) + 1
+		}
+	}
 }
 
 // rootPlans checks the roots and returns the plans of their types.
@@ -340,6 +360,9 @@ func (c *Collector) tryReach(roots []Root, env *Env) error {
 
 // resolver rebuilds names if the types of the roots have changed.
 func (c *Collector) resolver(ps []*plan) {
+	if c.copies != nil {
+		ps = c.copies.plans // those of the joined image
+	}
 	ts := make([]reflect.Type, 0, len(ps)+len(c.env.Types))
 	for _, p := range ps {
 		ts = append(ts, p.t)

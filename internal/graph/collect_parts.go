@@ -40,6 +40,9 @@ func (c *Collector) scan(roots []Root, env *Env) error {
 		if err == nil {
 			err = c.sweep()
 		}
+		if err == nil && c.copies != nil {
+			err = c.copies.claimed.check(c)
+		}
 		if err != nil && c.needsTrace { // collect once more, to find the path for the error
 			c.trace = true
 			continue

@@ -117,6 +117,9 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 		if _, ok := c.fileID(ptr); !ok {
 			return c.refuse(p, i, at, "the file is not known to the run")
 		}
+		if why := c.tooEarly(ptr); why != "" {
+			return c.refuse(p, i, at, why)
+		}
 	case kSyncMap, kCodec:
 		return c.pushStandIn(p, ptr, i, at)
 	case kFunc:
@@ -134,6 +137,11 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintptr) error {
 	if p.size == 0 || addr&(1<<p.align-1) != 0 {
 		return c.push(addr, p, 1, v, parent, at)
+	}
+	if len(c.elsewhere) > 0 {
+		if _, ok := c.elsewhere[addr]; ok {
+			return nil
+		}
 	}
 	fresh, cell := c.first(addr, p, 0)
 	if cell && p.base.enc {

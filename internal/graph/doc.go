@@ -57,7 +57,7 @@
 //	type_*     what is known about a Go type, and portable descriptions of it
 //	collect*   Collector: finds all regions, merges those that overlap, and keeps
 //	           the numbers of regions from one image to the next
-//	image*     Collector: makes the image
+//	image*     Collector: makes the image; Copies: of roots copied one after the other
 //	restore_*  Builder: restores an image
 //	standin_*  what is saved in place of a value (see above), in both directions
 //	binary_*   types, functions and variables of the running program, by name

@@ -130,6 +130,9 @@ type Pool struct {
 	Pointers bool     `json:"ptr,omitempty"`
 	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
 	Pieces   [][]byte `json:"-"`
+	// Copy, if not nil, is a copy of the bytes that nothing changes; Pieces are
+	// parts of it. See Copies.
+	Copy []byte `json:"-"`
 	// Gather, if not nil, replaces Pieces: it encodes the bytes of the pool
 	// from off on. off and the length of dst are multiples of the element size.
 	// Several goroutines may call it at the same time, until the next Collect.

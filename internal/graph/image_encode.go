@@ -219,7 +219,7 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	case kSyncMap, kCodec:
 		obj := e.stand(uintptr(src), p.elem)
 		guess := 0
-		n := e.c.place.regions[e.c.place.row(obj-1, &guess)].Count
+		n := e.c.place.regions[e.c.place.row(obj-1-e.c.base, &guess)].Count
 		putRef(o, dst, obj, 0)
 		put(o, dst, atLen, n)
 		put(o, dst, atCap, n)
@@ -228,7 +228,9 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 }
 
 // stand returns the object number of a stand-in or of a value without size.
-func (e *encoder) stand(addr uintptr, p *plan) uint32 { return uint32(e.c.made.get(addr, p)) + 1 }
+func (e *encoder) stand(addr uintptr, p *plan) uint32 {
+	return e.c.base + uint32(e.c.made.get(addr, p)) + 1
+}
 
 // locate converts the address of an elem into a reference.
 func (e *encoder) locate(addr uintptr, elem *plan) (obj, off uint32) {
@@ -238,11 +240,16 @@ func (e *encoder) locate(addr uintptr, elem *plan) (obj, off uint32) {
 	if elem.size == 0 {
 		return e.stand(addr, elem), 0
 	}
+	if len(e.c.elsewhere) > 0 {
+		if num, ok := e.c.elsewhere[addr]; ok {
+			return num + 1, 0
+		}
+	}
 	if r, rank := e.c.cells.lookup(addr, elem, 0, -1, &e.cell[0]); r != nil {
-		return e.c.cells.region(r, rank) + 1, 0
+		return e.c.base + e.c.cells.region(r, rank) + 1, 0
 	}
 	num, off := e.c.position(e.c.pieces.find(addr, &e.guess), addr)
-	return num + 1, off
+	return e.c.base + num + 1, off
 }
 
 func (e *encoder) text(o *op, ptr unsafe.Pointer, n int, p *plan, dst []byte) {
@@ -266,13 +273,13 @@ func (e *encoder) mapObject(p *plan, src unsafe.Pointer) uint32 {
 func (e *encoder) boxed(addr uintptr, p *plan) uint32 {
 	c := e.c
 	if r, rank := c.cells.lookup(addr, p, 1, -1, &e.cell[1]); r != nil {
-		return c.cells.region(r, rank) + 1
+		return c.base + c.cells.region(r, rank) + 1
 	}
 	guess := 0
 	for k := c.boxes.find(addr, &e.box); k >= 0 && c.boxes.lo.S[k] == addr; k-- {
 		num := c.boxes.num.S[k]
 		if r := c.place.regions[c.place.row(num, &guess)]; c.pools.list[r.Pool].p == p.base && r.Count == p.mult {
-			return num + 1
+			return c.base + num + 1
 		}
 	}
 	return 0

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"unsafe"
@@ -11,6 +12,7 @@ import (
 type Coder struct {
 	restoring bool
 	owner     any
+	early     bool // see Copies.Add
 	recs      []record
 	err       error
 }
@@ -78,7 +80,12 @@ func (c *Coder) Restoring() bool { return c.restoring }
 
 // Run returns Env.Run. Types that are handles of something in the run reach it
 // through this method.
-func (c *Coder) Run() any { return c.owner }
+func (c *Coder) Run() any {
+	if c.early && c.err == nil {
+		c.err = errors.New("it belongs to the communication of the ranks, which Commit saves: do not add the variable, Commit copies it")
+	}
+	return c.owner
+}
 
 // Err returns the first error of a Field call. It is returned from Collect or
 // Finish in any case.

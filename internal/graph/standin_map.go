@@ -169,7 +169,7 @@ func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr
 		c.keep = append(c.keep, s)
 		return c.stand(ptr, unsafe.Pointer(unsafe.SliceData(s)), p.elem, uint64(len(s)), viaSyncMap, i, at)
 	}
-	coder := Coder{owner: c.env.Run}
+	coder := Coder{owner: c.env.Run, early: c.early}
 	if err := coder.run(p, ptr); err != nil {
 		return fmt.Errorf("%s: CairnState of %s: %w", c.path(i, at), typeName(p.t), err)
 	}
