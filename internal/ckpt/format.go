@@ -120,9 +120,10 @@ type Note struct {
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel" or "device"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
-	Began    time.Time `json:"-"` // when the pause began; zero: with Save
-	Sent     []uint64  `json:"-"` // for Header.Sent: one per rank, or none
-	Received []uint64  `json:"-"` // for Header.Received
+	Began    time.Time     `json:"-"` // when the pause began; zero: with Save
+	Before   time.Duration `json:"-"` // how long the program was paused for the checkpoint earlier
+	Sent     []uint64      `json:"-"` // for Header.Sent: one per rank, or none
+	Received []uint64      `json:"-"` // for Header.Received
 }
 
 // Dataset is an entry of Header.Datasets.

@@ -115,7 +115,8 @@ func (b *Memory) zero(off int64, n int) bool {
 type Layout struct {
 	Datasets []Dataset
 	Memory   []Memory
-	Remote   []bool // the pieces stand for memory elsewhere; see Resolve
+	Remote   []bool   // the pieces stand for memory elsewhere; see Resolve
+	Copies   [][]byte // the dataset's bytes, if nothing changes them until they are saved; else nil
 	blocks   int
 	Bytes    int64
 }
@@ -128,6 +129,7 @@ func (l *Layout) Add(d Dataset, pieces [][]byte) {
 	l.Datasets = append(l.Datasets, d)
 	l.Memory = append(l.Memory, NewMemory(pieces))
 	l.Remote = append(l.Remote, false)
+	l.Copies = append(l.Copies, nil)
 }
 
 func (l *Layout) anyRemote() bool { return slices.Contains(l.Remote, true) }
@@ -233,8 +235,9 @@ func PlanPools(img *graph.Image, files []FileEntry, t *Description) (*Layout, er
 			continue
 		}
 		l.addArray(d, p.Form, p.Shape, p.Pieces)
-		l.Remote[len(l.Remote)-1] = p.Remote
-		l.Memory[len(l.Memory)-1].gather = p.Gather
+		last := len(l.Datasets) - 1
+		l.Remote[last], l.Copies[last] = p.Remote && p.Copy == nil, p.Copy
+		l.Memory[last].gather = p.Gather
 	}
 	return l, nil
 }

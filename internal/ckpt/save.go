@@ -348,7 +348,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	}
 	s.next++
 	if note.PauseMS == 0 {
-		note.PauseMS = float64(time.Since(note.Began).Microseconds()) / 1000
+		note.PauseMS = float64((time.Since(note.Began) + note.Before).Microseconds()) / 1000
 	}
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
@@ -438,7 +438,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 		}
 		if s.opts.MaxBases >= 0 {
 			c.old[i] = s.prev.find(d)
-			if l.Remote[i] && len(c.old[i]) < d.NumBlocks() {
+			if (l.Remote[i] || l.Copies[i] != nil) && len(c.old[i]) < d.NumBlocks() {
 				c.old[i] = nil
 			}
 		}
@@ -457,6 +457,11 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 		}
 		var runs []Placement
 		candidates, size := -1, d.Size
+		if l.Copies[i] != nil {
+			c.assign(i, []Placement{copiedBefore(d, l.Copies[i])}, h)
+			copied += d.Size
+			continue
+		}
 		if l.Remote[i] {
 			var err error
 			if c.host[i], runs, err = Resolve(d, &l.Memory[i]); err != nil {
