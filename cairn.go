@@ -349,6 +349,42 @@ func (r *Run) Point(ctx context.Context) error { return r.run.Point(ctx) }
 // committed. All ranks should call it at the same place, which counts as a point.
 func (r *Run) Checkpoint(ctx context.Context) error { return r.run.Checkpoint(ctx) }
 
+// Begin, Add and Commit take a checkpoint of variables that become ready one
+// after the other, so that copying them is spread over the program's work. Begin
+// waits until the checkpoint before is written. Between Begin and Commit, Point
+// saves nothing and returns nil, and Checkpoint returns an error.
+//
+// In a run of several ranks, all ranks call Begin and Commit, at the same
+// places. Each adds what it wants.
+func (r *Run) Begin(ctx context.Context) error { return r.run.Begin(ctx) }
+
+// Add copies protected variables, by their names, with all that they refer to.
+// The checkpoint holds them as they are now, and the program may change them as
+// soon as Add returns. Each variable may be added once.
+//
+// Variables that share memory, by slices of one array or by pointers for
+// example, must be added in one call: the checkpoint would hold that memory as
+// it was at two different times. Otherwise Add returns an error that names both,
+// or Commit does if one of them was not added. Variables may share strings and
+// values in interfaces, which nothing changes.
+//
+// Add refuses variables that refer to files, because Commit saves the positions
+// of files, and variables with pending receives. Commit copies them.
+//
+// After an error nothing was copied: add the variables differently, or not at
+// all, or call Cancel.
+func (r *Run) Add(names ...string) error { return r.run.Add(names...) }
+
+// Commit copies the variables that were not added, and begins to write the
+// checkpoint. It returns when the program may change all its variables, and
+// returns the errors that Point does. In a run of several ranks it counts as a
+// point. The copies that Add has made take memory, in addition to Options.Memory,
+// until the run is closed: the next ones use it again.
+func (r *Run) Commit(ctx context.Context) error { return r.run.Commit(ctx) }
+
+// Cancel forgets what was added since Begin. Without Begin it does nothing.
+func (r *Run) Cancel() { r.run.Cancel() }
+
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
 func (r *Run) Request() { r.run.Request() }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"testing"
 
 	"github.com/cairnrun/cairn"
 )
@@ -160,4 +162,92 @@ func ExampleRun_OpenFile() {
 	// line 1
 	// line 2
 	// line 3
+}
+
+// fluid is a state whose parts are ready at different times.
+type fluid struct {
+	step               int
+	velocity, pressure []float64
+}
+
+// advance computes a step. It saves the velocity while it is still to compute
+// the pressure, for which it uses the velocity's memory.
+func (f *fluid) advance(ctx context.Context, run *cairn.Run) error {
+	if err := run.Begin(ctx); err != nil {
+		return err
+	}
+	for i := range f.velocity {
+		f.velocity[i] += f.pressure[i]
+	}
+	if err := run.Add("velocity"); err != nil { // copied: it may change from here on
+		return err
+	}
+	v := f.velocity[0]
+	for i := range f.pressure {
+		f.velocity[i] *= 2
+		f.pressure[i] = f.velocity[i] + 1
+		f.velocity[i] /= 2
+	}
+	f.step++
+	fmt.Println("step", f.step, "velocity", v, "pressure", f.pressure[0])
+	return run.Commit(ctx) // copies the rest: step and pressure
+}
+
+// A checkpoint of variables that become ready one after the other.
+func ExampleRun_Begin() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+
+	simulate := func(steps int) error {
+		run, err := cairn.Open(ctx, cairn.Options{Dir: dir})
+		if err != nil {
+			return err
+		}
+		defer run.Close()
+		f := fluid{velocity: make([]float64, 1000), pressure: make([]float64, 1000)}
+		f.pressure[0] = 1
+		cairn.Protect(run, "step", &f.step)
+		cairn.Protect(run, "velocity", &f.velocity)
+		cairn.Protect(run, "pressure", &f.pressure)
+		if _, err := run.Restore(ctx); err != nil {
+			return err
+		}
+		for f.step < steps {
+			if err := f.advance(ctx, run); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Println(simulate(2)) // and started again
+	fmt.Println(simulate(4))
+	// Output:
+	// step 1 velocity 1 pressure 3
+	// step 2 velocity 4 pressure 9
+	// <nil>
+	// step 3 velocity 13 pressure 27
+	// step 4 velocity 40 pressure 81
+	// <nil>
+}
+
+// TestDocs_Incremental shows that docs/library.md has the example above.
+func TestDocs_Incremental(t *testing.T) {
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile("docs/library.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "func (f *fluid) advance(", "\n}\n"
+	_, code, _ := strings.Cut(string(source), begin)
+	code, _, _ = strings.Cut(code, end)
+	if !strings.Contains(string(doc), begin+code+end) {
+		t.Errorf("docs/library.md does not have this:\n%s%s%s", begin, code, end)
+	}
 }

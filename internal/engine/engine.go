@@ -152,6 +152,8 @@ type Run struct {
 	recordedFiles  map[string]bool           // see recordFiles
 	adopted        bool                      // see Adopt
 
+	increment increment
+
 	reporting chan struct{} // closed to end the reports to a supervisor
 
 	driven driven
@@ -424,7 +426,9 @@ func (p *Run) wakePoint() {
 
 // Due reports whether the next Point may do more than count; see cairn.Run.Due.
 // Options.OnDue is called when it becomes true.
-func (p *Run) Due() bool { return p.wake.Load() || p.pointsLeft == 1 || p.identity.Size > 1 }
+func (p *Run) Due() bool {
+	return !p.increment.begun && (p.wake.Load() || p.pointsLeft == 1 || p.identity.Size > 1)
+}
 
 // PassPoint counts a point at which the program does not call Point because Due
 // returned false.

@@ -17,6 +17,9 @@ import (
 
 // Point is a place where a checkpoint may be taken; see cairn.Run.Point.
 func (p *Run) Point(ctx context.Context) error {
+	if p.increment.begun {
+		return nil
+	}
 	p.points++
 	p.pointsLeft--
 	if p.observed {
@@ -131,6 +134,9 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
+	if p.increment.begun {
+		return errors.New("cairn: Checkpoint after Begin: call Commit or Cancel before")
+	}
 	if p.identity.Size > 1 {
 		return p.checkpointTogether(ctx)
 	}
@@ -200,6 +206,9 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		return 0, err
 	}
 	note.Began = time.Now()
+	if p.increment.used {
+		note.Before = p.increment.took
+	}
 	step.At("copy.begin")
 	if p.opts.OnCopy != nil {
 		if err := p.opts.OnCopy(); err != nil {
@@ -223,7 +232,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 			return 0, err
 		}
 	}
-	img, err := p.collector.Collect(p.roots, p.env())
+	img, err := p.collectState(&p.collector)
 	if err != nil {
 		return 0, err
 	}
@@ -237,7 +246,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err != nil {
 		return 0, err
 	}
-	p.cost = time.Since(note.Began)
+	p.cost = time.Since(note.Began) + note.Before
 	if d := p.driven.save; d != nil {
 		p.cost = d.Pause
 	}
@@ -298,19 +307,11 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	return err
 }
 
-// checkpointTogether requests a checkpoint of all ranks, and takes part until
-// there is one.
+// checkpointTogether takes a checkpoint with all ranks, and waits until it is
+// committed.
 func (p *Run) checkpointTogether(ctx context.Context) error {
-	before := p.current.Index
-	p.lastErr = nil
-	p.peers.request("call", false)
-	for p.current.Index == before && p.lastErr == nil {
-		if err := p.Point(ctx); err != nil {
-			return err
-		}
-		if err := p.peers.noMore; err != nil && p.current.Index == before {
-			return fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
-		}
+	if err := p.takeTogether(ctx); err != nil {
+		return err
 	}
 	if p.lastErr == nil {
 		if err := p.peers.await(ctx, p.current.Index); err != nil {
@@ -321,6 +322,24 @@ func (p *Run) checkpointTogether(ctx context.Context) error {
 		p.pendingErr = nil
 	}
 	return p.lastErr
+}
+
+// takeTogether requests a checkpoint of all ranks, and takes part until this
+// rank has copied its state, or lastErr says why there is none.
+func (p *Run) takeTogether(ctx context.Context) error {
+	t, before := p.peers, p.current.Index
+	p.lastErr = nil
+	t.request("call", false)
+	for p.current.Index == before && p.lastErr == nil {
+		if t.noMore != nil {
+			return fmt.Errorf("cairn: %w: %w", ErrNotSaved, t.noMore)
+		}
+		t.awaitRound(ctx)
+		if err := p.Point(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // committed notes that all ranks have saved a checkpoint.

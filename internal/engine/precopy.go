@@ -159,7 +159,7 @@ func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
 	if _, err := p.files.entries(); err != nil { // removes closed files, so that Collect refuses them
 		return nil, err
 	}
-	return c.Collect(p.roots, p.env())
+	return p.collectState(c)
 }
 
 // dialDestination connects to the destination at the first of some addresses

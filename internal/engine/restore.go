@@ -131,6 +131,7 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 	if p.identity.Size > 1 {
 		return false, errors.New("cairn: Rollback is not possible in a run of several ranks: end the program, and all ranks are restarted from their last checkpoint")
 	}
+	p.Cancel()
 	if err := p.awaitWriter(ctx); err != nil {
 		return false, err
 	}

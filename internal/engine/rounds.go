@@ -383,6 +383,18 @@ func (t *peers) point(ctx context.Context) error {
 	return t.takeOutcomes()
 }
 
+// awaitRound waits until the next point may have something to do. The points
+// that the program would pass instead are those of other ranks, too.
+func (t *peers) awaitRound(ctx context.Context) {
+	e := t.engine
+	defer context.AfterFunc(ctx, e.Wake)()
+	e.Lock()
+	defer e.Unlock()
+	e.Serve(func() bool { // Point finds out if it fails
+		return t.points.Load()+1 >= t.nextCheck.Load() || t.run.wake.Load() || ctx.Err() != nil
+	})
+}
+
 // takeCommitted notes the checkpoints that were committed, before this rank's
 // state is sent to a destination.
 func (t *peers) takeCommitted() {

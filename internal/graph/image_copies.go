@@ -21,8 +21,7 @@ import (
 // lead to, or those of an Add and the others, would be in the image twice, as it
 // was at two times: Add and Image return a SharedError for it. Only memory that
 // never changes is in the image twice: strings, and values in interfaces. An
-// error of the standard library is in it once (see
-// binary_stdvars.go).
+// error of the standard library is in it once (see binary_stdvars.go).
 //
 // The zero value is ready. One goroutine at a time may use it.
 type Copies struct {
