@@ -37,6 +37,7 @@ var variants = []struct {
 		return len(h.Bases) > 0 && h.Note.Finding != "kernel"
 	}},
 	{"finished", "-n 96 -steps 300 -every-points 3", nil}, // examples/water, which removes its checkpoints at the end
+	{"incremental", "-incremental 2 -dense 10000 -sparse 100000 -steps 500", func(h ckpt.Header) bool { return h.Note.Reason == "call" }},
 	{"timed", "-dense 30000 -sparse 300000 -steps 1500 -every 10ms", func(h ckpt.Header) bool { return h.Note.Reason == "time" }},
 }
 

@@ -48,6 +48,7 @@ var killed = []struct {
 	{"ft-shm-8", 8, 8, "npb", "-kernel ft -class W", "--transport shm --every-points 1", nil, verified},
 	{"is-mixed-4", 8, 4, "npb", "-kernel is -class W", "--every-points 1", []int{2, 2}, verified},
 	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", nil, verified},
+	{"sweep-shm-3", 8, 3, "sweep", "-steps 300 -size 50000", "--transport shm --every 50ms", nil, "sweep ok"}, // incremental checkpoints
 }
 
 // TestRanks_Killed kills ranks, sometimes a helper or the supervisor, at random

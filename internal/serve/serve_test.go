@@ -127,30 +127,56 @@ func TestPlain_RestoredByGo(t *testing.T) {
 	}
 }
 
-// TestParts_RestoresGo loads slices that a Go program saved into arrays of C.
+// readParts is a Python program that prints what testdata/parts.c does.
+const readParts = `
+import cairn, numpy, sys
+a, b, c = numpy.zeros(1000000), numpy.zeros(1000005), numpy.zeros((), numpy.int32)
+with cairn.open(sys.argv[1]) as run:
+    for name, v in ("a", a), ("b", b), ("c", c):
+        run.protect(name, v)
+    assert run.restore()
+print("%.17g %g %g %g %g %d" % ((a[1:] * (numpy.arange(1, a.size) % 1000)).sum(), a[0], a[-1], b[0], b[-1], c))
+`
+
+// TestParts_RestoresGo loads slices that a Go program saved, at once or one after
+// the other, into arrays of C and of Python.
 func TestParts_RestoresGo(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "ckpt")
-	run, err := cairn.Open(t.Context(), cairn.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b, c := make([]float64, 1_000_000), make([]float64, 1_000_005), int32(3)
-	a[0], a[999_999], b[0], b[1_000_004] = 1, 2, 3, 4
-	cairn.Protect(run, "a", &a)
-	cairn.Protect(run, "b", &b)
-	cairn.Protect(run, "c", &c)
-	if _, err = run.Restore(t.Context()); err == nil {
-		err = run.Checkpoint(t.Context())
-	}
-	if err := errors.Join(err, run.Close()); err != nil {
-		t.Fatal(err)
-	}
-	out, err := program(t, "parts", dir, "restore").Output()
-	if err != nil {
-		t.Fatal(err, failure(err))
-	}
-	if got := string(out); got != "1998 1 2 3 4 3\n" {
-		t.Errorf("restored %s", got)
+	for _, incremental := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "ckpt")
+		run, err := cairn.Open(t.Context(), cairn.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b, c := make([]float64, 1_000_000), make([]float64, 1_000_005), int32(3)
+		a[0], a[999_999], b[0], b[1_000_004] = 1, 2, 3, 4
+		cairn.Protect(run, "a", &a)
+		cairn.Protect(run, "b", &b)
+		cairn.Protect(run, "c", &c)
+		if _, err = run.Restore(t.Context()); err == nil {
+			if !incremental {
+				err = run.Checkpoint(t.Context())
+			} else if err = errors.Join(run.Begin(t.Context()), run.Add("b"), run.Add("a")); err == nil {
+				clear(a)
+				clear(b)
+				err = run.Commit(t.Context())
+			}
+		}
+		if err := errors.Join(err, run.Close()); err != nil {
+			t.Fatal(err)
+		}
+		const want = "1998 1 2 3 4 3\n"
+		out, err := program(t, "parts", dir, "restore").Output()
+		if err != nil {
+			t.Fatal(err, failure(err))
+		}
+		if got := string(out); got != want {
+			t.Errorf("incremental %v: C restored %s", incremental, got)
+		}
+		if exec.Command(python, "-c", "import numpy").Run() == nil {
+			if got := output(t, startPython(t, "numpy", "-c", readParts, dir)); got != want {
+				t.Errorf("incremental %v: Python restored %s", incremental, got)
+			}
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type config struct {
 	dense, sparse int
 	steps         int
 	drive         bool
+	incremental   int
 }
 
 func main() {
@@ -47,6 +48,7 @@ func main() {
 	flag.IntVar(&c.sparse, "sparse", 1000, "numbers of which few change in a step")
 	flag.IntVar(&c.steps, "steps", 100, "steps")
 	flag.BoolVar(&c.drive, "drive", false, "do what standard input says")
+	flag.IntVar(&c.incremental, "incremental", 0, "steps between incremental checkpoints; 0: none")
 	flag.DurationVar(&c.Every, "every", time.Hour, "time between checkpoints")
 	flag.IntVar(&c.EveryPoints, "every-points", 0, "points between checkpoints")
 	flag.Int64Var(&c.Memory, "memory", 0, "bound on memory for copies")
@@ -75,13 +77,14 @@ type program struct {
 	p      *cairn.Run // nil: without Cairn
 	series *bufio.Writer
 	out    string
+	every  int // steps between incremental checkpoints
 }
 
 func run(ctx context.Context, c config) (err error) {
 	if err := os.MkdirAll(c.out, 0o777); err != nil {
 		return err
 	}
-	g := &program{state: newState(c.dense, c.sparse), out: c.out}
+	g := &program{state: newState(c.dense, c.sparse), out: c.out, every: c.incremental}
 	openFile := os.OpenFile
 	if c.Dir != "" {
 		if g.p, err = cairn.Open(ctx, c.Options); err != nil {
@@ -152,6 +155,9 @@ func (g *program) obey(ctx context.Context) error {
 }
 
 func (g *program) step(ctx context.Context) error {
+	if g.p != nil && g.every > 0 && g.Step%g.every == 0 {
+		return g.stepIncremental(ctx)
+	}
 	if g.p != nil {
 		if err := g.p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) {
 			fmt.Println("not saved:", err)
@@ -160,6 +166,21 @@ func (g *program) step(ctx context.Context) error {
 		}
 	}
 	g.advance()
+	_, err := fmt.Fprintln(g.series, g.line())
+	return err
+}
+
+// stepIncremental does a step while the state before it is being saved.
+func (g *program) stepIncremental(ctx context.Context) error {
+	if err := errors.Join(g.p.Begin(ctx), g.p.Add("state", "sparse")); err != nil {
+		return err
+	}
+	g.advance()
+	if err := g.p.Commit(ctx); errors.Is(err, cairn.ErrNotSaved) {
+		fmt.Println("not saved:", err)
+	} else if err != nil {
+		return err
+	}
 	_, err := fmt.Fprintln(g.series, g.line())
 	return err
 }
