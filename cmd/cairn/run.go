@@ -75,7 +75,10 @@ there is one file per rank. With --json, no output of the ranks is shown (it is
 in RUN/output, and in -o FILE): stdout has only the run's state, at the end.
 
 Other hosts are reached by ssh (or --rsh). They need the same file system, and no
-open ports for this. Ranks on different hosts connect by TCP. With --launcher
+open ports for this. With --local DIR they need not share a file system: each host
+keeps the checkpoints of its ranks in DIR, and the run directory is on this host only.
+A restart on other hosts brings files from the hosts that have them, by TCP (docs/tiers.md).
+Ranks on different hosts connect by TCP. With --launcher
 mpirun or srun, these start the ranks, which can use the cluster's MPI library.
 Open MPI starts no more ranks than there are cores, unless it is told to:
 --launcher-args=--oversubscribe.`,
@@ -83,6 +86,7 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
   cairn run --every 10m ./cmd/sim -grid 4096             # a Go program's source, as it is
   cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes
   cairn run --hosts a:4,b:4 ./sim                        # eight ranks on two hosts
+  cairn run --hosts a:4,b:4 --local /scratch/$USER ./sim # checkpoints on the hosts' own disks
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
@@ -116,6 +120,7 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
 	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
 	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
+	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `DIRECTORY` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
@@ -132,7 +137,7 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
 	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
 	c.completeValues(cmd, "transport", transports...)
-	c.completeDirs(cmd, "run", "dir", "rank-output")
+	c.completeDirs(cmd, "run", "dir", "local", "rank-output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		r.counted = f.Changed("ranks")
 		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")

@@ -22,6 +22,8 @@ var kinds = []Message{
 	(*MoveFailed)(nil), (*Spawn)(nil), (*Spawned)(nil),
 	(*FromRank)(nil), (*ToRank)(nil), (*Joined)(nil), (*Setup)(nil), (*Ready)(nil), (*Launch)(nil), (*StartDestination)(nil), (*Running)(nil), (*Exited)(nil), (*Drained)(nil),
 	(*Output)(nil), (*OutputTaken)(nil), (*FollowOutput)(nil), (*Evacuate)(nil), (*Terminate)(nil), (*Kill)(nil), (*KillDestination)(nil), (*Quit)(nil), (*Ping)(nil), (*Pong)(nil),
+	(*Scan)(nil), (*Scanned)(nil), (*Fetch)(nil), (*Fetched)(nil), (*ReadFile)(nil), (*FileData)(nil), (*Discard)(nil), (*Discarded)(nil),
+	(*ListFiles)(nil), (*FileList)(nil), (*GetFile)(nil), (*FileBytes)(nil),
 	(*Status)(nil), (*Stop)(nil), (*Migrate)(nil), (*Cancel)(nil), (*Answer)(nil),
 }
 
@@ -239,13 +241,19 @@ type (
 		Dir          string        `json:"dir"`
 		SameMachine  bool          `json:"sameMachine,omitempty"` // as the supervisor's
 		EvacuateWhen *EvacuateWhen `json:"evacuateWhen,omitempty"`
+		// Local, if not nil, is where this host keeps the files of the run.
+		// Then Dir need not exist here.
+		Local *LocalDir `json:"local,omitempty"`
 	}
 	// Ready answers Setup. If Busy is set, another helper, Holder, has the
-	// host's lock; the supervisor may try again.
+	// host's lock; the supervisor may try again. Files and Addresses answer
+	// Setup.Local: what the host has, and where other helpers get it.
 	Ready struct {
-		Error  string `json:"error,omitempty"`
-		Busy   bool   `json:"busy,omitempty"`
-		Holder string `json:"holder,omitempty"`
+		Error     string     `json:"error,omitempty"`
+		Busy      bool       `json:"busy,omitempty"`
+		Holder    string     `json:"holder,omitempty"`
+		Files     *HostFiles `json:"files,omitempty"`
+		Addresses []string   `json:"addresses,omitempty"`
 	}
 	// Launch starts ranks.
 	Launch struct{ Start }
@@ -435,6 +443,8 @@ type Start struct {
 	OutputOffsets [][2]int64    `json:"outputOffsets"`
 	Grace         time.Duration `json:"grace"` // for ranks to stop in when the supervisor is gone
 	Welcome       Welcome       `json:"welcome"`
+	// Attempt, of a run with Setup.Local, is stored before a rank starts.
+	Attempt *AttemptRecord `json:"attempt,omitempty"`
 }
 
 // check refuses impossible values.

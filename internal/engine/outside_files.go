@@ -10,7 +10,6 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -25,23 +24,6 @@ import (
 // outside the working directory that a checkpoint from elsewhere names; see
 // cairn.Options.
 const EnvOutside = "CAIRN_OUTSIDE_FILES"
-
-// ownFiles is the record of the files that a rank writes. It is in the
-// checkpoint directory. It also lists files in the working directory, since a
-// restart may have another one. The record is valid only in the directory that
-// it was written in: an attacker who sends a copy of the directory does not
-// know the inode that the copy will have.
-type ownFiles struct {
-	Format int      `json:"format"`
-	Dir    uint64   `json:"dir"` // inode of the checkpoint directory
-	Paths  []string `json:"paths"`
-}
-
-const ownFilesFormat = 1
-
-func (p *Run) ownFilesPath() string {
-	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.identity.Rank))
-}
 
 // realFiles reports whether the checkpoints are files of the system.
 func (p *Run) realFiles() bool { return p.opts.fs == vfs.OS() }
@@ -71,12 +53,11 @@ func outside(name string) (string, bool) {
 
 // recordedPaths returns the files in the record.
 func (p *Run) recordedPaths() []string {
-	var own ownFiles
 	st, err := os.Stat(p.opts.Dir)
-	if err != nil || store.ReadRecord(p.opts.fs, p.ownFilesPath(), &own) != nil || own.Format != ownFilesFormat || own.Dir != control.Inode(st) {
+	if err != nil {
 		return nil
 	}
-	return own.Paths
+	return p.dir.WrittenFiles(control.Inode(st))
 }
 
 // recordFiles records files that are written before a checkpoint names them.
@@ -103,7 +84,7 @@ func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 	}
 	st, err := os.Stat(p.opts.Dir)
 	if err == nil {
-		err = store.WriteRecord(p.opts.fs, p.ownFilesPath(), &ownFiles{ownFilesFormat, control.Inode(st), append(known, paths...)})
+		err = p.dir.SetWrittenFiles(control.Inode(st), append(known, paths...))
 	}
 	if err != nil {
 		clear(p.recordedFiles)

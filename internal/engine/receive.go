@@ -274,7 +274,7 @@ func (p *Run) listenForSource(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	defer ln.Close()
-	m := &control.Listening{Move: p.identity.Move.ID, Addresses: listenAddresses(ln.Addr())}
+	m := &control.Listening{Move: p.identity.Move.ID, Addresses: control.ListenAddresses(ln.Addr())}
 	if p.identity.Size > 1 {
 		if m.Endpoint, err = p.peers.engine.Endpoint(); err != nil {
 			return nil, err
@@ -325,29 +325,4 @@ func (v *migration) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net
 		}
 		return err
 	}
-}
-
-// listenAddresses returns the addresses at which a listener of this host can be
-// reached, loopback last.
-func listenAddresses(a net.Addr) []string {
-	_, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return nil
-	}
-	var out, last []string
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	for _, x := range list {
-		n, ok := x.(*net.IPNet)
-		switch {
-		case !ok || n.IP.IsLinkLocalUnicast():
-		case n.IP.IsLoopback():
-			last = append(last, net.JoinHostPort(n.IP.String(), port))
-		default:
-			out = append(out, net.JoinHostPort(n.IP.String(), port))
-		}
-	}
-	return append(out, last...)
 }

@@ -98,6 +98,7 @@ type entry struct {
 	Checkpoint uint64 `json:"ckpt,omitempty"` // ckpt: the newest one before it
 	Ino        uint64 `json:"ino,omitempty"`  // of the file; first: of the checkpoint directory
 
+	Adopted    uint64 `json:"adopted,omitempty"`    // first: inode of the checkpoint directory to which Adopt has brought it
 	Home       uint64 `json:"home,omitempty"`       // first: inode of the directory to which paths are relative
 	Gen        int    `json:"gen,omitempty"`        // first: how often the log was rewritten
 	Incomplete bool   `json:"incomplete,omitempty"` // first: earlier changes were not recorded

@@ -634,7 +634,7 @@ const envOutside = "CAIRN_OUTSIDE_FILES"
 // outside the working directory.
 func (e *record) trusted() error {
 	own := &e.log.lines[0]
-	if st, err := os.Stat(e.log.dir); err == nil && own.Ino == inode(st) && own.Ino != 0 || os.Getenv(envOutside) != "" {
+	if st, err := os.Stat(e.log.dir); err == nil && inode(st) != 0 && (own.Ino == inode(st) || own.Adopted == inode(st)) || os.Getenv(envOutside) != "" {
 		return nil
 	}
 	for _, name := range []string{e.Path, e.To} {

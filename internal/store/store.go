@@ -363,6 +363,10 @@ func copyFile(fsys vfs.FS, src, dst string) error {
 	return errors.Join(err, out.Close())
 }
 
+// Brought says that the link to the file of checkpoint base is there: somebody
+// has copied the file from another directory.
+func (p *Pending) Brought(base uint64) { p.links = append(p.links, p.d.BaseName(base)) }
+
 // Commit makes the content durable and publishes it. It replaces an older file
 // of the rank in that checkpoint. When it returns nil, no crash can take the
 // checkpoint away any more.

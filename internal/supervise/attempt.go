@@ -40,6 +40,7 @@ type attempt struct {
 	fresh            bool   // the ranks started from the beginning
 	outside          bool   // a rank or a host was lost, and the program did not cause it
 	unfit            string // why the program refuses to resume from its checkpoint
+	damaged          string // a rank's file could not be loaded: another copy or an older checkpoint is tried
 	status           int    // the largest exit status of ranks that finished
 	restored         *uint64
 	asked            bool // rank 0 was told to stop
@@ -112,7 +113,10 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 			}
 		}
 	}()
-	if !s.gatherHelpers(ctx) {
+	if !s.gatherHelpers(ctx) || s.local != nil && !s.prepareLocal(ctx) {
+		if s.launcher != nil {
+			s.dismiss()
+		}
 		return a
 	}
 	s.begin()
@@ -123,11 +127,16 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	if a.failure != nil {
 		s.sayUninstrumented(true)
 	}
+	if s.local != nil {
+		s.endLocal(ctx)
+	}
 	if s.launcher != nil {
 		if a.spawned && a.outside { // spawning may be the cause
 			s.launcher.apart = true
 		}
-		s.dismiss()
+		if s.local == nil || !a.whole() { // else they discard what is on their hosts
+			s.dismiss()
+		}
 	}
 	return a
 }
@@ -135,19 +144,15 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 // begin places the ranks and starts them.
 func (s *Supervisor) begin() {
 	a := s.a
-	var up []*host
-	var slots []int
-	for _, h := range s.hosts {
-		if h.state == hostUp {
-			up, slots = append(up, h), append(slots, h.slots)
-		}
+	up, assigned := s.assign()
+	if s.local != nil {
+		a.kept = s.local.choice.index > 0
+	} else {
+		a.kept = s.hasCheckpoints() || s.last != nil
+		s.forgetRemoved()
+		s.endQuarantine()
 	}
-	counts := place(s.n, slots)
-	whole := s.hasCheckpoints()
-	a.kept = whole || s.last != nil
 	s.sink.Hasten(s.stopping || s.killed)
-	s.forgetRemoved()
-	s.endQuarantine()
 	a.reaches(launched)
 	s.began, a.started = true, time.Now()
 	step.At("start.launched")
@@ -157,18 +162,11 @@ func (s *Supervisor) begin() {
 	step.At("start.begin")
 	a.secret = randomBytes(32)
 	a.ranks = make([]rank, s.n)
-	next := 0
 	for _, h := range s.hosts {
 		h.starts = 0
 	}
 	for i, h := range up {
-		ranks := h.fixed
-		if ranks == nil {
-			for range counts[i] {
-				ranks = append(ranks, next)
-				next++
-			}
-		}
+		ranks := assigned[i]
 		if len(ranks) == 0 {
 			continue
 		}
@@ -207,6 +205,9 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Quarantined, Output: true}}
 	if s.last != nil {
 		m.Welcome.Expect = s.last.Index
+	}
+	if s.local != nil {
+		s.local.start(s, m)
 	}
 	m.Welcome.Group, m.Welcome.AnyOwner = s.o.access().Group, s.o.access().AnyOwner
 	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
@@ -346,6 +347,8 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		s.unsaved(r, m)
 	case *control.Committed:
 		s.committed(m.Index)
+	case *control.Damaged:
+		s.damagedCopy(r, m)
 	case *control.Refused:
 		a.unfit = fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, m.Error)
 	case *control.Finished:
@@ -399,12 +402,12 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
-	if m.PerHost && slices.ContainsFunc(s.a.ranks, func(x rank) bool { return x.Host != r.Host }) {
+	if m.PerHost && s.local == nil && slices.ContainsFunc(s.a.ranks, func(x rank) bool { return x.Host != r.Host }) {
 		s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in a directory of each host, %s (Options.Local): name it with 'cairn run --local %s'", m.Dir, m.Dir)})
 		s.kill("")
 		return
 	}
-	if m.Dir != "" && m.Dir != s.rec.CheckpointDir {
+	if m.Dir != "" && m.Dir != s.rec.CheckpointDir && s.local == nil {
 		if s.last != nil && rundir.RealPath(m.Dir) != rundir.RealPath(s.rec.CheckpointDir) {
 			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.CheckpointDir)})
 			s.kill("")
@@ -450,7 +453,9 @@ func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 // checkpoint, a rank that starts from the beginning is a failure.
 func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	a := s.a
-	if id, err := store.Open(s.dir.FS, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
+	if s.local != nil {
+		s.rec.Used, s.rec.CheckpointsID = true, s.rec.ID
+	} else if id, err := store.Open(s.dir.FS, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
 		s.rec.Used, s.rec.CheckpointsID = true, id // the directory exists
 		s.save()
 	}
@@ -518,7 +523,7 @@ func (s *Supervisor) beforeFirstPoint() bool {
 	if a.kept || a.restored != nil || a.newCheckpoint || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
 		return false
 	}
-	if _, _, whole := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); whole {
+	if _, whole := s.newest(); whole {
 		return false
 	}
 	return a.greeted() || time.Since(a.started) < youngTime

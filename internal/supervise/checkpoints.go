@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // reportWait is how long the report of a committed checkpoint waits for the
@@ -25,6 +26,31 @@ type commits struct {
 type partialCheckpoint struct {
 	*control.CheckpointState
 	parts int
+}
+
+// completeCheckpoints returns the checkpoints of which every rank has a file, the newest
+// first. With a directory per host, they are those of the last scan.
+func (s *Supervisor) completeCheckpoints() []rundir.Checkpoint {
+	if s.local != nil {
+		return s.completeLocal()
+	}
+	list, _ := rundir.CompleteCheckpoints(s.rec.CheckpointDir, s.n)
+	return list
+}
+
+// newest returns the newest of these.
+func (s *Supervisor) newest() (rundir.Checkpoint, bool) {
+	if list := s.completeCheckpoints(); len(list) > 0 {
+		return list[0], true
+	}
+	return rundir.Checkpoint{}, false
+}
+
+// foundCheckpoint records a checkpoint of which no rank has reported the commit.
+func (s *Supervisor) foundCheckpoint(c rundir.Checkpoint) {
+	if s.last == nil || s.last.Index != c.Index {
+		s.last = &control.CheckpointState{Index: c.Index, Time: c.Time}
+	}
 }
 
 // saved adds a rank's part of a checkpoint.
@@ -101,6 +127,9 @@ func (s *Supervisor) committed(index uint64) {
 	s.reached = max(s.reached, index)
 	s.suspectFailures, s.failuresBeforePoint = 0, 0
 	s.forgetRemoved()
+	if s.local != nil {
+		s.committedLocal()
+	}
 	if s.progress.saved(s.a, index, p.Time.Add(-time.Duration(p.TookNS))) {
 		s.failures = 0
 	}

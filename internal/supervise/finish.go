@@ -19,7 +19,13 @@ import (
 func (s *Supervisor) finish(status int, discard bool) (Result, error) {
 	step.At("finish.begin")
 	s.happens(finishEvent)
-	err := rundir.SyncOutput(s.o.RankOutput)
+	var err error
+	if s.local != nil {
+		err = s.local.outputErr
+	}
+	if err == nil {
+		err = rundir.SyncOutput(s.o.RankOutput)
+	}
 	if err == nil {
 		err = s.recordFinishing(status, discard)
 	}
@@ -44,7 +50,10 @@ func (s *Supervisor) complete() (Result, error) {
 		return s.incomplete(err), nil
 	}
 	step.At("finish.output")
-	if s.rec.Discard {
+	switch {
+	case s.rec.Discard && s.local != nil:
+		s.discardLocal()
+	case s.rec.Discard:
 		if err := store.Clear(s.dir.FS, s.rec.CheckpointDir); err != nil { // the next run does it
 			s.say("the checkpoints of the finished run could not be removed: %v", err)
 		}

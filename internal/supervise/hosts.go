@@ -48,6 +48,12 @@ type host struct {
 	spawned    bool      // an MPI library has started its helper, and ends everything if the helper ends
 	waiting    time.Time // since when it waits for an earlier helper to end
 	err        error     // why it is not up
+
+	// With a directory per host:
+	files     *control.HostFiles      // what it had when it was scanned last
+	addresses []string                // where other helpers get files
+	asked     []func(control.Message) // who waits for its answers, see ask
+	holds     bool                    // it may have files that ranks on other hosts need
 }
 
 // hostState says whether a host's helper is connected.
@@ -76,8 +82,9 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	if s.launcher != nil {
 		return s.gatherLaunched(ctx)
 	}
+	s.addHolders()
 	for _, h := range s.hosts {
-		if h.state != hostUp && h.slots > 0 {
+		if h.state != hostUp && (h.slots > 0 || h.holds) {
 			h.join()
 		}
 	}
@@ -131,6 +138,10 @@ func (s *Supervisor) notBegun(why string) {
 // cannot be replaced. While they may run, no rank must start elsewhere.
 func (h *host) awaitFree(ctx context.Context) {
 	s, told := h.s, false
+	if s.local != nil { // its lock is on the host; and without the host's files nothing starts
+		h.served = false
+		return
+	}
 	for until := time.Now().Add(s.o.Grace + helperEndTime); time.Now().Before(until) && !s.killed && !s.stopping; {
 		lock, holder, err := rundir.TryLock(rundir.HostLock(s.dir.Path, h.name))
 		if err == nil {
@@ -316,8 +327,10 @@ func (h *host) handle(m control.Message) {
 	case *control.Ready:
 		switch {
 		case h.state != hostJoining:
+		case m.Error == "" && h.s.local != nil && m.Files == nil:
+			h.lost(errors.New("its helper is of another version: it knows no directories of hosts"))
 		case m.Error == "":
-			h.state = hostUp
+			h.state, h.files, h.addresses = hostUp, m.Files, m.Addresses
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):
 			h.lost(errors.New(m.Error))
@@ -327,6 +340,8 @@ func (h *host) handle(m control.Message) {
 			h.busy = false
 			h.s.releaseEmptyHosts()
 		}
+	case *control.Scanned, *control.Fetched, *control.FileData, *control.Discarded:
+		h.answers(m)
 	case *control.Evacuate:
 		h.toEvacuate(m)
 	case *control.FromRank:
@@ -341,6 +356,9 @@ func (h *host) setUp() {
 	m := &control.Setup{Host: h.name, Dir: h.s.dir.Path, SameMachine: h.local}
 	if o := &h.s.o; o.EvacuateWhen != "" {
 		m.EvacuateWhen = &control.EvacuateWhen{Command: o.EvacuateWhen, Every: o.EvacuatePoll}
+	}
+	if h.s.local != nil {
+		m.Local = h.s.local.setup(h.s)
 	}
 	h.queue.Send(m)
 }
@@ -429,6 +447,7 @@ func (h *host) hangUp() {
 		h.conn.Close()
 	}
 	h.queue, h.conn = nil, nil
+	h.answersNothing()
 }
 
 // look pings the helpers and gives up those that are silent.

@@ -13,11 +13,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/output"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -42,7 +42,7 @@ func (s *Supervisor) take() error {
 		step.At("start.cleared")
 		s.rec.Clear = nil
 	}
-	if s.rec.RequestedDir != s.dir.File("ckpt") { // from now on its disappearance can be noticed
+	if s.local == nil && s.rec.RequestedDir != s.dir.File("ckpt") { // from now on its disappearance can be noticed
 		if err := rundir.MakeCheckpointDir(s.dir.FS, s.rec.RequestedDir); err != nil {
 			return err
 		}
@@ -67,14 +67,16 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.dir = dir
-	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh); err != nil {
+	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.Local, s.o.RankOutput, o.Fresh); err != nil {
 		dir.Close()
 		return nil, err
 	}
 	s.rec = s.intent.Record
 	s.last = s.rec.Last
-	if index, at, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < index) {
-		s.last = &control.CheckpointState{Index: index, Time: at} // a helper published it after its supervisor was gone
+	if s.rec.Local != "" {
+		s.local = newLocalRun(s.rec)
+	} else if c, ok := s.newest(); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < c.Index) {
+		s.foundCheckpoint(c) // a helper published it after its supervisor was gone
 	}
 	for i := range s.rec.Moves {
 		m := s.rec.Moves[i]
@@ -129,6 +131,15 @@ func (s *Supervisor) prepare() (err error) {
 	}
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
 		return err
+	}
+	if o.Local != "" {
+		if o.Dir != "" {
+			return optionError("--dir and --local are both given: name a directory that all hosts share, or one on each host")
+		}
+		if o.Local, err = filepath.Abs(o.Local); err != nil {
+			return err
+		}
+		o.Dir = local.CheckpointDir(filepath.Join(o.Local, local.Name(o.Run)))
 	}
 	for _, p := range []struct {
 		path *string
@@ -239,5 +250,5 @@ func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group,
 
 // sink returns where output goes.
 func (o *Options) sink() output.Options {
-	return output.Options{Run: o.Run, RankOutput: o.RankOutput, Out: o.Out, Line: o.Line}
+	return output.Options{Run: o.Run, RankOutput: o.RankOutput, Mirror: o.Local != "", Out: o.Out, Line: o.Line}
 }

@@ -57,6 +57,9 @@ var errNobody = errors.New("no rank is there")
 // plan decides which ranks move to which hosts.
 func (s *Supervisor) plan(m *move) error {
 	q, a := m.q, s.a
+	if s.local != nil {
+		return errors.New("its hosts share no files (--local), and ranks cannot take theirs along yet: stop the run, and give the same command with other --hosts")
+	}
 	ranks := q.ranks
 	if q.host != "" {
 		if !s.knows(q.host) {
@@ -232,7 +235,7 @@ func (s *Supervisor) recordHosts() {
 // It removes hosts that were added for a move that failed.
 func (s *Supervisor) releaseEmptyHosts() {
 	for _, h := range slices.Clone(s.hosts) {
-		if h.slots+h.vacated > 0 || h.busy || h.spawned && h.served && h.state == hostUp || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
+		if h.slots+h.vacated > 0 || h.busy || h.holds || h.spawned && h.served && h.state == hostUp || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
 			continue
 		}
 		switch {

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-
-	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // setbacks are the failures of a run, as far as they decide what follows.
@@ -39,8 +37,11 @@ func byItself(code, signal int) bool {
 
 // hasCheckpoints reports whether there is a checkpoint to resume from.
 func (s *Supervisor) hasCheckpoints() bool {
-	if _, _, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok {
+	if _, ok := s.newest(); ok {
 		return true
+	}
+	if s.local != nil {
+		return false
 	}
 	_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, "line"))
 	return err == nil
@@ -49,8 +50,7 @@ func (s *Supervisor) hasCheckpoints() bool {
 // newestUsable returns the newest checkpoint that all ranks have and that is
 // not quarantined.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
-	complete, _ := rundir.CompleteCheckpoints(s.rec.CheckpointDir, s.n)
-	for _, c := range complete {
+	for _, c := range s.completeCheckpoints() {
 		if !slices.Contains(quarantined, c.Index) {
 			return c.Index, true
 		}
@@ -149,6 +149,9 @@ func (s *Supervisor) endQuarantine() {
 // forgetRemoved removes checkpoints from the quarantine that do not exist any
 // more. Helpers may still have the old list, so it makes a new one.
 func (s *Supervisor) forgetRemoved() {
+	if s.local != nil { // which ones there are is known when ranks start
+		return
+	}
 	s.rec.Quarantined = slices.DeleteFunc(slices.Clone(s.rec.Quarantined), func(index uint64) bool {
 		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("ckpt-%08d", index)))
 		return errors.Is(err, fs.ErrNotExist)

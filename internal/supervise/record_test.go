@@ -48,7 +48,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 // adopts returns what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	d := &rundir.Dir{FS: fsys, Path: crashRun, Cwd: "/cairn-test"}
-	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), d.File("output"), fresh)
+	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), "", d.File("output"), fresh)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@
 //	hosts and helpers      hosts, host_overrides, placement; with mpirun or
 //	                       srun launcher, launcher_args, helper_launch,
 //	                       ompi_server, spawn
+//	a directory per host   local, local_plan, local_output
 //	migration              migration, migration_queue, evacuate
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
@@ -82,6 +83,7 @@ type Options struct {
 
 	Run        string // the run directory; default ./PROGRAM.cairn
 	Dir        string // checkpoint directory; default RUN/ckpt
+	Local      string // directory on each host for all files of the run, in place of Dir; then hosts share nothing
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Group      bool   // the group of RUN may read what is in it
 	AnyOwner   bool   // RUN and Dir may be another user's

@@ -33,6 +33,7 @@ type Supervisor struct {
 	sink     *output.Sink
 	hosts    []*host
 	launcher *launcher // mpirun or srun; nil: fork
+	local    *localRun // nil: hosts share a checkpoint directory
 
 	state    string
 	a        *attempt // the current attempt
@@ -163,9 +164,9 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 	}
 	d := pause(s.failures)
 	from := "from the beginning"
-	if index, _, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok {
-		from = fmt.Sprintf("from checkpoint %d", index)
-		if older, ok := s.newestUsable(s.rec.Quarantined); ok && older != index {
+	if c, ok := s.newest(); ok {
+		from = fmt.Sprintf("from checkpoint %d", c.Index)
+		if older, ok := s.newestUsable(s.rec.Quarantined); ok && older != c.Index {
 			from = fmt.Sprintf("from an older checkpoint, %d,", older)
 		}
 	}
@@ -199,6 +200,9 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		}
 		return res, true
 	}
+	if a.damaged != "" { // another copy or an older checkpoint is tried
+		f.why, a.outside = a.damaged, true
+	}
 	if a.unfit != "" && f.own { // the checkpoint is not the cause, and another attempt would give the same result
 		f.why, f.fatal, a.outside = a.unfit, true, true
 	}
@@ -228,8 +232,8 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	s.state, s.why = res.after(s.state), res.Why
 	s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint = res.Status, res.Why, res.BeforeFirstPoint
 	if res.State != rundir.Finished { // a helper may have published a checkpoint that no rank reported
-		if index, at, ok := rundir.NewestCheckpoint(s.rec.CheckpointDir, s.n); ok && (s.last == nil || s.last.Index != index) {
-			s.last = &control.CheckpointState{Index: index, Time: at}
+		if c, ok := s.newest(); ok && (s.local == nil || s.last == nil || c.Index > s.last.Index) { // not all hosts may have answered
+			s.foundCheckpoint(c)
 		}
 	}
 	switch res.State {

@@ -60,7 +60,7 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 		}
 	}
 	// A helper may have published a checkpoint after its supervisor was gone.
-	if index, at, ok := rundir.NewestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && (st.Last == nil || st.Last.Index < index) {
+	if index, at, ok := rundir.NewestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && rec.Local == "" && (st.Last == nil || st.Last.Index < index) {
 		st.Last = &control.CheckpointState{Index: index, Time: at}
 	} else if !ok && rec.State == rundir.Finished {
 		st.Last = nil

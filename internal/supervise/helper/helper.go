@@ -113,7 +113,8 @@ type helper struct {
 	name        string
 	dir         string // the run directory
 	lock        *os.File
-	shell       int // process that started this helper for an MPI library; 0: none
+	local       *localFiles // nil: all hosts share the files
+	shell       int         // process that started this helper for an MPI library; 0: none
 
 	mu   sync.Mutex
 	now  *launch
@@ -133,6 +134,7 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 	}
 	go h.forker()
 	defer close(h.fork)
+	defer func() { h.local.close() }()
 	host, _ := os.Hostname()
 	h.up.Send(&control.Joined{Rank: rank, Pid: os.Getpid(), Host: host})
 	messages := make(chan control.Message)
@@ -198,7 +200,11 @@ func (h *helper) handle(m control.Message) {
 	case *control.Setup:
 		ready := new(control.Ready)
 		h.sameMachine = m.SameMachine
-		holder, err := h.setup(m.Host, m.Dir)
+		holder, err := h.setup(m)
+		if err == nil && h.local != nil {
+			ready.Addresses = h.local.server.Addresses()
+			ready.Files, err = h.local.Scan()
+		}
 		if err == nil && m.EvacuateWhen != nil {
 			go h.watchEvacuation(m.EvacuateWhen)
 		}
@@ -234,6 +240,10 @@ func (h *helper) handle(m control.Message) {
 		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
+	case *control.Scan, *control.Fetch, *control.ReadFile, *control.Discard:
+		if h.local != nil {
+			h.local.requests <- m
+		}
 	case *control.ToRank:
 		said := m.Carried.Message
 		if spawn, ok := said.(*control.Spawn); ok {
@@ -247,25 +257,35 @@ func (h *helper) handle(m control.Message) {
 
 // setup locks the host and kills ranks that an earlier helper has left. If
 // another helper has the lock, the error wraps ErrBusy and holder names it.
-func (h *helper) setup(name, run string) (holder string, err error) {
+func (h *helper) setup(m *control.Setup) (holder string, err error) {
 	if h.lock != nil {
 		return "", errors.New("the helper is set up already")
 	}
-	path := rundir.HostLock(run, name)
-	lock, holder, err := rundir.TryLock(path)
-	if errors.Is(err, rundir.ErrBusy) {
-		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the run directory %s does not exist here: all hosts must have it, on a shared file system: %w", run, err)
+	if m.Local != nil {
+		holder, err = h.setupLocal(m.Host, m.Local)
+	} else {
+		h.lock, holder, err = lockHost(m.Dir, m.Host)
+		h.name, h.dir = m.Host, m.Dir
 	}
 	if err != nil {
-		return "", err
+		return holder, err
 	}
-	h.name, h.dir, h.lock = name, run, lock
 	step.At("start.helper")
-	endLeftOver(lock)
-	return "", rundir.RecordProcesses(lock, "", nil)
+	endLeftOver(h.lock)
+	return "", h.record()
+}
+
+// lockHost takes the lock of a host in a directory.
+func lockHost(dir, name string) (lock *os.File, holder string, err error) {
+	path := rundir.HostLock(dir, name)
+	lock, holder, err = rundir.TryLock(path)
+	if errors.Is(err, rundir.ErrBusy) {
+		return nil, holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("the run directory %s does not exist here: all hosts must have it, on a shared file system, unless --local names a directory on each host: %w", dir, err)
+	}
+	return lock, "", err
 }
 
 // busyHost is an ErrBusy with another text.

@@ -72,7 +72,7 @@ func TestAwaitRanks_OtherHelpers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
-		if err := rundir.RecordProcesses(f, launch, ranks); err != nil {
+		if err := rundir.RecordProcesses(f, "", launch, ranks); err != nil {
 			t.Fatal(err)
 		}
 		return f
@@ -91,8 +91,8 @@ func TestAwaitRanks_OtherHelpers(t *testing.T) {
 		close(over)
 	}()
 	moved := time.AfterFunc(100*time.Millisecond, func() { // a rank moves from b to a
-		rundir.RecordProcesses(a, "x", []rundir.Process{one})
-		rundir.RecordProcesses(b, "x", nil)
+		rundir.RecordProcesses(a, "", "x", []rundir.Process{one})
+		rundir.RecordProcesses(b, "", "x", nil)
 	})
 	defer moved.Stop()
 	select {

@@ -57,6 +57,12 @@ func (h *helper) begin(s *control.Start) {
 		h.refuse(s, "ranks of the last start still run on this host")
 		return
 	}
+	if h.local != nil && s.Attempt != nil {
+		if err := h.local.SetAttempt(s.Attempt); err != nil {
+			h.refuse(s, fmt.Sprintf("the start could not be recorded on %s: %v", h.name, err))
+			return
+		}
+	}
 	h.fill(h.open(s), s)
 }
 
@@ -227,7 +233,7 @@ func (l *launch) reap() {
 }
 
 // record writes the ranks that run now into the host's lock file.
-func (h *helper) record() {
+func (h *helper) record() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	launch, list := "", []rundir.Process(nil)
@@ -237,7 +243,11 @@ func (h *helper) record() {
 			list = append(list, c.id)
 		}
 	}
-	rundir.RecordProcesses(h.lock, launch, list)
+	supervisor := ""
+	if h.local != nil {
+		supervisor = h.local.supervisor
+	}
+	return rundir.RecordProcesses(h.lock, supervisor, launch, list)
 }
 
 // addressed returns the children that a message is for.

@@ -31,7 +31,10 @@ const stuckTime = 2 * time.Second
 type Options struct {
 	Run        string // the run directory
 	RankOutput string // the directory of the ranks' output files
-	Out        string // file for the ranks' stdout; with %r one per rank; "": none
+	// Mirror says that the ranks' own files are on other hosts. Take writes
+	// what it gets to RankOutput.
+	Mirror bool
+	Out    string // file for the ranks' stdout; with %r one per rank; "": none
 	// Line shows a line, see supervise.Options.
 	Line func(rank, stream int, line []byte, done func(written bool))
 }
@@ -70,6 +73,7 @@ type stream struct {
 	line   []byte // the incomplete line
 	live   *os.File
 	err    error
+	mirror *os.File // see Options.Mirror; guarded by mu
 }
 
 // piece is a part of a rank's output.
@@ -83,6 +87,11 @@ type piece struct {
 func New(o Options, n int) (*Sink, error) {
 	k := &Sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
 	k.some.L = &k.mu
+	if o.Mirror {
+		if err := os.MkdirAll(o.RankOutput, 0o700); err != nil {
+			return nil, err
+		}
+	}
 	own := o.RankOutput == filepath.Join(o.Run, "output") // the offsets belong to these files
 	var old [][2]int64
 	if own {
@@ -222,12 +231,32 @@ func (k *Sink) Take(from *control.FromRank, out *control.Output, queue *control.
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.o.Mirror && queue != nil {
+		k.stream(p).copy(rundir.OutputFile(k.o.RankOutput, p.from.Rank, p.Stream), out)
+	}
 	if k.stuck || k.stream(p).skip == p.from.Launch {
 		k.discard(p)
 		return
 	}
 	k.queue = append(k.queue, p)
 	k.some.Broadcast()
+}
+
+// copy writes a piece to the mirror of a rank's file. If it fails, the file is
+// incomplete until the run ends, when it is compared with the rank's own.
+func (st *stream) copy(name string, out *control.Output) {
+	if st.mirror == nil {
+		f, err := vfs.OpenPrivate(name, os.O_CREATE|os.O_WRONLY)
+		if err != nil {
+			return
+		}
+		st.mirror = f
+	}
+	if out.Data == nil {
+		_ = st.mirror.Truncate(out.Offset)
+	} else {
+		_, _ = st.mirror.WriteAt(out.Data, out.Offset)
+	}
 }
 
 // taken asks the helper for more.
@@ -489,6 +518,15 @@ func (k *Sink) Close() {
 	case <-time.After(2 * stuckTime):
 	}
 	k.CloseLive()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.ranks {
+		for i := range k.ranks[r] {
+			if f := k.ranks[r][i].mirror; f != nil {
+				f.Close()
+			}
+		}
+	}
 }
 
 // CloseLive closes the files. A blocked write to a pipe fails then.

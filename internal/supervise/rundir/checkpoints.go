@@ -28,12 +28,12 @@ func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err
 	if len(complete) == 0 {
 		return 0, time.Time{}, false, err
 	}
-	return complete[0].Index, complete[0].at, true, err
+	return complete[0].Index, complete[0].Time, true, err
 }
 
 // CompleteCheckpoints returns the checkpoints in a checkpoint directory that
 // have a file of every rank, the newest first.
-func CompleteCheckpoints(dir string, n int) (out []completeCheckpoint, err error) {
+func CompleteCheckpoints(dir string, n int) (out []Checkpoint, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -52,15 +52,15 @@ func CompleteCheckpoints(dir string, n int) (out []completeCheckpoint, err error
 			}
 		}
 		if whole {
-			out = append(out, completeCheckpoint{index, at})
+			out = append(out, Checkpoint{index, at})
 		}
 	}
-	slices.SortFunc(out, func(a, b completeCheckpoint) int { return cmp.Compare(b.Index, a.Index) })
+	slices.SortFunc(out, func(a, b Checkpoint) int { return cmp.Compare(b.Index, a.Index) })
 	return out, nil
 }
 
-// completeCheckpoint is a checkpoint that has a file of every rank.
-type completeCheckpoint struct {
+// Checkpoint is a checkpoint that has a file of every rank.
+type Checkpoint struct {
 	Index uint64
-	at    time.Time
+	Time  time.Time
 }

@@ -26,10 +26,11 @@ type Intent struct {
 }
 
 // Claim decides what to do with the run in the directory, for a run of command
-// on n ranks. It discards an earlier run only with fresh, or if its record says
-// that it has finished, or if there is no trace of a run.
-func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh bool) (*Intent, error) {
-	made := &Record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Output: output}
+// on n ranks. local is the directory on each host in which checkpointDir is, if
+// hosts share none. Claim discards an earlier run only with fresh, or if its
+// record says that it has finished, or if there is no trace of a run.
+func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string, fresh bool) (*Intent, error) {
+	made := &Record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Local: local, Output: output}
 	in := &Intent{Record: made, New: true}
 	old, err := loadRecord(d.FS, d.Path)
 	if err == nil {
@@ -39,9 +40,12 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 	}
 	switch {
 	case fresh:
-		made.Clear = []string{checkpointDir, d.File("ckpt")}
+		made.Clear, made.Replaces = []string{d.File("ckpt")}, []string{control.AnyRun}
+		if local == "" {
+			made.Clear = append(made.Clear, checkpointDir)
+		}
 		if err == nil {
-			made.Clear = append(made.Clear, old.CheckpointDir)
+			d.replace(made, old)
 		}
 		in.Note = ""
 		return in, nil
@@ -56,10 +60,13 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 	case err != nil:
 		return nil, err
 	case len(old.Clear) > 0: // it was being discarded
-		made.Clear = append(old.Clear, checkpointDir)
+		made.Clear, made.Replaces = old.Clear, append(old.Replaces, old.ID)
+		if local == "" {
+			made.Clear = append(made.Clear, checkpointDir)
+		}
 		return in, nil
 	case old.State == Finished: // a program that did not call Finish left its checkpoints
-		made.Clear = []string{old.CheckpointDir}
+		d.replace(made, old)
 		with := ""
 		if old.Status != 0 {
 			with = fmt.Sprintf(" with status %d", old.Status)
@@ -70,7 +77,7 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 	if d.movedTo(old, checkpointDir) {
 		old.RequestedDir, old.CheckpointDir = checkpointDir, checkpointDir
 	}
-	differs := old.differs(command, n, checkpointDir)
+	differs := old.differs(command, n, checkpointDir, local)
 	switch {
 	case differs == nil && old.State == Finishing:
 		old.Output = output
@@ -79,7 +86,9 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 		old.Output = output
 		return &Intent{Record: old, Note: in.Note}, d.vanished(old)
 	case d.worthless(old):
-		made.Clear = []string{d.File("ckpt")}
+		if made.Clear = []string{d.File("ckpt")}; old.Local != "" {
+			d.replace(made, old)
+		}
 		return in, nil
 	}
 	again := "give the same command to resume"
@@ -90,12 +99,28 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, output string, fresh
 		d.Path, ErrDiffers, strings.Join(differs, ", "), old.Settled(), again)
 }
 
+// replace records that a new run discards the files of an earlier one.
+func (d *Dir) replace(made, old *Record) {
+	if old.Local == "" {
+		made.Clear = append(made.Clear, old.CheckpointDir)
+		return
+	}
+	made.Clear = append(made.Clear, d.File("ckpt")) // with the output
+	made.Replaces = append(made.Replaces, append(old.Replaces, old.ID)...)
+	if n := len(made.Replaces); n > maxReplaced {
+		made.Replaces = made.Replaces[n-maxReplaced:]
+	}
+}
+
+// maxReplaced bounds how many earlier runs a record names.
+const maxReplaced = 64
+
 func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
 
 // movedTo reports whether the user has moved the checkpoints of a run to the
 // given directory.
 func (d *Dir) movedTo(r *Record, checkpointDir string) bool {
-	if r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
+	if r.Local != "" || r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
 		return false
 	}
 	was, err := store.Open(d.FS, r.CheckpointDir, 0).ID()
@@ -107,14 +132,19 @@ func (d *Dir) movedTo(r *Record, checkpointDir string) bool {
 }
 
 // differs describes how a run differs from the recorded one.
-func (r *Record) differs(command []string, n int, checkpointDir string) (out []string) {
+func (r *Record) differs(command []string, n int, checkpointDir, local string) (out []string) {
 	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
 		out = append(out, fmt.Sprintf("it was started as %s", control.ShellCommand(r.Command)))
 	}
 	if r.Ranks != n {
 		out = append(out, fmt.Sprintf("it has %d ranks, not %d", r.Ranks, n))
 	}
-	if !r.is(r.RequestedDir, checkpointDir) {
+	switch {
+	case r.Local != local && r.Local != "":
+		out = append(out, fmt.Sprintf("its checkpoints are in %s on each host (--local %s)", r.CheckpointDir, r.Local))
+	case r.Local != local:
+		out = append(out, fmt.Sprintf("its checkpoints are in %s, not in %s on each host", r.RequestedDir, local))
+	case local == "" && !r.is(r.RequestedDir, checkpointDir):
 		out = append(out, fmt.Sprintf("its checkpoints are in %s, not in %s", r.RequestedDir, checkpointDir))
 	}
 	return out
@@ -142,6 +172,9 @@ func (d *Dir) trace(output string) (string, error) {
 // refuses.
 func (d *Dir) rebuild(in *Intent, why error) (*Intent, error) {
 	r := in.Record
+	if r.Local != "" {
+		return nil, fmt.Errorf("%s; the files of the run are on its hosts, in %s, and nothing is started: restore the record from a copy, or discard the run with --fresh", oneLine(why), filepath.Dir(r.CheckpointDir))
+	}
 	index, at, ok, err := newestComplete(r.CheckpointDir, r.Ranks)
 	if err != nil {
 		return nil, err
@@ -160,6 +193,9 @@ func (d *Dir) rebuild(in *Intent, why error) (*Intent, error) {
 // vanished refuses a run whose checkpoint directory has disappeared. It would
 // start from the beginning and overwrite its results.
 func (d *Dir) vanished(r *Record) error {
+	if r.Local != "" { // helpers look at it
+		return nil
+	}
 	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
 	there, err := store.Holds(d.FS, r.CheckpointDir)
 	if err != nil {
@@ -184,6 +220,9 @@ func (d *Dir) vanished(r *Record) error {
 func (d *Dir) worthless(r *Record) bool {
 	if r.Attempt > 0 && !(r.State == Failed && r.BeforeFirstPoint) {
 		return false
+	}
+	if r.Local != "" {
+		return r.Last == nil
 	}
 	if _, err := os.Lstat(filepath.Join(r.CheckpointDir, "line")); !errors.Is(err, fs.ErrNotExist) {
 		return false

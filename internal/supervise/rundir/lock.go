@@ -62,12 +62,14 @@ type Process struct {
 
 // Holder is the content of a host's lock file.
 type Holder struct {
-	Helper  int       `json:"helper"`
-	Host    string    `json:"host"`
-	Boot    string    `json:"boot"`
-	Session int       `json:"session"` // session that the ranks belong to
-	Launch  string    `json:"launch"`
-	Ranks   []Process `json:"ranks"`
+	Helper  int    `json:"helper"`
+	Host    string `json:"host"`
+	Boot    string `json:"boot"`
+	Session int    `json:"session"` // session that the ranks belong to
+	// Supervisor identifies the helper's supervisor, if hosts share no files.
+	Supervisor string    `json:"supervisor,omitempty"`
+	Launch     string    `json:"launch"`
+	Ranks      []Process `json:"ranks"`
 }
 
 // whoHas describes the process that has locked a file with this content: a
@@ -103,10 +105,10 @@ func BootID() string {
 }
 
 // RecordProcesses writes the ranks that run now into the host's lock file.
-func RecordProcesses(lock *os.File, launch string, ranks []Process) error {
+func RecordProcesses(lock *os.File, supervisor, launch string, ranks []Process) error {
 	host, _ := os.Hostname()
 	session, _ := unix.Getsid(0)
-	text, err := json.Marshal(Holder{os.Getpid(), host, BootID(), session, launch, ranks})
+	text, err := json.Marshal(Holder{os.Getpid(), host, BootID(), session, supervisor, launch, ranks})
 	if err != nil {
 		return err
 	}

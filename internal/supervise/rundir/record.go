@@ -64,6 +64,9 @@ type Record struct {
 	CheckpointDir    string                   `json:"checkpointDir"`           // checkpoint directory that the ranks use
 	Used             bool                     `json:"used,omitempty"`          // the ranks have used it
 	CheckpointsID    string                   `json:"checkpointsId,omitempty"` // content of its file run-id; valid as soon as there is a checkpoint
+	Local            string                   `json:"local,omitempty"`         // requested directory on each host; then CheckpointDir is below it, on each host
+	Started          *control.AttemptRecord   `json:"started,omitempty"`       // with Local: the newest start or move
+	Replaces         []string                 `json:"replaces,omitempty"`      // with Local: runs whose files on hosts may be discarded
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
@@ -129,7 +132,9 @@ func (r *Record) each(f func(string) string) {
 	if len(r.Command) > 0 {
 		r.Command[0] = f(r.Command[0])
 	}
-	r.RequestedDir, r.CheckpointDir, r.Output = f(r.RequestedDir), f(r.CheckpointDir), f(r.Output)
+	if r.Output = f(r.Output); r.Local == "" { // on hosts, paths are absolute
+		r.RequestedDir, r.CheckpointDir = f(r.RequestedDir), f(r.CheckpointDir)
+	}
 	r.Clear = slices.Clone(r.Clear)
 	for i := range r.Clear {
 		r.Clear[i] = f(r.Clear[i])
@@ -167,7 +172,11 @@ func (r *Record) locate(run, cwd string) {
 		p.cwd = r.Cwd
 		if r.Up >= 0 {
 			moved := places{run, filepath.Join(run, strings.Repeat("../", r.Up))}
-			if _, err := os.Stat(moved.absolute(r.CheckpointDir)); err == nil || moved.cwd == r.Cwd {
+			mark := r.CheckpointDir
+			if r.Local != "" { // it is on other hosts
+				mark = r.Output
+			}
+			if _, err := os.Stat(moved.absolute(mark)); err == nil || moved.cwd == r.Cwd {
 				p = moved
 			}
 		}

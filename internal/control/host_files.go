@@ -1,0 +1,261 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A run may keep its files in a directory on each host that other hosts do not
+// see. Then helpers tell the supervisor what their hosts have, and helpers get
+// files from each other:
+//
+//	supervisor                        helper                       another helper
+//	  Setup{Local}               →
+//	                             ←    Ready{Files, Addresses}
+//	  Scan                       →
+//	                             ←    Scanned
+//	  Fetch                      →      ListFiles, GetFile   →
+//	                                    ←   FileList, FileBytes and the bytes
+//	                             ←    Fetched
+//	  Launch{Attempt}            →      stores the record, starts ranks
+//	  ReadFile                   →
+//	                             ←    FileData
+//	  Discard                    →
+//	                             ←    Discarded
+
+// LocalDir names a host's directory of a run to its helper.
+type LocalDir struct {
+	Dir        string   `json:"dir"`
+	Run        string   `json:"run"`                // whose files may be there
+	Replaces   []string `json:"replaces,omitempty"` // runs whose files may be discarded; AnyRun: all
+	Supervisor string   `json:"supervisor"`         // of which the helpers of a host may be there at the same time
+	Secret     []byte   `json:"secret,omitempty"`   // for other helpers; none: made of the helper's own
+	Group      bool     `json:"group,omitempty"`
+	AnyOwner   bool     `json:"anyOwner,omitempty"`
+}
+
+// AnyRun, in LocalDir.Replaces, stands for all runs.
+const AnyRun = "*"
+
+// AttemptRecord says what a start of a run may restore, and where its ranks are.
+// Every host has it before a rank starts there. The one with the highest Number
+// counts, wherever it is found.
+type AttemptRecord struct {
+	Format int       `json:"format"`
+	Number uint64    `json:"number"` // grows with every start, and every move
+	Run    string    `json:"run"`
+	Ranks  int       `json:"ranks"`
+	Host   string    `json:"host"` // of the supervisor
+	Pid    int       `json:"pid"`
+	Time   time.Time `json:"time"`
+	// Line says whose checkpoints count: those of each entry's attempt with an
+	// index above Above, up to that of the next entry.
+	Line  []Span `json:"line"`
+	Homes []Home `json:"homes"` // by rank
+	// Holders are former homes of ranks that have moved since, which have their
+	// checkpoints until the next one is complete.
+	Holders []Home `json:"holders,omitempty"`
+}
+
+// Span begins with the start of an attempt that went back to checkpoint Above.
+type Span struct {
+	Attempt string `json:"attempt"`
+	Above   uint64 `json:"above"`
+}
+
+// Home is where a rank's journal and output are, and its next checkpoint will
+// be.
+type Home struct {
+	Host string `json:"host"`
+	Dir  string `json:"dir"` // HostFiles.ID
+}
+
+const attemptFormat = 1
+
+// Counts reports whether a checkpoint of an attempt counts.
+func (a *AttemptRecord) Counts(index uint64, attempt string) bool {
+	for i, s := range a.Line {
+		if s.Attempt == attempt && index > s.Above && (i+1 == len(a.Line) || index <= a.Line[i+1].Above) {
+			return true
+		}
+	}
+	return false
+}
+
+// Next returns the record of a start that restores checkpoint index (0: none) of
+// what a says. Entries that can have no checkpoint any more are dropped.
+func (a *AttemptRecord) Next(index uint64, attempt string) *AttemptRecord {
+	next := &AttemptRecord{Format: attemptFormat, Number: a.Number + 1, Run: a.Run, Ranks: a.Ranks}
+	for _, s := range a.Line {
+		if s.Above < index {
+			next.Line = append(next.Line, s)
+		}
+	}
+	next.Line = append(next.Line, Span{attempt, index})
+	return next
+}
+
+// Check returns an error if the record cannot be one.
+func (a *AttemptRecord) Check() error {
+	switch {
+	case a.Format != attemptFormat:
+		return fmt.Errorf("it has format %d, this cairn knows %d", a.Format, attemptFormat)
+	case a.Run == "" || a.Ranks < 1 || len(a.Homes) != a.Ranks || len(a.Line) == 0:
+		return errors.New("it is incomplete")
+	}
+	return nil
+}
+
+// HostFiles is what a host has of a run.
+type HostFiles struct {
+	ID      string         `json:"id"` // of the directory: a new disk has another one
+	Dir     string         `json:"dir"`
+	Attempt *AttemptRecord `json:"attempt,omitempty"`
+	Parts   []Part         `json:"parts"`
+	Lines   []RankLine     `json:"lines,omitempty"`
+}
+
+// Part is a rank's file of a checkpoint.
+type Part struct {
+	Rank    int       `json:"rank"`
+	Index   uint64    `json:"index"`
+	Attempt string    `json:"attempt"`
+	Bytes   int64     `json:"bytes"` // with its bases
+	Time    time.Time `json:"time"`
+	Error   string    `json:"error,omitempty"` // why it cannot be loaded, as far as its metadata shows
+}
+
+// RankLine is the recovery line that a rank has recorded.
+type RankLine struct {
+	Rank  int    `json:"rank"`
+	Index uint64 `json:"index"`
+}
+
+// Between helper and supervisor, about files.
+type (
+	// Scan asks what the host has.
+	Scan struct{}
+	// Scanned answers Scan.
+	Scanned struct {
+		Files *HostFiles `json:"files,omitempty"`
+		Error string     `json:"error,omitempty"`
+	}
+	// Fetch makes a helper get files of ranks from other hosts.
+	Fetch struct {
+		Run   string      `json:"run"`
+		Ranks int         `json:"ranks"`
+		Items []FetchItem `json:"items"`
+	}
+	// Fetched answers Fetch, when all items are there or have failed.
+	Fetched struct {
+		Failed []FetchFailure `json:"failed,omitempty"`
+	}
+	// ReadFile asks for a piece of a file below the host's directory, of at
+	// most MaxFileData bytes, or for the SHA-256 of all of it.
+	ReadFile struct {
+		Path   string `json:"path"`
+		Offset int64  `json:"offset,omitempty"`
+		Sum    bool   `json:"sum,omitempty"`
+	}
+	// FileData answers ReadFile. A file that is not there is empty.
+	FileData struct {
+		Data  []byte `json:"data,omitempty"`
+		Size  int64  `json:"size"`
+		Sum   string `json:"sum,omitempty"` // in hexadecimal
+		Error string `json:"error,omitempty"`
+	}
+	// Discard removes the files of all ranks but Keep, or all of the host's
+	// directory.
+	Discard struct {
+		All   bool  `json:"all,omitempty"`
+		Ranks int   `json:"ranks"` // of the run
+		Keep  []int `json:"keep,omitempty"`
+	}
+	// Discarded answers Discard.
+	Discarded struct {
+		Error string `json:"error,omitempty"`
+	}
+)
+
+// MaxFileData bounds FileData.Data.
+const MaxFileData = 1 << 20
+
+// FetchItem is what a rank needs from another host.
+type FetchItem struct {
+	Rank      int      `json:"rank"`
+	Index     uint64   `json:"index,omitempty"` // checkpoint; 0: none
+	Attempt   string   `json:"attempt,omitempty"`
+	Own       bool     `json:"own,omitempty"` // its journal and output, too
+	Host      string   `json:"host"`          // that has it; the own one: only verify the checkpoint
+	Addresses []string `json:"addresses"`
+}
+
+// FetchFailure says why an item could not be had. Damaged means that the file
+// there is not what it should be.
+type FetchFailure struct {
+	Rank    int    `json:"rank"`
+	Index   uint64 `json:"index,omitempty"`
+	Host    string `json:"host"`
+	Damaged bool   `json:"damaged,omitempty"`
+	Error   string `json:"error"`
+}
+
+// Between helpers.
+type (
+	// ListFiles asks for the files of a rank: those of a checkpoint, or its
+	// journal and output.
+	ListFiles struct {
+		Rank  int    `json:"rank"`
+		Ranks int    `json:"ranks"`
+		Index uint64 `json:"index,omitempty"` // 0: journal and output
+	}
+	// FileList answers ListFiles.
+	FileList struct {
+		Files []FileInfo `json:"files"`
+		Error string     `json:"error,omitempty"`
+	}
+	// GetFile asks for the bytes of a file from an offset on.
+	GetFile struct {
+		Path   string `json:"path"`
+		Offset int64  `json:"offset"`
+	}
+	// FileBytes answers GetFile. The bytes follow it; see package local of tier.
+	FileBytes struct {
+		Bytes int64  `json:"bytes"`
+		Error string `json:"error,omitempty"`
+	}
+)
+
+// FileInfo is a file below a host's directory of a run.
+type FileInfo struct {
+	Path string    `json:"path"` // with slashes
+	Size int64     `json:"size"`
+	Mode uint32    `json:"mode"`
+	Time time.Time `json:"time"`
+}
+
+func (r *ReadFile) check() error { return checkOffset(r.Offset) }
+func (g *GetFile) check() error  { return checkOffset(g.Offset) }
+
+func (f *FileBytes) check() error { return checkOffset(f.Bytes) }
+
+func checkOffset(n int64) error {
+	if n < 0 {
+		return fmt.Errorf("%d bytes", n)
+	}
+	return nil
+}
+
+func (*Scan) Kind() Kind      { return "scan" }
+func (*Scanned) Kind() Kind   { return "scanned" }
+func (*Fetch) Kind() Kind     { return "fetch" }
+func (*Fetched) Kind() Kind   { return "fetched" }
+func (*ReadFile) Kind() Kind  { return "readFile" }
+func (*FileData) Kind() Kind  { return "fileData" }
+func (*Discard) Kind() Kind   { return "discard" }
+func (*Discarded) Kind() Kind { return "discarded" }
+func (*ListFiles) Kind() Kind { return "listFiles" }
+func (*FileList) Kind() Kind  { return "fileList" }
+func (*GetFile) Kind() Kind   { return "getFile" }
+func (*FileBytes) Kind() Kind { return "fileBytes" }

@@ -1,0 +1,269 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+)
+
+// islands are hosts that share neither a disk nor the run directory: network
+// namespaces in which another directory is mounted at the same place.
+type islands struct {
+	wanderer
+	net   *interconnects.Network
+	disks string // a directory per host; no host sees it
+	local string // where each host sees its own
+	shell string
+}
+
+// onIslands makes hosts, and a run of a program that computes up to a step at a
+// time.
+func onIslands(t *testing.T, hosts, ranks int, command ...string) *islands {
+	t.Helper()
+	need(t, "ip", "mount")
+	w := &islands{net: network(t, hosts), disks: t.TempDir(), local: t.TempDir()}
+	if out, err := exec.Command("ip", "netns", "exec", w.net.Hosts[0], "mount", "-t", "tmpfs", "none", w.local).CombinedOutput(); err != nil {
+		t.Skipf("a file system cannot be mounted: %v %s; be root", err, out)
+	}
+	w.ranks, w.limit = ranks, filepath.Join(t.TempDir(), "limit")
+	w.runOf = newRun(t, append(command, "-limit", w.limit)...)
+	for _, h := range w.net.Hosts {
+		w.newDisk(t, h)
+	}
+	w.shell = script(t, "remote", fmt.Sprintf(`host=$1; shift
+exec ip netns exec $host sh -c 'mount --bind %[1]s/$0 %[2]s && mount -t tmpfs none %[1]s && mount -t tmpfs none %[3]s && exec "$@"' $host "$@"`, w.disks, w.local, w.run()))
+	return w
+}
+
+// newDisk gives a host a blank disk.
+func (w *islands) newDisk(t *testing.T, host string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(w.disks, host), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disk returns the directory of the run on a host's disk.
+func (w *islands) disk(host string) string {
+	t := w.runOf.t
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(w.disks, host, "me", "run-*"))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("on the disk of %s: %v %v", host, list, err)
+	}
+	return list[0]
+}
+
+// begins starts the run with so many slots on hosts: "2 1" or "0 2 1".
+func (w *islands) begins(slots string, flags ...string) {
+	var hosts []string
+	for i, n := range strings.Fields(slots) {
+		if n != "0" {
+			hosts = append(hosts, w.net.Hosts[i]+":"+n)
+		}
+	}
+	w.supervisor = w.start(append([]string{"-n", fmt.Sprint(w.ranks), "--hosts", strings.Join(hosts, ","), "--rsh", w.shell + " {host}", "--local", filepath.Join(w.local, "me"), "--every", "1h", "--retries", "2"}, flags...)...)
+}
+
+// saves takes a checkpoint.
+func (w *islands) saves() {
+	t := w.runOf.t
+	t.Helper()
+	if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
+		t.Fatalf("cairn checkpoint: exit status %d: %s\n%s", code, out, w.text())
+	}
+}
+
+// killsAll kills the supervisor, all helpers and all ranks, at once.
+func (w *islands) killsAll() {
+	t := w.runOf.t
+	t.Helper()
+	pids := []int{w.supervisor.cmd.Process.Pid}
+	locks, _ := filepath.Glob(filepath.Join(w.disks, "*", "me", "run-*", "hosts", "*.lock"))
+	for _, name := range locks {
+		f, _, err := rundir.TryLock(name)
+		if err == nil { // nobody
+			f.Close()
+			continue
+		}
+		var who rundir.Holder
+		text, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(text, &who)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v: %s", name, err, text)
+		}
+		pids = append(pids, who.Helper)
+		for _, p := range who.Ranks {
+			pids = append(pids, p.Pid)
+		}
+	}
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, p := range pids {
+			syscall.Kill(p, s)
+		}
+	}
+	w.ends()
+}
+
+// refuses starts the run, which must refuse for reasons.
+func (w *islands) refuses(slots string, why ...string) {
+	t := w.runOf.t
+	t.Helper()
+	w.begins(slots)
+	if code := w.ends(); code != 1 && code != 3 {
+		t.Fatalf("exit status %d:\n%s", code, w.text())
+	}
+	must(t, w.text(), why...)
+	if strings.Contains("\n"+w.text(), "\ncairn: started") {
+		t.Errorf("it has started ranks:\n%s", w.text())
+	}
+}
+
+// TestLocal_Hosts kills everything of a run whose hosts share nothing, again and
+// again, and resumes it on the same hosts, on others, on fewer and on more.
+func TestLocal_Hosts(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := onIslands(t, 3, n, program(t, "wander"), "-size", "2000")
+	step := 5
+	w.lets(step)
+	for i, slots := range []string{"2 2", "2 2", "0 2 2", "0 0 4", "2 1 1"} {
+		w.begins(slots)
+		if i > 0 {
+			w.awaits(fmt.Sprintf("restored checkpoint %d", i))
+		}
+		w.reachesStep(step)
+		w.saves()
+		step += 5
+		w.goes(step)
+		w.killsAll()
+	}
+	w.lets(60)
+	w.begins("2 1 1")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	for _, h := range w.net.Hosts {
+		if left, _ := filepath.Glob(filepath.Join(w.disk(h), "ckpt", "*")); len(left) > 0 {
+			t.Errorf("the finished run has left on %s: %v", h, left)
+		}
+	}
+}
+
+// TestLocal_DiskLost changes the disk of a host while a run is stopped. It
+// refuses, and names the host, and nothing is changed: with the disk as it was,
+// it resumes.
+func TestLocal_DiskLost(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := onIslands(t, 3, n, program(t, "wander"), "-size", "2000")
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	w.lets(5)
+	w.begins("2 1")
+	w.reachesStep(5)
+	w.saves()
+	tool(t, "cp", "-a", filepath.Join(w.disks, b), filepath.Join(w.disks, "old"))
+	w.goes(10)
+	w.saves()
+	w.goes(12)
+	w.saves() // now no host has the first one any more
+	w.goes(14)
+	w.killsAll()
+	disk, away := filepath.Join(w.disks, b), filepath.Join(w.disks, "away")
+	swap := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap(disk, away)
+	w.newDisk(t, b)
+	w.refuses("2 1", b, "is blank", "rank 2")
+	w.refuses("3", b, "is blank", "rank 2") // though it has no rank now
+	swap(disk, filepath.Join(w.disks, "blank"))
+	w.refuses("2 0 1", b, "rank 2") // it cannot be reached: there is no disk to mount
+	swap(filepath.Join(w.disks, "old"), disk)
+	w.refuses("2 1", b, "an older copy", "checkpoint 3")
+	swap(disk, filepath.Join(w.disks, "old"))
+
+	// A file that is damaged on one host: an older checkpoint is taken, on all.
+	swap(away, disk)
+	name := filepath.Join(w.disk(b), "ckpt", "ckpt-00000003", "rank-0002.h5")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	write(t, name, string(text))
+	w.lets(15)
+	w.begins("2 0 1") // it is found where it is brought from, or where it is
+	w.awaits("rank 2: its file of checkpoint 3 could not be had from " + b)
+	w.awaits("restored checkpoint 2")
+	w.reachesStep(15)
+	w.saves()
+	w.goes(17)
+	w.killsAll()
+
+	// The disks of two hosts, exchanged: nothing has to be brought.
+	swap(filepath.Join(w.disks, a), away)
+	swap(filepath.Join(w.disks, w.net.Hosts[2]), filepath.Join(w.disks, a))
+	swap(away, filepath.Join(w.disks, w.net.Hosts[2]))
+	w.lets(60)
+	w.begins("1 0 2")
+	w.finishes()
+	if strings.Contains(w.text(), "brought") {
+		t.Errorf("files were brought:\n%s", w.text())
+	}
+	sameOutput(t, w.output(), want)
+}
+
+// TestLocal_Kills kills everything at random moments, and resumes on random
+// hosts.
+func TestLocal_Kills(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	const n, kills = 4, 40
+	want := undisturbed(t, n, program(t, "wander"), "-size", "20000", "-steps", "400")
+	w := onIslands(t, 4, n, program(t, "wander"), "-size", "20000", "-steps", "400")
+	rng := rand.New(rand.NewPCG(uint64(len(want)), 7))
+	for i := range kills {
+		w.lets(10 * (i + 1))
+		slots := make([]int, 4)
+		for room := 0; room < n; {
+			k := rng.IntN(len(slots))
+			slots[k]++
+			room++
+		}
+		w.begins(strings.Trim(fmt.Sprint(slots), "[]"), "--every-points", fmt.Sprint(2+rng.IntN(6)))
+		from, ok := w.sees(0, "started")
+		for k := rng.IntN(12); ok && k > 0; k-- {
+			from, ok = w.sees(from, "committed")
+		}
+		if !ok {
+			t.Fatalf("kill %d: it has ended:\n%s", i, w.text())
+		}
+		w.killsAll()
+		if i == 0 && !slices.Contains(slots, 0) {
+			t.Log("all hosts at first")
+		}
+	}
+	w.lets(400)
+	w.begins("1 1 1 1")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package helper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// localFiles is the directory of the run on this host, and its server for other
+// helpers.
+type localFiles struct {
+	*local.Dir
+	server     *local.Server
+	secret     []byte
+	supervisor string
+	requests   chan control.Message
+}
+
+// maxRequests bounds the requests of a supervisor that wait.
+const maxRequests = 1024
+
+// fetches is how many items a helper gets at a time.
+const fetches = 4
+
+// setupLocal sets up the directory of the run on this host: it locks the host,
+// and begins to serve other helpers. If helpers of another supervisor still run
+// here, the error wraps ErrBusy and holder names one.
+func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, err error) {
+	release, err := local.Make(m.Dir, vfs.AccessFromEnv().With(m.Group, m.AnyOwner))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if holder, err := otherHelper(m.Dir, m.Supervisor); err != nil {
+		return holder, err
+	}
+	lock, holder, err := lockHost(m.Dir, name)
+	if err != nil {
+		return holder, err
+	}
+	l := &localFiles{supervisor: m.Supervisor, secret: m.Secret, requests: make(chan control.Message, maxRequests)}
+	if l.secret == nil && h.secret != nil {
+		l.secret = control.Derive(h.secret, "files")
+	}
+	if l.Dir, err = local.Claim(m.Dir, m.Run, m.Replaces); err == nil {
+		l.server, err = l.Dir.Serve(l.secret)
+	}
+	if err != nil {
+		lock.Close()
+		return "", err
+	}
+	go l.work(h.up)
+	h.name, h.dir, h.lock, h.local = name, m.Dir, lock, l
+	return "", nil
+}
+
+// otherHelper looks for helpers of another supervisor on this host. It ends the
+// ranks of those that died. The caller has locked the setup, so that no other
+// helper begins.
+func otherHelper(dir, supervisor string) (holder string, err error) {
+	names, err := filepath.Glob(filepath.Join(filepath.Dir(rundir.HostLock(dir, "")), "*.lock"))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		f, holder, err := rundir.TryLock(name)
+		switch {
+		case err == nil:
+			endLeftOver(f)
+			f.Close()
+		case errors.Is(err, rundir.ErrBusy):
+			var who rundir.Holder
+			if text, rerr := os.ReadFile(name); rerr != nil || json.Unmarshal(text, &who) != nil || who.Supervisor != supervisor {
+				return holder, busyHost{fmt.Errorf("%s: a helper of an earlier start is there: %s; it ends by itself when its ranks have saved and stopped", name, holder)}
+			}
+		default:
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// close ends the server.
+func (l *localFiles) close() {
+	if l != nil {
+		close(l.requests)
+		l.server.Close()
+	}
+}
+
+// work answers the supervisor's requests about files, one after the other.
+func (l *localFiles) work(up *control.SendQueue) {
+	for m := range l.requests {
+		switch m := m.(type) {
+		case *control.Scan:
+			files, err := l.Scan()
+			up.Send(&control.Scanned{Files: files, Error: textOf(err)})
+		case *control.Fetch:
+			up.Send(l.fetch(m))
+		case *control.ReadFile:
+			answer := new(control.FileData)
+			var err error
+			if m.Sum {
+				answer.Sum, answer.Size, err = l.Sum(m.Path)
+			} else {
+				answer.Data, answer.Size, err = l.Read(m.Path, m.Offset, control.MaxFileData)
+			}
+			answer.Error = textOf(err)
+			up.Send(answer)
+		case *control.Discard:
+			up.Send(&control.Discarded{Error: textOf(l.discard(m))})
+		}
+	}
+}
+
+func (l *localFiles) discard(m *control.Discard) error {
+	if m.All {
+		return l.DiscardAll()
+	}
+	return l.Discard(m.Ranks, m.Keep)
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// fetch gets what ranks need from other hosts, some items at a time.
+func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
+	answer := new(control.Fetched)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	room := make(chan struct{}, fetches)
+	for _, item := range m.Items {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := l.fetchItem(m, &item); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				answer.Failed = append(answer.Failed, control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Damaged: errors.Is(err, local.ErrDamaged), Error: err.Error()})
+			}
+		})
+	}
+	wg.Wait()
+	return answer
+}
+
+func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
+	ctx := context.Background()
+	if len(item.Addresses) == 0 { // it is here
+		return l.VerifyPart(ctx, item.Rank, item.Index, item.Attempt)
+	}
+	c, err := local.Dial(ctx, item.Addresses, l.secret)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if item.Index > 0 {
+		if err := l.FetchPart(ctx, c, item.Rank, m.Ranks, item.Index, item.Attempt); err != nil {
+			return err
+		}
+	}
+	if item.Own {
+		return l.FetchOwn(c, item.Rank, m.Ranks)
+	}
+	return nil
+}

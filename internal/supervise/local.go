@@ -1,0 +1,432 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier/local"
+)
+
+// localRun is a run whose hosts share no files: each has a directory with the
+// checkpoints, journals and outputs of its ranks. Helpers tell what is in it, and
+// bring files from one host to another.
+type localRun struct {
+	dir        string // on every host
+	secret     []byte // for helpers among themselves
+	supervisor string // identifies this supervisor to helpers
+	damaged    map[copyOf]string
+	found      *localPlan   // what hosts had when they were scanned last
+	choice     *localChoice // what this attempt restores
+	at         []string     // the directories in which its ranks run
+	attemptID  string
+	above      uint64
+	commits    int   // since ranks got their homes
+	outputErr  error // why the ranks' output is not complete here
+}
+
+func newLocalRun(rec *rundir.Record) *localRun {
+	return &localRun{dir: filepath.Dir(rec.CheckpointDir), secret: randomBytes(32), supervisor: randomName(), damaged: make(map[copyOf]string)}
+}
+
+// setup returns what a helper must know about its directory.
+func (l *localRun) setup(s *Supervisor) *control.LocalDir {
+	a := s.o.access()
+	m := &control.LocalDir{Dir: l.dir, Run: s.rec.ID, Replaces: s.rec.Replaces, Supervisor: l.supervisor, Secret: l.secret, Group: a.Group, AnyOwner: a.AnyOwner}
+	if s.launcher != nil {
+		m.Secret = nil // the helper makes it of its own
+	}
+	return m
+}
+
+// start completes the order to a helper to start ranks.
+func (l *localRun) start(s *Supervisor, m *control.Start) {
+	m.Output, m.Attempt = local.OutputDir(l.dir), s.rec.Started
+	w := &m.Welcome
+	w.Dir, w.PerHost, w.RunID, w.AttemptID, w.Only, w.Above = local.CheckpointDir(l.dir), true, s.rec.ID, l.attemptID, l.choice.index, l.above
+	w.Fresh, w.Avoid, w.Expect = false, nil, 0 // what counts is decided
+}
+
+// ask sends a request to a helper, which answers one after the other. take gets
+// the answer, or nil if the helper is lost.
+func (h *host) ask(m control.Message, take func(control.Message)) {
+	h.asked = append(h.asked, take)
+	h.queue.Send(m)
+}
+
+// answers passes an answer to who has asked first.
+func (h *host) answers(m control.Message) {
+	if len(h.asked) > 0 {
+		take := h.asked[0]
+		h.asked = h.asked[1:]
+		take(m)
+	}
+}
+
+// answersNothing tells all who have asked that the helper is lost.
+func (h *host) answersNothing() {
+	for len(h.asked) > 0 {
+		h.answers(nil)
+	}
+}
+
+// askHosts sends a request to each of some helpers, and waits for all answers.
+// It reports whether all have answered. give returns nil for a helper that is
+// not asked.
+func (s *Supervisor) askHosts(ctx context.Context, give func(h *host) control.Message, take func(h *host, m control.Message)) bool {
+	waiting, lost := 0, false
+	for _, h := range s.hosts {
+		if h.state != hostUp {
+			continue
+		}
+		m := give(h)
+		if m == nil {
+			continue
+		}
+		waiting++
+		h.ask(m, func(m control.Message) {
+			waiting--
+			if lost = lost || m == nil; m != nil {
+				take(h, m)
+			}
+		})
+	}
+	s.until(ctx, func() bool { return waiting == 0 }, nil)
+	return !lost
+}
+
+// scanHosts asks all helpers what their hosts have.
+func (s *Supervisor) scanHosts(ctx context.Context) {
+	s.askHosts(ctx, func(*host) control.Message { return new(control.Scan) }, func(h *host, m control.Message) {
+		if x, ok := m.(*control.Scanned); ok && x.Error == "" {
+			h.files = x.Files
+		} else if ok {
+			s.say("what is on %s is not known: %s", h.title(), x.Error)
+		}
+	})
+	s.local.found = s.localFound()
+}
+
+// localFound puts together what hosts have.
+func (s *Supervisor) localFound() *localPlan {
+	var dirs []*hostDir
+	for _, h := range s.hosts {
+		if h.files != nil && h.state == hostUp {
+			dirs = append(dirs, &hostDir{h.title(), h.files, h.addresses})
+		}
+	}
+	p := newLocalPlan(s.n, s.rec.Started, dirs)
+	p.damaged, p.avoid = s.local.damaged, s.rec.Quarantined
+	if s.last != nil {
+		p.last = s.last.Index
+	}
+	for _, h := range s.hosts {
+		if h.err != nil && h.state != hostUp {
+			p.down[h.title()] = h.err
+		}
+	}
+	return p
+}
+
+// completeLocal returns the complete checkpoints that were found last.
+func (s *Supervisor) completeLocal() []rundir.Checkpoint {
+	if s.local.found == nil {
+		return nil
+	}
+	return s.local.found.complete()
+}
+
+// tidyAfter is how many checkpoints are committed at the homes of ranks before
+// what they have left on other hosts is removed.
+const tidyAfter = 2
+
+// committedLocal counts commits. After some, it removes what ranks have left on
+// hosts that are not their homes any more.
+func (s *Supervisor) committedLocal() {
+	if s.local.commits++; s.local.commits != tidyAfter {
+		return
+	}
+	homes := make(map[string][]int)
+	for r, home := range s.rec.Started.Homes {
+		homes[home.Dir] = append(homes[home.Dir], r)
+	}
+	waiting, seen := 1, make(map[string]bool)
+	done := func() {
+		if waiting--; waiting == 0 {
+			s.releaseHolders()
+		}
+	}
+	for _, h := range s.hosts {
+		if h.state != hostUp || h.files == nil || seen[h.files.ID] {
+			continue
+		}
+		seen[h.files.ID] = true
+		m := &control.Discard{Ranks: s.n, Keep: homes[h.files.ID], All: h.extra && len(homes[h.files.ID]) == 0}
+		if !m.All && !slices.ContainsFunc(h.files.Parts, func(p control.Part) bool { return !slices.Contains(m.Keep, p.Rank) }) {
+			continue
+		}
+		waiting++
+		h.ask(m, func(m control.Message) {
+			if x, ok := m.(*control.Discarded); ok && x.Error != "" {
+				s.say("files that are not needed any more could not be removed from %s: %s", h.title(), x.Error)
+			}
+			done()
+		})
+	}
+	s.rec.Started.Holders = nil
+	done()
+}
+
+// addHolders adds hosts that are not the run's any more, but have files of it.
+// Their helpers run until these files are not needed any more.
+func (s *Supervisor) addHolders() {
+	if s.local == nil || s.launcher != nil || s.rec.Started == nil {
+		return
+	}
+	own, _ := os.Hostname()
+	for _, home := range append(slices.Clone(s.rec.Started.Homes), s.rec.Started.Holders...) {
+		i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == home.Host })
+		if i < 0 {
+			i = len(s.hosts)
+			s.hosts = append(s.hosts, &host{s: s, name: home.Host, extra: true, local: home.Host == "localhost" || home.Host == "127.0.0.1" || home.Host == own})
+		}
+		s.hosts[i].holds = true
+	}
+}
+
+// releaseHolders ends the helpers of hosts that only had files.
+func (s *Supervisor) releaseHolders() {
+	for _, h := range s.hosts {
+		h.holds = false
+	}
+	s.releaseEmptyHosts()
+}
+
+// prepareLocal decides what the ranks restore, and brings the files to the hosts
+// on which they will run. It reports whether they can start; if not, it has set
+// the attempt's failure, or the run stops.
+func (s *Supervisor) prepareLocal(ctx context.Context) bool {
+	l := s.local
+	for {
+		p := s.localFound()
+		l.found = p
+		s.endQuarantine()
+		p.avoid = s.rec.Quarantined
+		up, ranks := s.assign()
+		if ranks == nil {
+			s.notBegun(fmt.Sprintf("%d ranks need room, and there is not enough", s.n))
+			return false
+		}
+		l.at = make([]string, s.n)
+		byDir := make(map[string]*host)
+		for i, h := range up {
+			if byDir[h.files.ID] == nil {
+				byDir[h.files.ID] = h
+			}
+			for _, r := range ranks[i] {
+				l.at[r] = h.files.ID
+			}
+		}
+		choice, err := p.choose()
+		if err != nil {
+			var r *refusal
+			s.notBegun(err.Error())
+			s.a.failure.fatal = s.a.failure.fatal || !errors.As(err, &r) || !r.temporary
+			return false
+		}
+		if choice.skipped != "" {
+			s.say("%s; the run resumes from checkpoint %d", choice.skipped, choice.index)
+		}
+		l.choice, l.above = choice, p.above()
+		items := p.fetches(choice, l.at)
+		if len(items) == 0 {
+			break
+		}
+		failed, whole := s.fetch(ctx, items, byDir)
+		if s.stopping || s.killed {
+			return false
+		}
+		if failed == 0 && whole {
+			break
+		}
+		if !whole || failed < 0 {
+			s.notBegun("files of ranks could not be brought to the hosts on which they are to run")
+			return false
+		}
+		s.scanHosts(ctx) // without the copies that failed
+	}
+	if err := s.recordStart(); err != nil {
+		s.a.failure = &failure{why: fmt.Sprintf("the start could not be recorded: %v", err), status: 1, fatal: true}
+		return false
+	}
+	step.At("start.placed")
+	return true
+}
+
+// assign decides which ranks run on which hosts. It returns nil if there is no
+// room.
+func (s *Supervisor) assign() (up []*host, ranks [][]int) {
+	var slots []int
+	for _, h := range s.hosts {
+		if h.state == hostUp && (h.slots > 0 || h.fixed != nil) {
+			up, slots = append(up, h), append(slots, h.slots)
+		}
+	}
+	if s.launcher != nil {
+		for _, h := range up {
+			ranks = append(ranks, h.fixed)
+		}
+		return up, ranks
+	}
+	if s.local != nil {
+		var dirs []string
+		for _, h := range up {
+			dirs = append(dirs, h.files.ID)
+		}
+		return up, s.local.found.placeAtHome(slots, dirs)
+	}
+	counts := place(s.n, slots)
+	if counts == nil {
+		return up, nil
+	}
+	next := 0
+	for _, n := range counts {
+		var list []int
+		for range n {
+			list = append(list, next)
+			next++
+		}
+		ranks = append(ranks, list)
+	}
+	return up, ranks
+}
+
+// fetch brings files to hosts. It returns how many items could not be had from
+// where they were, and whether all helpers have answered.
+func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.FetchItem, byDir map[string]*host) (failed int, whole bool) {
+	var moved []int
+	for _, list := range items {
+		for _, x := range list {
+			if len(x.Addresses) > 0 && !slices.Contains(moved, x.Rank) {
+				moved = append(moved, x.Rank)
+			}
+		}
+	}
+	slices.Sort(moved)
+	if len(moved) > 0 {
+		s.say("the files of %s are brought to other hosts", control.RanksText(moved))
+	}
+	whole = s.askHosts(ctx, func(h *host) control.Message {
+		if h.files == nil || byDir[h.files.ID] != h || len(items[h.files.ID]) == 0 {
+			return nil
+		}
+		return &control.Fetch{Run: s.rec.ID, Ranks: s.n, Items: items[h.files.ID]}
+	}, func(h *host, m control.Message) {
+		x, ok := m.(*control.Fetched)
+		if !ok {
+			return
+		}
+		for _, f := range x.Failed {
+			what := "its journal and output"
+			if f.Index > 0 {
+				what = fmt.Sprintf("its file of checkpoint %d", f.Index)
+			}
+			s.say("rank %d: %s could not be had from %s: %s", f.Rank, what, f.Host, f.Error)
+			if f.Index == 0 {
+				failed = -1 << 30 // nobody else has it
+				continue
+			}
+			failed++
+			for id, d := range s.local.found.dirs {
+				if d.host == f.Host {
+					s.local.damaged[copyOf{id, f.Rank, f.Index}] = f.Error
+				}
+			}
+		}
+	})
+	return failed, whole
+}
+
+// recordStart records which checkpoints count from now on, and where the ranks
+// are. Helpers record it before they start a rank.
+func (s *Supervisor) recordStart() error {
+	l := s.local
+	was := l.found.record
+	if was == nil {
+		was = &control.AttemptRecord{Run: s.rec.ID, Ranks: s.n}
+	}
+	l.attemptID, l.commits = store.NewID(), 0
+	s.rec.Started = s.stamped(was.Next(l.choice.index, l.attemptID))
+	for r := range s.n {
+		s.rec.Started.Homes = append(s.rec.Started.Homes, control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]})
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.found.dirs)) {
+		if d := l.found.dirs[id]; d.Attempt != nil && !slices.Contains(l.at, id) { // until it is tidied up
+			s.rec.Started.Holders = append(s.rec.Started.Holders, control.Home{Host: d.host, Dir: id})
+		}
+	}
+	return s.record()
+}
+
+// stamped adds to a record who has made it.
+func (s *Supervisor) stamped(a *control.AttemptRecord) *control.AttemptRecord {
+	host, _ := os.Hostname()
+	a.Host, a.Pid, a.Time = host, os.Getpid(), time.Now().Round(0)
+	return a
+}
+
+// damagedCopy records that a rank could not load its file. Another attempt takes
+// another copy, or an older checkpoint.
+func (s *Supervisor) damagedCopy(r *rank, m *control.Damaged) {
+	if s.local == nil || s.local.at == nil || m.Index == 0 {
+		return
+	}
+	s.local.damaged[copyOf{s.local.at[r.Rank], r.Rank, m.Index}] = m.Error
+	s.a.damaged = fmt.Sprintf("rank %d on %s cannot load checkpoint %d: %s", r.Rank, r.Host, m.Index, m.Error)
+}
+
+// endLocal looks what an attempt has left on the hosts, before helpers end. If
+// the ranks have finished, it brings their output here.
+func (s *Supervisor) endLocal(ctx context.Context) {
+	s.scanHosts(ctx)
+	if a := s.a; a.failure == nil && a.whole() {
+		s.local.outputErr = s.collectOutput(ctx)
+	}
+}
+
+// discardLocal removes the files of a finished run from the hosts.
+func (s *Supervisor) discardLocal() {
+	var kept []string
+	for _, h := range s.hosts {
+		if h.state != hostUp && h.slots > 0 {
+			kept = append(kept, h.title())
+		}
+	}
+	seen := make(map[string]bool)
+	whole := s.askHosts(context.Background(), func(h *host) control.Message {
+		if h.files == nil || seen[h.files.ID] {
+			return nil
+		}
+		seen[h.files.ID] = true
+		return &control.Discard{All: true}
+	}, func(h *host, m control.Message) {
+		if x, ok := m.(*control.Discarded); ok && x.Error != "" {
+			s.say("the checkpoints of the finished run could not be removed from %s: %s", h.title(), x.Error)
+		}
+	})
+	if len(kept) > 0 || !whole || len(seen) == 0 {
+		s.say("the checkpoints of the finished run stay in %s on %s, until the next run there or 'rm -r'", s.local.dir, strings.Join(append(kept, "hosts that were not reached"), ", "))
+	}
+}

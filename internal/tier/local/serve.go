@@ -1,0 +1,300 @@
+//go:build linux
+
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/journal"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+const (
+	chunkSize = 1 << 20
+	idleTime  = 2 * time.Minute // after that, a peer that asks nothing or takes nothing is gone
+	maxPeers  = 256             // connections at a time
+)
+
+// Server lets helpers of the same run get files of a directory.
+type Server struct {
+	dir    *Dir
+	secret []byte
+	port   net.Listener
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // nil: it is closed
+	done  sync.WaitGroup
+}
+
+// Serve begins to serve the directory to peers that know the secret.
+func (d *Dir) Serve(secret []byte) (*Server, error) {
+	port, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: d, secret: secret, port: port, conns: make(map[net.Conn]bool)}
+	s.done.Go(s.accept)
+	return s, nil
+}
+
+// Addresses returns where the server can be reached, loopback last.
+func (s *Server) Addresses() []string { return control.ListenAddresses(s.port.Addr()) }
+
+// Close ends the server and its connections.
+func (s *Server) Close() {
+	s.port.Close()
+	s.mu.Lock()
+	for c := range s.conns {
+		c.Close()
+	}
+	s.conns = nil
+	s.mu.Unlock()
+	s.done.Wait()
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.port.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // most likely, there are too many open files
+			continue
+		}
+		s.mu.Lock()
+		full := s.conns == nil || len(s.conns) >= maxPeers
+		if !full {
+			s.conns[conn] = true
+		}
+		s.mu.Unlock()
+		if full {
+			conn.Close()
+			continue
+		}
+		s.done.Go(func() {
+			s.serve(conn)
+			conn.Close()
+			s.mu.Lock()
+			delete(s.conns, conn)
+			s.mu.Unlock()
+		})
+	}
+}
+
+func (s *Server) serve(conn net.Conn) {
+	c, err := control.Server(conn, s.secret)
+	if err != nil {
+		return // not a helper of this run
+	}
+	c.SetLimit(1 << 16)
+	for {
+		conn.SetDeadline(time.Now().Add(idleTime))
+		m, err := c.Recv()
+		if err != nil {
+			return
+		}
+		switch m := m.(type) {
+		case *control.ListFiles:
+			answer := new(control.FileList)
+			if answer.Files, err = s.dir.list(m); err != nil {
+				answer.Error = err.Error()
+			}
+			err = c.Send(answer)
+		case *control.GetFile:
+			err = s.send(conn, c, m)
+		default:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// list returns the files of a rank: those of a checkpoint, or its own.
+func (d *Dir) list(m *control.ListFiles) ([]control.FileInfo, error) {
+	var names map[string]string // where they are, by their paths below the directory
+	var err error
+	if m.Index > 0 {
+		names, err = d.partFiles(m.Rank, m.Index)
+	} else {
+		names, err = d.ownFiles(m.Rank, m.Ranks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []control.FileInfo
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		st, err := os.Lstat(names[name])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, control.FileInfo{Path: name, Size: st.Size(), Mode: uint32(st.Mode().Perm()), Time: st.ModTime()})
+	}
+	return out, nil
+}
+
+// partFiles returns the files of a rank in a checkpoint: its file, and the bases.
+func (d *Dir) partFiles(rank int, index uint64) (map[string]string, error) {
+	dir := fmt.Sprintf("ckpt-%08d", index)
+	entries, err := os.ReadDir(filepath.Join(CheckpointDir(d.Path), dir))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]string)
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), fmt.Sprintf("rank-%04d.", rank))
+		if ok && e.Type().IsRegular() && (rest == "h5" || strings.HasPrefix(rest, "base-") && strings.HasSuffix(rest, ".h5")) {
+			out[path.Join("ckpt", dir, e.Name())] = filepath.Join(CheckpointDir(d.Path), dir, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// ownFiles returns a rank's journal, the record of the files that it writes, its
+// record of the recovery line, and its output.
+func (d *Dir) ownFiles(rank, ranks int) (map[string]string, error) {
+	out := make(map[string]string)
+	found, err := journal.Files(CheckpointDir(d.Path), rank, ranks)
+	if err != nil {
+		return nil, err
+	}
+	for name, at := range found {
+		out[path.Join("ckpt", filepath.ToSlash(name))] = at
+	}
+	for _, name := range ownNames(rank) {
+		at := filepath.Join(d.Path, filepath.FromSlash(name))
+		switch st, err := os.Lstat(at); {
+		case err == nil && st.Mode().IsRegular():
+			out[name] = at
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ownNames returns the names of a rank's own files besides those of its journal.
+func ownNames(rank int) []string {
+	line := "ckpt/line"
+	if rank > 0 {
+		line = fmt.Sprintf("ckpt/line-%04d", rank)
+	}
+	return []string{line, fmt.Sprintf("ckpt/journal.opened-%04d", rank), fmt.Sprintf("output/rank-%04d.out", rank), fmt.Sprintf("output/rank-%04d.err", rank)}
+}
+
+// find returns where a file is that peers may have. A kept file of a journal may
+// be elsewhere.
+func (d *Dir) find(name string) (string, error) {
+	top, rest, _ := strings.Cut(name, "/")
+	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || rest == "" || top != "ckpt" && top != "output" {
+		return "", fmt.Errorf("%q is no file of a rank", name)
+	}
+	at := filepath.Join(d.Path, filepath.FromSlash(name))
+	if _, err := os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
+		var rank int
+		kept, _, _ := strings.Cut(rest, "/")
+		ranks := 2
+		if _, err := fmt.Sscanf(kept, "journal-%d.kept", &rank); err != nil {
+			ranks = 1
+		}
+		if found, err := journal.Files(CheckpointDir(d.Path), rank, ranks); err == nil && found[filepath.FromSlash(rest)] != "" {
+			return found[filepath.FromSlash(rest)], nil
+		}
+	}
+	return at, vfs.NoLinks(vfs.OS(), d.Path, name)
+}
+
+// send sends a file from an offset on, up to its present end.
+func (s *Server) send(conn net.Conn, c *control.Conn, m *control.GetFile) error {
+	answer := new(control.FileBytes)
+	at, err := s.dir.find(m.Path)
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(at)
+	}
+	if err == nil {
+		defer f.Close()
+		var st fs.FileInfo
+		if st, err = f.Stat(); err == nil {
+			answer.Bytes = max(0, st.Size()-m.Offset)
+		}
+	}
+	if err != nil {
+		answer.Error = err.Error()
+		return c.Send(answer)
+	}
+	if err := c.Send(answer); err != nil {
+		return err
+	}
+	buf := make([]byte, 4+16+min(chunkSize, answer.Bytes))
+	for done := int64(0); done < answer.Bytes; {
+		n := min(chunkSize, answer.Bytes-done)
+		data := buf[20 : 20+n]
+		if _, err := f.ReadAt(data, m.Offset+done); err != nil { // also if it was cut meanwhile
+			return err
+		}
+		binary.BigEndian.PutUint32(buf, uint32(n))
+		putDigest(buf[4:], data)
+		conn.SetDeadline(time.Now().Add(idleTime))
+		if _, err := conn.Write(buf[:20+n]); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+func putDigest(to, data []byte) {
+	d := mem.Digest(data)
+	binary.BigEndian.PutUint64(to, d.Hi)
+	binary.BigEndian.PutUint64(to[8:], d.Lo)
+}
+
+// errAltered says that bytes were changed on their way.
+var errAltered = errors.New("bytes were altered on their way")
+
+// receive copies the bytes of one FileBytes.
+func receive(conn net.Conn, w io.Writer, bytes int64) error {
+	buf := make([]byte, 20+min(chunkSize, bytes))
+	for bytes > 0 {
+		conn.SetDeadline(time.Now().Add(idleTime))
+		if _, err := io.ReadFull(conn, buf[:20]); err != nil {
+			return err
+		}
+		n := int64(binary.BigEndian.Uint32(buf))
+		if n == 0 || n > min(chunkSize, bytes) {
+			return fmt.Errorf("%w: a chunk of %d bytes", errAltered, n)
+		}
+		var want, got [16]byte
+		copy(want[:], buf[4:20])
+		data := buf[20 : 20+n]
+		if _, err := io.ReadFull(conn, data); err != nil {
+			return err
+		}
+		if putDigest(got[:], data); got != want {
+			return errAltered
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		bytes -= n
+	}
+	return nil
+}
