@@ -178,6 +178,25 @@ cairn_status cairn_struct(cairn_run *run, const char *name, size_t bytes, int nf
  */
 int cairn_stored(cairn_run *run, const char *name, cairn_type *type, int max, size_t *dims);
 
+/* cairn_variable is a variable in a checkpoint. */
+typedef struct cairn_variable {
+	const char *name;
+	cairn_type type; /* CAIRN_FIRST_STRUCT: a struct, or a type of another language */
+	int ndim;
+	const size_t *dims;
+} cairn_variable;
+
+/*
+ * cairn_variables lists the variables that a checkpoint holds. It sets *list to
+ * them, and returns how many there are, or a negative status. index 0 is the
+ * newest checkpoint, and before cairn_restore the one that it is going to load;
+ * if there is none, the list is empty. Types are those of the file: a long double
+ * is 16 bytes there, or a struct with them. With several ranks, all call it before
+ * cairn_restore if one does, and any rank alone after it. The list is valid until
+ * the next call of cairn_variables or cairn_close.
+ */
+int cairn_variables(cairn_run *run, uint64_t index, const cairn_variable **list);
+
 /*
  * cairn_restore puts the newest good checkpoint's values into the protected
  * variables, and files back to where they were. It returns CAIRN_RESTORED, or

@@ -56,12 +56,12 @@
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 5, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 6, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
 	MSG_HELLO = 1, MSG_EXTENT, MSG_VARS, MSG_FILE, MSG_STORED, MSG_RESTORE, MSG_SAVE, MSG_FINISH, MSG_BYE, MSG_GATHERED,
-	MSG_LIST, MSG_READ,
+	MSG_LIST, MSG_READ, MSG_VARIABLES,
 	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS
 };
 
@@ -215,6 +215,7 @@ struct cairn_run {
 	struct gpu *gpu;   /* NULL: the program has loaded no CUDA driver */
 
 	struct text in, out;
+	cairn_variable *listed; /* what cairn_variables returned */
 	char *unsaid; /* why a checkpoint was not saved, which the program was not told */
 	char *err, *errtext;
 	char errbuf[256];

@@ -179,6 +179,47 @@ int cairn_stored_in(cairn_run *r, uint64_t index, const char *name, cairn_type *
 	return stored(r, 1, index, name, type, max, dims);
 }
 
+int cairn_variables(cairn_run *r, uint64_t index, const cairn_variable **list)
+{
+	cairn_status rc = usable(r, r && r->restored);
+	struct text *in = r ? &r->in : NULL;
+	size_t n, left, *dims;
+	cairn_variable *v;
+	char *name;
+	if (rc < 0)
+		return rc;
+	r->out.len = 0;
+	put_u64(&r->out, index);
+	if ((rc = helper_ask(r, MSG_VARIABLES)) < 0)
+		return rc;
+	n = get_u32(in);
+	left = in->len - in->at;
+	if (in->bad || n > left / 12) /* each has three numbers at least */
+		return damaged(r);
+	free(r->listed);
+	r->listed = v = malloc((n + 1) * sizeof *v + left / 8 * sizeof *dims + left + n);
+	if (!v)
+		return fail(r, CAIRN_NOMEMORY, "out of memory for a list of %zu variables", n);
+	dims = (size_t *)(v + n + 1), name = (char *)(dims + left / 8);
+	for (size_t i = 0; i < n; i++) {
+		size_t bytes = get_u32(in);
+		if (in->bad || bytes > in->len - in->at)
+			return damaged(r);
+		v[i].name = memcpy(name, in->p + in->at, bytes);
+		name[bytes] = 0;
+		name += bytes + 1, in->at += bytes;
+		v[i].type = (cairn_type)get_u32(in);
+		v[i].ndim = (int)get_u32(in);
+		v[i].dims = dims;
+		if (in->bad || v[i].ndim < 0 || (size_t)v[i].ndim > (in->len - in->at) / 8)
+			return damaged(r);
+		for (int k = 0; k < v[i].ndim; k++)
+			*dims++ = (size_t)get_u64(in);
+	}
+	*list = v;
+	return (int)n;
+}
+
 int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
 {
 	cairn_status rc = usable(r, 1);
@@ -628,6 +669,7 @@ cairn_status cairn_close(cairn_run *r)
 		close(r->mirror);
 	free(r->in.p);
 	free(r->out.p);
+	free(r->listed);
 	free(r->unsaid);
 	free(r->errtext);
 	free(r->dir);

@@ -131,12 +131,47 @@ func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err
 	if !ok {
 		return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, o.file.Header.Index, name)
 	}
-	dims, _ = dimensions(o.img, i)
-	elem = o.img.Vars[i].Type
-	for range dims {
-		_, elem, _ = strings.Cut(elem, "]")
+	v := o.variable(i)
+	return v.Elem, v.Dims, nil
+}
+
+// StoredVariable is a variable in a checkpoint.
+type StoredVariable struct {
+	Name string
+	Elem string // type of the elements
+	Dims []uint64
+}
+
+// variable describes the variable with an index.
+func (o *opened) variable(i int) StoredVariable {
+	v := StoredVariable{Name: o.img.Vars[i].Name, Elem: o.img.Vars[i].Type}
+	v.Dims, _ = dimensions(o.img, i)
+	for range v.Dims {
+		_, v.Elem, _ = strings.Cut(v.Elem, "]")
 	}
-	return elem, dims, nil
+	return v
+}
+
+// StoredVariables lists the variables of a checkpoint, in the order in which the
+// program protected them. index 0 is the newest one; if there is none, the list
+// is empty.
+func (p *Run) StoredVariables(index uint64) ([]StoredVariable, error) {
+	if index == 0 {
+		if n, err := p.toRestore(); err != nil || n == 0 {
+			return nil, err
+		}
+	}
+	o, err := p.openStored(index)
+	if err != nil {
+		return nil, err
+	}
+	var list []StoredVariable
+	for i, v := range o.img.Vars {
+		if !graph.IsStdVar(v.Name) && !strings.HasPrefix(v.Name, reserved) {
+			list = append(list, o.variable(i))
+		}
+	}
+	return list, nil
 }
 
 // toRestore returns the checkpoint that a restart takes, if nothing is damaged;

@@ -46,6 +46,15 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	if _, dims, err := p.Stored(1, "wide"); err != nil || !slices.Equal(dims, []uint64{2}) {
 		t.Errorf("wide has dimensions %v, %v", dims, err)
 	}
+	list, err := p.StoredVariables(1)
+	if err != nil || len(list) != 3 || list[0].Name != "a" || list[1].Name != "big" || list[2].Name != "wide" {
+		t.Errorf("checkpoint 1 holds %v, %v", list, err)
+	} else if list[0].Elem != "int64" || !slices.Equal(list[0].Dims, []uint64{3}) || !slices.Equal(list[1].Dims, []uint64{40_000}) {
+		t.Errorf("a and big are %v", list[:2])
+	}
+	if _, err := p.StoredVariables(77); err == nil {
+		t.Error("variables of a checkpoint that is not there")
+	}
 	if err := p.Read(t.Context(), 1, "other", &other); !errors.Is(err, ErrMismatch) {
 		t.Errorf("a variable that is not there: %v", err)
 	}

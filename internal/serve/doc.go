@@ -43,6 +43,7 @@
 //	Gathered  a text per rank                                  none
 //	List                           checkpoints, newest first   Done indices
 //	Read      index name offset dims type    into the mirror   Done
+//	Variables index                index 0: the newest         Done (name type dims)…
 //
 //	helper → program
 //	Welcome   version release rank ranks points index

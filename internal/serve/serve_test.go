@@ -206,6 +206,26 @@ func TestParts_ContentAtAdd(t *testing.T) {
 	}
 }
 
+// TestPlain_Variables lists what a checkpoint holds, before it is restored.
+func TestPlain_Variables(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	first := program(t, "plain", dir, "60", "20000", "1")
+	first.Env = append(first.Env, "PLAIN_LIST=1", "KILL_AT=point#8=15", "KILL_WAIT=1")
+	if out, _ := first.Output(); len(out) > 0 || first.ProcessState.ExitCode() != 9 {
+		t.Fatalf("without a checkpoint it lists %q, exit code %d", out, first.ProcessState.ExitCode())
+	}
+	second := program(t, "plain", dir, "60", "20000", "1")
+	second.Env = append(second.Env, "PLAIN_LIST=1")
+	out, err := second.Output()
+	if err != nil {
+		t.Fatal(err, failure(err))
+	}
+	const want = "step 3\nu 10 200 100\nparticles 256 5\ncounter 4\nodd 15\nwide 5 16\nz 12\nbytes 5 7\nextra 10 10001\n"
+	if got := string(out); !strings.HasPrefix(got, want) {
+		t.Errorf("it lists\n%s, want\n%s", got, want)
+	}
+}
+
 // TestUnion joins ranges.
 func TestUnion(t *testing.T) {
 	got := union([][2]uint64{{10, 20}, {0, 5}, {12, 15}, {20, 30}, {40, 41}, {0, 7}})
@@ -231,7 +251,7 @@ func TestHeader_Agrees(t *testing.T) {
 		t.Errorf("internal.h has another version of the messages than %d", Version)
 	}
 	names := regexp.MustCompile(`MSG_\w+`).FindAllString(string(internal), -1)
-	if got := strings.Join(names, " "); got != "MSG_HELLO MSG_EXTENT MSG_VARS MSG_FILE MSG_STORED MSG_RESTORE MSG_SAVE MSG_FINISH MSG_BYE MSG_GATHERED MSG_LIST MSG_READ MSG_WELCOME MSG_DONE MSG_FAILED MSG_GATHER MSG_NEWS" || msgGathered != 10 || msgNews != 105 {
+	if got := strings.Join(names, " "); got != "MSG_HELLO MSG_EXTENT MSG_VARS MSG_FILE MSG_STORED MSG_RESTORE MSG_SAVE MSG_FINISH MSG_BYE MSG_GATHERED MSG_LIST MSG_READ MSG_VARIABLES MSG_WELCOME MSG_DONE MSG_FAILED MSG_GATHER MSG_NEWS" || msgGathered != 10 || msgNews != 105 {
 		t.Errorf("internal.h has other messages: %s", got)
 	}
 }

@@ -355,6 +355,8 @@ func (s *session) handle(ctx context.Context, m *message) error {
 		answer, err = s.list()
 	case msgRead:
 		err = s.read(ctx, &m.body)
+	case msgVariables:
+		answer, err = s.variables(&m.body)
 	case msgSave:
 		return s.save(ctx, &m.body)
 	case msgFinish:
@@ -487,20 +489,42 @@ func (s *session) stored(c *cursor) ([]byte, error) {
 	if err := c.end(); err != nil {
 		return nil, err
 	}
-	text, dims, err := s.run.Stored(index, name)
+	elem, dims, err := s.run.Stored(index, name)
 	if err != nil {
 		return nil, err
 	}
+	return appendShape(nil, elem, dims), nil
+}
+
+// appendShape appends the code of a type, and dimensions.
+func appendShape(b []byte, elem string, dims []uint64) []byte {
 	code := uint32(codeStruct)
 	for i, t := range basic[:codeBytes] {
-		if t != nil && t.String() == text {
+		if t != nil && t.String() == elem {
 			code = uint32(i)
 		}
 	}
-	b := binary.LittleEndian.AppendUint32(nil, code)
+	b = binary.LittleEndian.AppendUint32(b, code)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(dims)))
 	for _, d := range dims {
 		b = binary.LittleEndian.AppendUint64(b, d)
+	}
+	return b
+}
+
+// variables lists what a checkpoint holds.
+func (s *session) variables(c *cursor) ([]byte, error) {
+	index := c.u64()
+	if err := c.end(); err != nil {
+		return nil, err
+	}
+	list, err := s.run.StoredVariables(index)
+	if err != nil {
+		return nil, err
+	}
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(list)))
+	for _, v := range list {
+		b = appendShape(appendText(b, v.Name), v.Elem, v.Dims)
 	}
 	return b, nil
 }

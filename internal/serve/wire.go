@@ -15,7 +15,7 @@ import (
 )
 
 // Version is that of the messages; the library has the same.
-const Version = 5
+const Version = 6
 
 // Release is the version of Cairn; cairn.h has the same.
 const Release = "0.1.0"
@@ -43,6 +43,7 @@ const (
 	msgGathered
 	msgList
 	msgRead
+	msgVariables
 )
 
 const (

@@ -27,8 +27,9 @@ from ._run import (
     Run,
     State,
     Stopped,
+    Stored,
     open,
 )
 
-__all__ = ["CairnError", "Corrupt", "Finished", "InUse", "Mismatch", "NotSaved", "Run", "State", "Stopped", "open"]
+__all__ = ["CairnError", "Corrupt", "Finished", "InUse", "Mismatch", "NotSaved", "Run", "State", "Stopped", "Stored", "open"]
 __version__ = "0.1.0"

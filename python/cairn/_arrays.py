@@ -131,6 +131,8 @@ TYPES = {
     "m8": 4, "M8": 4,
 }  # fmt: skip
 
+NAMES = {code: name for name, code in reversed(TYPES.items())}  # f2 is stored as u2, times as i8
+
 
 def element(typestr: str) -> Optional[tuple[int, tuple[int, ...]]]:
     """Return the type code of an element, and the dimensions that it adds. None: there is no such type."""

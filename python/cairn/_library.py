@@ -8,7 +8,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
-__all__ = ["CLOSE", "Comm", "GATHER", "MAX", "HOOK", "Field", "Options", "byref", "library"]
+__all__ = ["CLOSE", "Comm", "GATHER", "MAX", "HOOK", "Field", "Options", "Variable", "byref", "library"]
 
 
 class Options(ctypes.Structure):
@@ -22,6 +22,10 @@ class Options(ctypes.Structure):
 
 class Field(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("type", c_int), ("offset", c_size_t), ("ndim", c_int), ("dims", c_size_t * 4)]
+
+
+class Variable(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("ndim", c_int), ("dims", POINTER(c_size_t))]
 
 
 GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_void_p)
@@ -64,6 +68,7 @@ def library() -> ctypes.CDLL:
         ("cairn_protect", c_int, [run, c_char_p, c_void_p, c_int, c_int, POINTER(c_size_t)]),
         ("cairn_unprotect", c_int, [run, c_char_p]),
         ("cairn_stored", c_int, [run, c_char_p, POINTER(c_int), c_int, POINTER(c_size_t)]),
+        ("cairn_variables", c_int, [run, c_uint64, POINTER(POINTER(Variable))]),
         ("cairn_struct", c_int, [run, c_char_p, c_size_t, c_int, POINTER(Field), POINTER(c_int)]),
         ("cairn_restore", c_int, [run]),
         ("cairn_resume", c_int, [run]),

@@ -7,11 +7,11 @@ import json
 import os
 import sys
 import weakref
-from ctypes import byref, c_int, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_int, c_size_t, c_void_p
 from typing import IO, Any, Callable, Iterable, Iterator, Mapping, MutableMapping, NamedTuple
 
-from ._arrays import TYPES, element, memory
-from ._library import CLOSE, GATHER, HOOK, MAX, Comm, Field, Options, library
+from ._arrays import NAMES, TYPES, element, memory
+from ._library import CLOSE, GATHER, HOOK, MAX, Comm, Field, Options, Variable, library
 from ._values import decode, empty, encode, fits, variables
 
 
@@ -50,6 +50,13 @@ class Stopped(SystemExit):
 
     def __str__(self) -> str:
         return "the state is saved; start the program again to resume"
+
+
+class Stored(NamedTuple):
+    """A variable in a checkpoint: see Run.variables."""
+
+    dtype: str  # of the elements, as numpy.dtype takes it: "f8"; "": a struct, or a type of another language
+    shape: tuple[int, ...]
 
 
 class _Variable(NamedTuple):
@@ -316,6 +323,19 @@ class Run:
         file.flush()
         self._check(self._lib.cairn_protect_fd(self._handle, file.fileno(), os.fsencode(name)))
         self._files.append((file, None))
+
+    def variables(self, index: int = 0) -> dict[str, Stored]:
+        """Return the names of the arrays in a checkpoint, with their types and shapes.
+
+        ``index`` 0 is the newest checkpoint, and before restore() the one that
+        it is going to load; if there is none, the dict is empty. What is stored
+        as JSON, such as run.state, is not in it. With several ranks, all call it
+        before restore() if one does, and any rank alone after it.
+        """
+        found = POINTER(Variable)()
+        n = self._check(self._lib.cairn_variables(self._handle, index, byref(found)))
+        listed = (found[i] for i in range(n))
+        return {v.name.decode(): Stored(NAMES.get(v.type, ""), tuple(v.dims[: v.ndim])) for v in listed if v.name != _JSON.encode()}
 
     def restore(self) -> bool:
         """Restore the newest good checkpoint into what is protected; False: there is none.

@@ -59,6 +59,32 @@ class Arrays(Case):
         for t, a in made.items():
             self.assertEqual(a.tobytes(), found[t].tobytes(), t)
 
+    def test_variables(self) -> None:
+        a, b, c = np.zeros((2, 3)), np.zeros((), np.int32), np.zeros(4, np.dtype([("x", "f8"), ("n", "i4")], align=True))
+        with self.open() as run:
+            self.assertEqual(run.variables(), {})
+            for name, value in ("a", a), ("b", b), ("c", c), ("d", {"half": np.zeros(5, "f2")}):
+                run.protect(name, value)
+            run.state.step = 1
+            self.assertFalse(run.restore())
+            self.assertEqual(run.variables(), {})
+            run.checkpoint()
+            want = {"a": ("f8", (2, 3)), "b": ("i4", ()), "c": ("", (4,)), "d.half": ("u2", (5,))}
+            self.assertEqual(run.variables(), want)
+            self.assertEqual(run.variables(1), want)
+            with self.assertRaises(cairn.CairnError):
+                run.variables(2)
+            self.assertEqual(np.dtype(run.variables()["a"].dtype), a.dtype)
+        with self.open() as run:  # a program that knows nothing of what was saved
+            found = run.variables()
+            self.assertEqual(found, want)
+            arrays = {name: np.ones(v.shape, v.dtype) for name, v in found.items() if v.dtype}
+            arrays["c"] = np.ones_like(c)
+            for name, value in arrays.items():
+                run.protect(name, value)
+            self.assertTrue(run.restore())
+            self.assertEqual(arrays["a"].sum(), 0)
+
     def test_structured(self) -> None:
         inner = np.dtype([("x", "f8"), ("tag", "S3")], align=True)
         aligned = np.dtype([("id", "i4"), ("at", "f8", (3,)), ("kind", "u1"), ("part", inner)], align=True)

@@ -67,6 +67,20 @@ int main(int argc, char **argv)
 		check(run, cairn_protect(run, "wide", &wide, CAIRN_LONG_DOUBLE, 0, NULL), "wide");
 	check(run, cairn_protect(run, "z", &z, CAIRN_COMPLEX_DOUBLE, 0, NULL), "z");
 	check(run, cairn_protect(run, "bytes", bytes, getenv("PLAIN_BYTES") ? CAIRN_BYTES : CAIRN_UINT8, 1, (size_t[]){sizeof bytes}), "bytes");
+	{
+		const cairn_variable *list;
+		rc = cairn_variables(run, 0, &list);
+		for (int i = 0; i < rc; i++)
+			if (!list[i].name || list[i].ndim < 0 || (list[i].ndim > 0 && !list[i].dims))
+				return 3;
+		if (getenv("PLAIN_LIST"))
+			for (int i = 0; i < rc; i++) {
+				printf("%s %d", list[i].name, list[i].type);
+				for (int k = 0; k < list[i].ndim; k++)
+					printf(" %zu", list[i].dims[k]);
+				printf("\n");
+			}
+	}
 	/* an array whose size changes */
 	rc = cairn_stored(run, "extra", NULL, 1, &extra_n);
 	if (rc < 0)
