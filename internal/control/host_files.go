@@ -151,6 +151,12 @@ type (
 	Fetched struct {
 		Failed []FetchFailure `json:"failed,omitempty"`
 	}
+	// StoreAttempt makes a helper store a record.
+	StoreAttempt struct{ AttemptRecord }
+	// AttemptStored answers StoreAttempt.
+	AttemptStored struct {
+		Error string `json:"error,omitempty"`
+	}
 	// ReadFile asks for a piece of a file below the host's directory, of at
 	// most MaxFileData bytes, or for the SHA-256 of all of it.
 	ReadFile struct {
@@ -186,8 +192,9 @@ type FetchItem struct {
 	Rank      int      `json:"rank"`
 	Index     uint64   `json:"index,omitempty"` // checkpoint; 0: none
 	Attempt   string   `json:"attempt,omitempty"`
-	Own       bool     `json:"own,omitempty"` // its journal and output, too
-	Host      string   `json:"host"`          // that has it; the own one: only verify the checkpoint
+	Own       bool     `json:"own,omitempty"`   // its journal and output, too
+	Moved     bool     `json:"moved,omitempty"` // … but not its standard output, which has come with the rank
+	Host      string   `json:"host"`            // that has it; the own one: only verify the checkpoint
 	Addresses []string `json:"addresses"`
 }
 
@@ -247,15 +254,17 @@ func checkOffset(n int64) error {
 	return nil
 }
 
-func (*Scan) Kind() Kind      { return "scan" }
-func (*Scanned) Kind() Kind   { return "scanned" }
-func (*Fetch) Kind() Kind     { return "fetch" }
-func (*Fetched) Kind() Kind   { return "fetched" }
-func (*ReadFile) Kind() Kind  { return "readFile" }
-func (*FileData) Kind() Kind  { return "fileData" }
-func (*Discard) Kind() Kind   { return "discard" }
-func (*Discarded) Kind() Kind { return "discarded" }
-func (*ListFiles) Kind() Kind { return "listFiles" }
-func (*FileList) Kind() Kind  { return "fileList" }
-func (*GetFile) Kind() Kind   { return "getFile" }
-func (*FileBytes) Kind() Kind { return "fileBytes" }
+func (*Scan) Kind() Kind          { return "scan" }
+func (*Scanned) Kind() Kind       { return "scanned" }
+func (*Fetch) Kind() Kind         { return "fetch" }
+func (*Fetched) Kind() Kind       { return "fetched" }
+func (*StoreAttempt) Kind() Kind  { return "storeAttempt" }
+func (*AttemptStored) Kind() Kind { return "attemptStored" }
+func (*ReadFile) Kind() Kind      { return "readFile" }
+func (*FileData) Kind() Kind      { return "fileData" }
+func (*Discard) Kind() Kind       { return "discard" }
+func (*Discarded) Kind() Kind     { return "discarded" }
+func (*ListFiles) Kind() Kind     { return "listFiles" }
+func (*FileList) Kind() Kind      { return "fileList" }
+func (*GetFile) Kind() Kind       { return "getFile" }
+func (*FileBytes) Kind() Kind     { return "fileBytes" }

@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/interconnects"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
@@ -28,8 +30,16 @@ type islands struct {
 	shell string
 }
 
-// onIslands makes hosts, and a run of a program that computes up to a step at a
-// time.
+// wanderOn makes hosts, and a run that computes up to a step at a time.
+func wanderOn(t *testing.T, hosts, ranks int, args ...string) *islands {
+	t.Helper()
+	limit := filepath.Join(t.TempDir(), "limit")
+	w := onIslands(t, hosts, ranks, append(append([]string{program(t, "wander")}, args...), "-limit", limit)...)
+	w.limit = limit
+	return w
+}
+
+// onIslands makes hosts, and a run of a program.
 func onIslands(t *testing.T, hosts, ranks int, command ...string) *islands {
 	t.Helper()
 	need(t, "ip", "mount")
@@ -37,8 +47,8 @@ func onIslands(t *testing.T, hosts, ranks int, command ...string) *islands {
 	if out, err := exec.Command("ip", "netns", "exec", w.net.Hosts[0], "mount", "-t", "tmpfs", "none", w.local).CombinedOutput(); err != nil {
 		t.Skipf("a file system cannot be mounted: %v %s; be root", err, out)
 	}
-	w.ranks, w.limit = ranks, filepath.Join(t.TempDir(), "limit")
-	w.runOf = newRun(t, append(command, "-limit", w.limit)...)
+	w.ranks = ranks
+	w.runOf = newRun(t, command...)
 	for _, h := range w.net.Hosts {
 		w.newDisk(t, h)
 	}
@@ -139,7 +149,7 @@ func TestLocal_Hosts(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
-	w := onIslands(t, 3, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 3, n, "-size", "2000")
 	step := 5
 	w.lets(step)
 	for i, slots := range []string{"2 2", "2 2", "0 2 2", "0 0 4", "2 1 1"} {
@@ -171,7 +181,7 @@ func TestLocal_DiskLost(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
-	w := onIslands(t, 3, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 3, n, "-size", "2000")
 	a, b := w.net.Hosts[0], w.net.Hosts[1]
 	w.lets(5)
 	w.begins("2 1")
@@ -232,6 +242,99 @@ func TestLocal_DiskLost(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
+// parts returns which ranks' files a host has, of any checkpoint.
+func (w *islands) parts(host string) (out []string) {
+	names, _ := filepath.Glob(filepath.Join(w.disk(host), "ckpt", "ckpt-*", "rank-????.h5"))
+	for _, name := range names {
+		if rank := strings.TrimSuffix(filepath.Base(name), ".h5"); !slices.Contains(out, rank) {
+			out = append(out, rank)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestLocal_Move moves ranks of a run whose hosts share nothing. Right after a
+// move, the checkpoint of the rank is on the host that it has left; later, it is
+// where the rank is, and the old host has nothing of it.
+func TestLocal_Move(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 3, n, "-size", "2000")
+	a, b, c := w.net.Hosts[0], w.net.Hosts[1], w.net.Hosts[2]
+	w.lets(5)
+	w.begins("2 1")
+	w.reachesStep(5)
+	w.saves()
+	w.goes(8)
+	w.moves("--rank", "1", "--to", c)
+	w.goes(10)
+	if got := w.parts(c); got != nil {
+		t.Errorf("%s has files of %v", c, got)
+	}
+	w.killsAll() // before the next checkpoint
+	w.lets(12)
+	w.begins("1 1 1")
+	w.awaits("restored checkpoint 1")
+	w.reachesStep(12)
+	w.moves("--host", b, "--to", a)
+	w.moves("--rank", "1", "--to", a) // all are on one host
+	for step := range 3 {
+		w.saves()
+		w.goes(13 + step)
+	}
+	for h, want := range map[string][]string{a: {"rank-0000", "rank-0001", "rank-0002"}, b: nil, c: nil} {
+		got := w.parts(h)
+		for end := time.Now().Add(patience); !slices.Equal(got, want); got = w.parts(h) {
+			if time.Now().After(end) {
+				t.Fatalf("after checkpoints where the ranks are, %s has files of %v, want %v", h, got, want)
+			}
+			time.Sleep(5 * time.Millisecond) // no event tells that a helper has removed files
+		}
+	}
+	w.goes(18)
+	w.killsAll()
+	w.lets(60)
+	w.begins("1 1 1")
+	w.awaits("brought to other hosts")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
+
+// TestLocal_ChangedFiles runs a program that was made restartable by 'cairn
+// build' and changes files in all ways, outside its working directory. Its
+// journal goes with it from host to host, in moves and in restarts.
+func TestLocal_ChangedFiles(t *testing.T) {
+	t.Parallel()
+	made, _ := cairnBuilds(t, "./internal/e2e/testdata/clerk")
+	plain := t.TempDir()
+	want := tool(t, build(t, "./internal/e2e/testdata/clerk", runtime.GOARCH), "-dir", plain, "-steps", "600")
+	books := t.TempDir()
+	w := onIslands(t, 3, 1, made, "-dir", books, "-steps", "600", "-pause", "2ms")
+	for i, slots := range []string{"1", "0 1", "0 0 1", "1"} {
+		w.begins(slots, "--every", "40ms")
+		if i > 0 {
+			w.awaits("restored checkpoint")
+		}
+		from, ok := w.sees(0, "committed")
+		if ok {
+			_, ok = w.sees(from, "committed")
+		}
+		if !ok {
+			t.Fatalf("it has ended:\n%s", w.text())
+		}
+		if i%2 == 1 {
+			w.wanderer.moves("--rank", "0", "--to", w.net.Hosts[0])
+		}
+		w.killsAll()
+	}
+	w.begins("0 0 1", "--every", "40ms")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	sameTree(t, books, plain)
+}
+
 // TestLocal_Kills kills everything at random moments, and resumes on random
 // hosts.
 func TestLocal_Kills(t *testing.T) {
@@ -239,7 +342,7 @@ func TestLocal_Kills(t *testing.T) {
 	t.Parallel()
 	const n, kills = 4, 40
 	want := undisturbed(t, n, program(t, "wander"), "-size", "20000", "-steps", "400")
-	w := onIslands(t, 4, n, program(t, "wander"), "-size", "20000", "-steps", "400")
+	w := wanderOn(t, 4, n, "-size", "20000", "-steps", "400")
 	rng := rand.New(rand.NewPCG(uint64(len(want)), 7))
 	for i := range kills {
 		w.lets(10 * (i + 1))

@@ -167,7 +167,7 @@ func (p *Run) moveFailed(id uint64, err error) {
 }
 
 func moveOptions(m *control.Move, s *identity) migrate.Options {
-	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Files: m.Files}
+	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Files: m.Files, Output: s.PerHost}
 }
 
 // moveSecret is the secret that a source and its destination prove to each

@@ -24,15 +24,22 @@ type fileFrame struct {
 // fileStep is how many bytes of a file are sent at once.
 const fileStep = 1 << 20
 
+func (g *Source) hello() *helloFrame {
+	return &helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Files, g.o.Output}
+}
+
 // sendFiles sends the contents of the run's files, each path once.
 func (g *Source) sendFiles(files []ckpt.FileEntry) error {
-	buf := make([]byte, fileStep)
+	var buf []byte
 	done := make(map[string]bool)
 	for i := range files {
-		if files[i].IsStream() || done[files[i].Path] {
+		if !g.hello().sends(&files[i]) || done[files[i].Path] {
 			continue
 		}
 		done[files[i].Path] = true
+		if buf == nil {
+			buf = make([]byte, fileStep)
+		}
 		if err := g.sendFile(i, &files[i], buf); err != nil {
 			return fmt.Errorf("data file %s: %w", files[i].Path, err)
 		}
@@ -210,7 +217,7 @@ func (n *destination) file(payload []byte) error {
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return fmt.Errorf("%w: a file: %v", ckpt.ErrCorrupt, err)
 	}
-	if n.head == nil || !n.head.Last || !n.hello.Files || m.File < 0 || m.File >= len(n.rest.Files) || m.Size != n.rest.Files[m.File].Size {
+	if n.head == nil || !n.head.Last || m.File < 0 || m.File >= len(n.rest.Files) || m.Size != n.rest.Files[m.File].Size || !n.hello.sends(&n.rest.Files[m.File]) {
 		return fmt.Errorf("%w: a file that was not announced", ckpt.ErrCorrupt)
 	}
 	e := n.rest.Files[m.File]
@@ -241,15 +248,13 @@ func (n *destination) fileData(p []byte) error {
 
 // putFiles puts all files into place.
 func (n *destination) putFiles() error {
-	if n.hello.Files {
-		for _, e := range n.rest.Files {
-			found := e.IsStream()
-			for _, a := range n.files {
-				found = found || a.entry.Path == e.Path
-			}
-			if !found {
-				return fmt.Errorf("%w: file %s was not sent", ckpt.ErrCorrupt, e.Path)
-			}
+	for _, e := range n.rest.Files {
+		found := !n.hello.sends(&e)
+		for _, a := range n.files {
+			found = found || a.entry.Path == e.Path
+		}
+		if !found {
+			return fmt.Errorf("%w: file %s was not sent", ckpt.ErrCorrupt, e.Path)
 		}
 	}
 	for _, a := range n.files {

@@ -50,15 +50,18 @@ const version = 2
 
 var preface = append([]byte("cairn move\r\n"), version, 0, 0, 0)
 
-// Options configure a migration. The source decides about BatchSize and
-// Files.
+// Options configure a migration. The source decides about BatchSize, Files and
+// Output.
 type Options struct {
 	Rank, Ranks int
 	BatchSize   int64 // bytes sent at once; 0: 64 MiB
 	// Files also sends the contents of the run's open files, for hosts without
 	// a common file system.
 	Files bool
-	Stall time.Duration // how long the other end may be silent; 0: 30 s
+	// Output sends the content of standard output, for hosts that do not share
+	// the run's own files.
+	Output bool
+	Stall  time.Duration // how long the other end may be silent; 0: 30 s
 }
 
 const (
@@ -162,7 +165,16 @@ type helloFrame struct {
 	Ranks     int   `json:"ranks"`
 	BatchSize int64 `json:"chunk"`
 	Files     bool  `json:"files,omitempty"`
+	Output    bool  `json:"output,omitempty"`
 }
+
+// sends reports whether the content of a file is sent.
+func (h *helloFrame) sends(e *ckpt.FileEntry) bool {
+	return !e.IsStream() && (h.Files || h.Output && e.Path == outputPath)
+}
+
+// outputPath names standard output among the run's files, if it is one.
+const outputPath = "/dev/stdout"
 
 // Sections of a head. They follow it in parts.
 const (

@@ -13,7 +13,7 @@ import (
 // sendHello begins the stream, once.
 func (g *Source) sendHello() error {
 	g.helloOnce.Do(func() {
-		text, err := json.Marshal(helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Files})
+		text, err := json.Marshal(g.hello())
 		if err == nil {
 			g.s.mu.Lock()
 			defer g.s.mu.Unlock()
@@ -34,7 +34,7 @@ func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte)
 	if err := g.head(img, f, last, extra); err != nil {
 		return err
 	}
-	if last != nil && g.o.Files {
+	if last != nil {
 		if err := g.sendFiles(last.Files); err != nil {
 			return err
 		}

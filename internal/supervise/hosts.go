@@ -340,7 +340,7 @@ func (h *host) handle(m control.Message) {
 			h.busy = false
 			h.s.releaseEmptyHosts()
 		}
-	case *control.Scanned, *control.Fetched, *control.FileData, *control.Discarded:
+	case *control.Scanned, *control.Fetched, *control.AttemptStored, *control.FileData, *control.Discarded:
 		h.answers(m)
 	case *control.Evacuate:
 		h.toEvacuate(m)

@@ -34,6 +34,7 @@ type localRun struct {
 	attemptID  string
 	above      uint64
 	commits    int   // since ranks got their homes
+	moved      bool  // some have, while they ran
 	outputErr  error // why the ranks' output is not complete here
 }
 
@@ -173,8 +174,8 @@ func (s *Supervisor) committedLocal() {
 			continue
 		}
 		seen[h.files.ID] = true
-		m := &control.Discard{Ranks: s.n, Keep: homes[h.files.ID], All: h.extra && len(homes[h.files.ID]) == 0}
-		if !m.All && !slices.ContainsFunc(h.files.Parts, func(p control.Part) bool { return !slices.Contains(m.Keep, p.Rank) }) {
+		m := &control.Discard{Ranks: s.n, Keep: homes[h.files.ID]}
+		if !s.local.moved && !slices.ContainsFunc(h.files.Parts, func(p control.Part) bool { return !slices.Contains(m.Keep, p.Rank) }) {
 			continue
 		}
 		waiting++
@@ -185,7 +186,7 @@ func (s *Supervisor) committedLocal() {
 			done()
 		})
 	}
-	s.rec.Started.Holders = nil
+	s.rec.Started.Holders, s.local.moved = nil, false
 	done()
 }
 
@@ -204,6 +205,13 @@ func (s *Supervisor) addHolders() {
 		}
 		s.hosts[i].holds = true
 	}
+}
+
+// needsDir reports whether a directory has files that the run may need. Helpers
+// of others discard what is left when they end.
+func (s *Supervisor) needsDir(id string) bool {
+	is := func(home control.Home) bool { return home.Dir == id }
+	return s.rec.Started == nil || slices.ContainsFunc(s.rec.Started.Homes, is) || slices.ContainsFunc(s.rec.Started.Holders, is)
 }
 
 // releaseHolders ends the helpers of hosts that only had files.
@@ -367,7 +375,7 @@ func (s *Supervisor) recordStart() error {
 	if was == nil {
 		was = &control.AttemptRecord{Run: s.rec.ID, Ranks: s.n}
 	}
-	l.attemptID, l.commits = store.NewID(), 0
+	l.attemptID, l.commits, l.moved = store.NewID(), 0, false
 	s.rec.Started = s.stamped(was.Next(l.choice.index, l.attemptID))
 	for r := range s.n {
 		s.rec.Started.Homes = append(s.rec.Started.Homes, control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]})

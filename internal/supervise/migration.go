@@ -73,6 +73,7 @@ type move struct {
 	doomed  bool      // a process reported a failure
 	decided bool      // the destinations take over
 	linked  []bool    // ranks that are linked
+	own     ownStep   // with a directory per host: the journals of its ranks
 	began   time.Time // when the phase began
 	paused  time.Time // when all ranks were paused
 	sent    time.Time // when all state was sent
@@ -264,10 +265,14 @@ func (s *Supervisor) stepMove() bool {
 	case control.MoveFinalCopy:
 		return s.finalCopy()
 	case control.MoveSwitching:
-		if m.all(func(x *movingRank) bool { return x.source == handedOver }) {
-			s.link()
-			return true
+		if !m.all(func(x *movingRank) bool { return x.source == handedOver }) {
+			return false
 		}
+		if s.local != nil && m.own != ownThere {
+			return s.bringOwn(m)
+		}
+		s.link()
+		return true
 	case control.MoveLinking:
 		if !slices.Contains(m.linked, false) {
 			s.moved()

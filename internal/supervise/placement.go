@@ -57,9 +57,6 @@ var errNobody = errors.New("no rank is there")
 // plan decides which ranks move to which hosts.
 func (s *Supervisor) plan(m *move) error {
 	q, a := m.q, s.a
-	if s.local != nil {
-		return errors.New("its hosts share no files (--local), and ranks cannot take theirs along yet: stop the run, and give the same command with other --hosts")
-	}
 	ranks := q.ranks
 	if q.host != "" {
 		if !s.knows(q.host) {
@@ -255,6 +252,10 @@ func (s *Supervisor) releaseEmptyHosts() {
 func (h *host) release() {
 	queue, conn, ended := h.queue, h.conn, h.ended
 	h.state, h.served, h.queue, h.conn = hostDown, false, nil, nil
+	if h.s.local != nil && h.files != nil && !h.s.needsDir(h.files.ID) {
+		queue.Send(&control.Discard{All: true})
+	}
+	h.files = nil
 	queue.Send(&control.Quit{})
 	queue.Finish()
 	go func() {

@@ -240,7 +240,7 @@ func (h *helper) handle(m control.Message) {
 		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
-	case *control.Scan, *control.Fetch, *control.ReadFile, *control.Discard:
+	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.ReadFile, *control.Discard:
 		if h.local != nil {
 			h.local.requests <- m
 		}

@@ -25,6 +25,7 @@ type localFiles struct {
 	secret     []byte
 	supervisor string
 	requests   chan control.Message
+	done       chan struct{} // closed when all requests are done
 }
 
 // maxRequests bounds the requests of a supervisor that wait.
@@ -49,7 +50,7 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 	if err != nil {
 		return holder, err
 	}
-	l := &localFiles{supervisor: m.Supervisor, secret: m.Secret, requests: make(chan control.Message, maxRequests)}
+	l := &localFiles{supervisor: m.Supervisor, secret: m.Secret, requests: make(chan control.Message, maxRequests), done: make(chan struct{})}
 	if l.secret == nil && h.secret != nil {
 		l.secret = control.Derive(h.secret, "files")
 	}
@@ -91,16 +92,18 @@ func otherHelper(dir, supervisor string) (holder string, err error) {
 	return "", nil
 }
 
-// close ends the server.
+// close ends the server, when all requests are done.
 func (l *localFiles) close() {
 	if l != nil {
 		close(l.requests)
+		<-l.done
 		l.server.Close()
 	}
 }
 
 // work answers the supervisor's requests about files, one after the other.
 func (l *localFiles) work(up *control.SendQueue) {
+	defer close(l.done)
 	for m := range l.requests {
 		switch m := m.(type) {
 		case *control.Scan:
@@ -108,6 +111,8 @@ func (l *localFiles) work(up *control.SendQueue) {
 			up.Send(&control.Scanned{Files: files, Error: textOf(err)})
 		case *control.Fetch:
 			up.Send(l.fetch(m))
+		case *control.StoreAttempt:
+			up.Send(&control.AttemptStored{Error: textOf(l.SetAttempt(&m.AttemptRecord))})
 		case *control.ReadFile:
 			answer := new(control.FileData)
 			var err error
@@ -175,7 +180,7 @@ func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error 
 		}
 	}
 	if item.Own {
-		return l.FetchOwn(c, item.Rank, m.Ranks)
+		return l.FetchOwn(c, item.Rank, m.Ranks, !item.Moved)
 	}
 	return nil
 }

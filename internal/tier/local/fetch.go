@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -250,13 +251,17 @@ func (d *Dir) makeCheckpointDir() error {
 	return own.SetID(d.Run)
 }
 
-// FetchOwn gets a rank's journal and output from its home. It replaces those
-// that are here. Until the next AttemptRecord names this host as the rank's
-// home, the others count, so a crash in between does no harm.
-func (d *Dir) FetchOwn(c *Client, rank, ranks int) error {
+// FetchOwn gets a rank's journal and output from its home, without standard
+// output unless stdout is set. It replaces those that are here. Until the next
+// AttemptRecord names this host as the rank's home, the others count, so a crash
+// in between does no harm.
+func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 	files, err := c.List(rank, ranks, 0)
 	if err != nil {
 		return err
+	}
+	if !stdout {
+		files = slices.DeleteFunc(files, func(f control.FileInfo) bool { return f.Path == stdoutName(rank) })
 	}
 	if err := d.makeCheckpointDir(); err != nil {
 		return err
@@ -278,7 +283,7 @@ func (d *Dir) FetchOwn(c *Client, rank, ranks int) error {
 			return err
 		}
 	}
-	if err := d.removeOwn(rank, ranks); err != nil {
+	if err := d.removeOwn(rank, ranks, stdout); err != nil {
 		return err
 	}
 	dirs := map[string]bool{}
@@ -304,11 +309,14 @@ func (d *Dir) FetchOwn(c *Client, rank, ranks int) error {
 }
 
 // removeOwn removes what is here of a rank's journal and output.
-func (d *Dir) removeOwn(rank, ranks int) error {
+func (d *Dir) removeOwn(rank, ranks int, stdout bool) error {
 	if err := journal.Remove(CheckpointDir(d.Path), rank, ranks); err != nil {
 		return err
 	}
 	for _, name := range ownNames(rank) {
+		if name == stdoutName(rank) && !stdout {
+			continue
+		}
 		if err := os.Remove(filepath.Join(d.Path, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

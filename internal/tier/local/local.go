@@ -191,7 +191,7 @@ func (d *Dir) Discard(ranks int, keep []int) error {
 				return err
 			}
 		}
-		if err := d.removeOwn(r, ranks); err != nil {
+		if err := d.removeOwn(r, ranks, true); err != nil {
 			return err
 		}
 	}

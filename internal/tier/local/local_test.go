@@ -292,7 +292,7 @@ func TestFetchOwn(t *testing.T) {
 	if err := own.SetWrittenFiles(7, []string{"/data/x"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.FetchOwn(client(t, a), 1, 2); err != nil {
+	if err := b.FetchOwn(client(t, a), 1, 2, true); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
