@@ -109,12 +109,17 @@ func (w *islands) killsAll() {
 			continue
 		}
 		var who rundir.Holder
-		text, err := os.ReadFile(name)
-		if err == nil {
-			err = json.Unmarshal(text, &who)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v: %s", name, err, text)
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // it may be being written
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = json.Unmarshal(text, &who)
+			}
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v: %s", name, err, text)
+			}
 		}
 		pids = append(pids, who.Helper)
 		for _, p := range who.Ranks {
