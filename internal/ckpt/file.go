@@ -462,6 +462,9 @@ func (s *File) Image() (*graph.Image, error) {
 	if img.Regions, err = DecodeRegions(p); err != nil {
 		return nil, fmt.Errorf("%w: /Context/Regions: %w", ErrCorrupt, err)
 	}
+	for i := range img.Pools {
+		img.Pools[i].Dataset = -1
+	}
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
 		if d.Pool < 0 {
@@ -470,6 +473,7 @@ func (s *File) Image() (*graph.Image, error) {
 		if d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) {
 			return nil, fmt.Errorf("%w: /%s does not fit its description in /Context/Pools", ErrCorrupt, d.Path)
 		}
+		img.Pools[d.Pool].Dataset = i
 	}
 	return img, nil
 }

@@ -17,7 +17,7 @@ import (
 func (s *File) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
 // Load restores the checkpoint's values into the roots, except for the
-// variables in drop. It checks every byte. After an error the roots are
+// variables in drop. img is the checkpoint's image, or a part of it. It checks every byte. After an error the roots are
 // undefined. If loaded is not nil, Load calls it at the end.
 func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
 	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
@@ -25,29 +25,22 @@ func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, e
 		return AsCorrupt(err)
 	}
 	defer b.Close()
-	datasets := make(map[int]int) // pool → dataset
-	for i := range s.Header.Datasets {
-		if p := s.Header.Datasets[i].Pool; p >= 0 {
-			datasets[p] = i
-		}
-	}
-	sinks := make([]sink, len(s.Header.Datasets))
-	want := make([]bool, len(s.Header.Datasets))
+	var sinks []sink
 	for _, t := range b.Targets() {
-		i, ok := datasets[t.Pool]
-		if !ok {
+		to := sink{dataset: img.Pools[t.Pool].Dataset}
+		if to.dataset < 0 {
 			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
 		}
-		want[i] = true
 		if t.Remote {
-			sinks[i].fill = FillRemote(NewMemory(t.Pieces))
+			to.fill = FillRemote(NewMemory(t.Pieces))
 		} else if t.Direct {
-			sinks[i].memory = NewMemory(t.Pieces)
+			to.memory = NewMemory(t.Pieces)
 		} else {
-			sinks[i].fill = t.Fill
+			to.fill = t.Fill
 		}
+		sinks = append(sinks, to)
 	}
-	if err := s.readBlocks(ctx, want, sinks, nil); err != nil {
+	if err := s.readBlocks(ctx, sinks, nil); err != nil {
 		return err
 	}
 	if err := AsCorrupt(b.Finish()); err != nil {
@@ -92,23 +85,24 @@ func AsCorrupt(err error) error {
 // sink is where the bytes of a dataset go: into memory, to a function, or
 // nowhere.
 type sink struct {
-	memory Memory
-	fill   func(off int64, src []byte) error
+	dataset int
+	memory  Memory
+	fill    func(off int64, src []byte) error
 }
 
-// readBlocks reads the wanted datasets and checks every block. If v is not nil,
-// it collects the damage; otherwise readBlocks returns the first damage as an
-// error.
-func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *verification) error {
-	var ranges []blockRange
-	for i := range s.Header.Datasets {
-		d := &s.Header.Datasets[i]
-		if !want[i] {
-			continue
-		}
+// readBlocks reads datasets and checks every block. If v is not nil, it collects
+// the damage; otherwise readBlocks returns the first damage as an error.
+func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) error {
+	type blocks struct {
+		to     *sink
+		lo, hi int
+	}
+	var ranges []blocks
+	for i := range sinks {
+		d := &s.Header.Datasets[sinks[i].dataset]
 		step := int(max(1, mem.SegmentSize/d.Block))
 		for lo := 0; lo < d.NumBlocks(); lo += step {
-			ranges = append(ranges, blockRange{i, lo, min(lo+step, d.NumBlocks())})
+			ranges = append(ranges, blocks{&sinks[i], lo, min(lo+step, d.NumBlocks())})
 		}
 	}
 	var next atomic.Int64
@@ -127,7 +121,7 @@ func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *ver
 				if err := ctx.Err(); err != nil {
 					return
 				}
-				if err := r.read(ranges[n], sinks); err != nil {
+				if err := r.read(ranges[n].to, ranges[n].lo, ranges[n].hi); err != nil {
 					errs[w] = err
 					cancel()
 					return
@@ -158,20 +152,20 @@ func (r *reader) scratch(n int) []byte {
 	return r.buf[:n]
 }
 
-func (r *reader) read(rg blockRange, sinks []sink) error {
-	s := r.s
-	d := &s.Header.Datasets[rg.dataset]
-	out := &sinks[rg.dataset]
-	for k := rg.lo; k < rg.hi; {
+// read reads some blocks of a dataset.
+func (r *reader) read(out *sink, lo, hi int) error {
+	s, i := r.s, out.dataset
+	d := &s.Header.Datasets[i]
+	for k := lo; k < hi; {
 		off, n := int64(k)*d.Block, d.BlockLen(k)
-		src, at, count := s.run(d, k, rg.hi)
+		src, at, count := s.run(d, k, hi)
 		if count == 0 { // compressed, zero, or not written by Cairn: block by block
 			p, direct := r.place(out, off, n)
-			err := s.ReadBlock(rg.dataset, k, p)
+			err := s.ReadBlock(i, k, p)
 			if err == nil {
-				err = s.check(rg.dataset, k, p)
+				err = s.check(i, k, p)
 			}
-			if err = r.done(out, rg.dataset, k, p, off, direct, err); err != nil {
+			if err = r.done(out, k, p, off, direct, err); err != nil {
 				return err
 			}
 			k++
@@ -182,12 +176,12 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 		p, direct := r.place(out, off, n)
 		if err := readFull(src.file, p, at); err != nil {
 			if !errors.Is(err, ErrCorrupt) || r.v == nil {
-				return fmt.Errorf("%s: %w", s.BlockName(rg.dataset, k), err)
+				return fmt.Errorf("%s: %w", s.BlockName(i, k), err)
 			}
 		}
 		for ; k <= last; k++ {
 			b := p[int64(k)*d.Block-off:][:d.BlockLen(k)]
-			if err := r.done(out, rg.dataset, k, b, int64(k)*d.Block, direct, s.check(rg.dataset, k, b)); err != nil {
+			if err := r.done(out, k, b, int64(k)*d.Block, direct, s.check(i, k, b)); err != nil {
 				return err
 			}
 		}
@@ -207,9 +201,9 @@ func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 }
 
 // done handles a block that was read, or the reason why it could not be read.
-func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err error) error {
+func (r *reader) done(out *sink, k int, p []byte, off int64, direct bool, err error) error {
 	if r.v != nil {
-		return r.v.block(i, k, int64(len(p)), err)
+		return r.v.block(out.dataset, k, int64(len(p)), err)
 	}
 	if err != nil || direct {
 		return err
@@ -289,11 +283,11 @@ func (v *verification) block(i, k int, n int64, err error) error {
 // not nil, Verify calls it with the number of bytes checked so far.
 func (s *File) Verify(ctx context.Context, progress func(done int64)) ([]Damage, error) {
 	v := &verification{s: s, progress: progress}
-	want := make([]bool, len(s.Header.Datasets))
-	for i := range want {
-		want[i] = true
+	sinks := make([]sink, len(s.Header.Datasets))
+	for i := range sinks {
+		sinks[i].dataset = i
 	}
-	if err := s.readBlocks(ctx, want, make([]sink, len(want)), v); err != nil {
+	if err := s.readBlocks(ctx, sinks, v); err != nil {
 		return v.found, err
 	}
 	if len(v.found) == 0 { // the bytes are right; check that they form a valid state, too

@@ -43,16 +43,18 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	if err != nil {
 		return err
 	}
-	s, img := o.file, o.img
+	s := o.file
 	if err := s.Header.CheckRun(p.runID.Run); err != nil {
 		return fmt.Errorf("cairn: %s: %w: %w", s.Path, errOtherRun, err)
 	}
-	if _, ok := o.vars[name]; !ok {
-		return fmt.Errorf("cairn: %w: checkpoint %d holds no variable %q", ErrMismatch, s.Header.Index, name)
+	i, err := o.find(name)
+	if err != nil {
+		return fmt.Errorf("cairn: %w", err)
 	}
-	others := make([]string, 0, len(img.Vars))
-	for _, v := range img.Vars {
-		if v.Name != name {
+	img, i := o.image(i)
+	others := make([]string, 0, len(img.Vars)-1)
+	for k, v := range img.Vars {
+		if k != i {
 			others = append(others, v.Name)
 		}
 	}
@@ -75,9 +77,29 @@ type stored struct {
 
 // opened is a checkpoint that variables are read from, one after the other.
 type opened struct {
-	file *ckpt.File
-	img  *graph.Image
-	vars map[string]int // by name
+	file  *ckpt.File
+	img   *graph.Image
+	vars  map[string]int // by name
+	pools [][]int        // of each variable
+}
+
+// find returns the index of a variable.
+func (o *opened) find(name string) (int, error) {
+	i, ok := o.vars[name]
+	if !ok {
+		return 0, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, o.file.Header.Index, name)
+	}
+	return i, nil
+}
+
+// image returns an image that has variable i, and which of its variables that
+// is. As a rule it has no other: then reading many variables one by one does not
+// become slower with their number.
+func (o *opened) image(i int) (*graph.Image, int) {
+	if one := o.img.Only(i, o.pools[i]); one != nil {
+		return one, 0
+	}
+	return o.img, i
 }
 
 // openStored opens a checkpoint of this rank; 0: the one that a restart takes.
@@ -105,11 +127,17 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 		s.Close()
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	p.stored.open = &opened{s, img, make(map[string]int, len(img.Vars))}
+	o := &opened{s, img, make(map[string]int, len(img.Vars)), make([][]int, len(img.Vars))}
 	for i, v := range img.Vars {
-		p.stored.open.vars[v.Name] = i
+		o.vars[v.Name] = i
 	}
-	return p.stored.open, nil
+	for k := range img.Pools {
+		if i := img.Pools[k].Var; i >= 0 && i < len(img.Vars) { // Load refuses others
+			o.pools[i] = append(o.pools[i], k)
+		}
+	}
+	p.stored.open = o
+	return o, nil
 }
 
 // closeStored closes what openStored has opened.
@@ -127,9 +155,9 @@ func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err
 	if err != nil {
 		return "", nil, err
 	}
-	i, ok := o.vars[name]
-	if !ok {
-		return "", nil, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, o.file.Header.Index, name)
+	i, err := o.find(name)
+	if err != nil {
+		return "", nil, err
 	}
 	v := o.variable(i)
 	return v.Elem, v.Dims, nil
@@ -144,8 +172,9 @@ type StoredVariable struct {
 
 // variable describes the variable with an index.
 func (o *opened) variable(i int) StoredVariable {
-	v := StoredVariable{Name: o.img.Vars[i].Name, Elem: o.img.Vars[i].Type}
-	v.Dims, _ = dimensions(o.img, i)
+	img, i := o.image(i)
+	v := StoredVariable{Name: img.Vars[i].Name, Elem: img.Vars[i].Type}
+	v.Dims, _ = dimensions(img, i)
 	for range v.Dims {
 		_, v.Elem, _ = strings.Cut(v.Elem, "]")
 	}

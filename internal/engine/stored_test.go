@@ -33,6 +33,16 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	if yes, err := p.Resume(t.Context()); !yes || err != nil {
 		t.Fatal(yes, err)
 	}
+	o, err := p.openStored(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, vars := range map[string]int{"a": 1, "wide": 1, "big": 3} { // an array is read without a look at the others
+		i, err := o.find(name)
+		if img, k := o.image(i); err != nil || len(img.Vars) != vars || img.Vars[k].Name != name {
+			t.Errorf("the image for %s has %d variables, want %d (%v)", name, len(img.Vars), vars, err)
+		}
+	}
 	for index, want := range map[uint64]int64{0: 2, 1: 1, 2: 2} {
 		var got [3]int64
 		if err := p.Read(t.Context(), index, "a", &got); err != nil || got[0] != want {

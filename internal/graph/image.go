@@ -114,6 +114,23 @@ func (img *Image) Region(num uint64) (Region, bool) {
 	return r, true
 }
 
+// Only returns the image of variable i alone. pools are the indices of the
+// pools whose Var is i. It returns nil if the variable is not in one region that
+// holds nothing else, or has pointers.
+func (img *Image) Only(i int, pools []int) *Image {
+	v := img.Vars[i]
+	r, ok := img.Region(v.Region)
+	if !ok || len(pools) != 1 || int(r.Pool) != pools[0] || v.Off != 0 || v.Data != 0 {
+		return nil
+	}
+	p := img.Pools[r.Pool]
+	if p.Pointers || p.Owner != i || r.Start != 0 || r.Count != p.Count {
+		return nil
+	}
+	v.Region, p.Var, p.Owner, r.Pool = 0, 0, 0, 0
+	return &Image{Vars: []Var{v}, Regions: []Region{r}, Pools: []Pool{p}}
+}
+
 // Pool is a sequence of elements of one type: all regions of that type that
 // were reached first from the same root.
 type Pool struct {
@@ -129,6 +146,7 @@ type Pool struct {
 	// valid until the next Collect. Otherwise Pieces are live memory.
 	Pointers bool     `json:"ptr,omitempty"`
 	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
+	Dataset  int      `json:"-"` // which dataset of a file holds the elements; only the caller of Prepare uses it
 	Pieces   [][]byte `json:"-"`
 	// Copy, if not nil, is a copy of the bytes that nothing changes; Pieces are
 	// parts of it. See Copies.
