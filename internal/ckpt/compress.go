@@ -23,8 +23,7 @@ func newCompressor(w *fileWriter) *compressor {
 }
 
 func (z *compressor) add(s Segment) {
-	data := z.w.staging.Segment(s.Index)
-	for _, it := range s.Blocks {
+	for i, it := range s.Blocks {
 		if it.Len == 0 {
 			continue
 		}
@@ -34,7 +33,7 @@ func (z *compressor) add(s Segment) {
 			fs = filters(d, z.w.job.Header.Compression)
 			z.filters[it.Dataset] = fs
 		}
-		out, mask, err := hdf5.EncodeChunk(fs, data[it.Off:int64(it.Off)+d.Block], z.scratch[:0])
+		out, mask, err := hdf5.EncodeChunk(fs, z.w.bytes(&s, i), z.scratch[:0])
 		if err != nil {
 			z.w.fail(fmt.Errorf("compressing %s: %w", d.Path, err))
 			return

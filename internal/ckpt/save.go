@@ -28,6 +28,10 @@ type Options struct {
 	MaxBases    int     // how many bases a checkpoint may have; 0: 64; negative: every checkpoint is full
 	NoTracking  bool    // do not use the kernel's tracking of written pages
 	Tracker     Tracker // tells of written memory in place of the kernel, or nil
+	// Stable reports whether memory stays as it is from Save until the result of
+	// the save is there. If this process writes, it writes most of such memory
+	// without copying it first. nil: there is none.
+	Stable func(p []byte) bool
 	// Helper is a connection to a process that runs Serve. That process writes
 	// the checkpoints. It publishes a checkpoint whose copy is complete even if
 	// this process dies then. The Saver closes the connection. If Helper is
@@ -87,6 +91,9 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	if prev != nil {
 		line = prev.Index
 	}
+	if opts.Helper != nil {
+		s.opts.Stable = nil // the helper has the staging memory only
+	}
 	if opts.Helper == nil {
 		s.writer = newFileWriter(newDirTarget(dir, opts.Ranks, opts.Keep, opts.Damaged, line), s.staging)
 	} else if s.writer, err = newHelperWriter(dir, s.staging, &opts, line); err != nil {
@@ -107,7 +114,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 // Reserve allocates staging memory and room on devices for an image, in the
 // background, so that the first save need not.
 func (s *Saver) Reserve(img *graph.Image) {
-	if s.grown != nil || s.pending != nil {
+	if s.grown != nil || s.pending != nil || s.opts.Stable != nil {
 		return
 	}
 	host, all, device := int64(0), int64(0), make(map[mem.Device]int64)
@@ -316,7 +323,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
 	if c.writeFirst && s.opts.Compression == None {
-		job.Estimate = c.bytes + c.expected
+		job.Estimate = c.bytes + c.stableBytes + c.expected
 	}
 	tail := Tail{Marks: c.marks, Inline: inline, Sync: writtenFiles(files), Also: s.also}
 	s.also = nil
@@ -400,9 +407,11 @@ type copying struct {
 	old         [][]Block // per dataset, rows of the previous checkpoint
 	look        [][]bool  // per dataset, the blocks to examine; nil: all
 	digest      []bool    // per dataset: digest in place before copying
+	stable      []bool    // per dataset: blocks need no copy
 	compact     *compaction
 	marks       []Mark
 	bytes       int64         // the maximum to be staged during the pause
+	stableBytes int64         // … and to be stored without that
 	host        []Memory      // per dataset, the bytes in host memory
 	devices     []*deviceTask // per device, the work there
 	deviceBytes int64
@@ -423,7 +432,7 @@ type blockRange struct{ dataset, lo, hi int }
 // prepare decides, dataset by dataset, how changes are found.
 func (s *Saver) prepare(l *Layout) (*copying, error) {
 	n := len(l.Datasets)
-	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), host: l.Memory, runs: make([][]Placement, n)}
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), stable: make([]bool, n), marks: make([]Mark, l.blocks), host: l.Memory, runs: make([][]Placement, n)}
 	if l.anyRemote() {
 		c.host = slices.Clone(l.Memory)
 	}
@@ -496,6 +505,10 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 				c.writeFirst = false
 			}
 		}
+		if c.stable[i] = s.isStable(d, &l.Memory[i]) && !l.Remote[i]; c.stable[i] {
+			c.stableBytes += size
+			size = d.Block // the last block may be shorter than a chunk
+		}
 		c.bytes += size
 		const step = mem.SegmentSize / BlockSize
 		at := 0
@@ -565,10 +578,13 @@ func (c *copying) run(ctx context.Context) error {
 }
 
 func (c *copying) work(ctx context.Context) error {
-	seg := Segment{Index: -1}
+	seg, stable := Segment{Index: -1}, Segment{Index: -1}
 	defer func() {
 		if seg.Index >= 0 {
 			c.s.writer.Put(seg)
+		}
+		if stable.Stable != nil {
+			c.s.writer.Put(stable)
 		}
 	}()
 	var scratch []byte
@@ -606,6 +622,9 @@ func (c *copying) work(ctx context.Context) error {
 			}
 			if b.zero(off, n) {
 				c.marks[d.First+k] = MarkZero
+				continue
+			}
+			if c.putStable(&stable, i, k) {
 				continue
 			}
 			at, err := c.room(ctx, &seg, d)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/hdf5"
 	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -50,11 +51,13 @@ type Job struct {
 	Estimate   int64  // bytes to be stored, roughly; 0: unknown
 }
 
-// Segment is a segment of staging memory that has blocks in it.
+// Segment is a segment of staging memory that has blocks in it, or some blocks
+// of stable memory.
 type Segment struct {
-	Index  int
+	Index  int // -1: not staging memory
 	Used   int // bytes in use
 	Blocks []StagedBlock
+	Stable [][]byte // the blocks where they are, of whole pages; nil: in staging memory
 	// Digests of the blocks, if they are known. Segments with digests come
 	// after the pause, and all of their blocks must be stored.
 	Digests []xxh3.Uint128
@@ -255,7 +258,7 @@ func (w *fileWriter) open() {
 const writers = 4
 
 func (w *fileWriter) Put(s Segment) {
-	if len(w.staging.Free()) == 0 || s.Digests != nil {
+	if s.Stable != nil || len(w.staging.Free()) == 0 || s.Digests != nil {
 		w.hurry()
 	}
 	w.queue <- s
@@ -274,36 +277,56 @@ func (w *fileWriter) work(queue <-chan Segment) {
 	}
 	<-w.start
 	for s := range queue {
-		switch {
-		case w.failed() != nil:
-		case z != nil:
-			w.digest(s)
-			z.add(s)
-		case w.job.WriteFirst:
-			w.write(s)
-			w.digest(s)
-		default:
-			w.digest(s)
-			w.write(s)
+		step.At("write.segment")
+		if w.failed() == nil {
+			if err := mem.Readable(func() error { return w.store(s, z) }); err != nil {
+				w.fail(err)
+			}
 		}
-		w.release(s.Index)
+		if s.Stable == nil {
+			w.release(s.Index)
+		}
 	}
 	if z != nil {
 		z.flush()
 	}
 }
 
+// store digests and writes a segment.
+func (w *fileWriter) store(s Segment, z *compressor) error {
+	switch {
+	case z != nil:
+		w.digest(s)
+		z.add(s)
+	case w.job.WriteFirst:
+		w.write(s)
+		w.digest(s)
+	default:
+		w.digest(s)
+		w.write(s)
+	}
+	return w.failed()
+}
+
+// bytes returns the i-th block of a segment, with zeros up to a whole chunk.
+func (w *fileWriter) bytes(s *Segment, i int) []byte {
+	if s.Stable != nil {
+		return s.Stable[i]
+	}
+	it := &s.Blocks[i]
+	return w.staging.Segment(s.Index)[it.Off:][:w.job.Header.Datasets[it.Dataset].Block]
+}
+
 // digest fills in the digests of a segment's blocks. Unchanged blocks are kept
 // and not written, unless they are written already.
 func (w *fileWriter) digest(s Segment) {
-	data := w.staging.Segment(s.Index)
 	for i, it := range s.Blocks {
 		d := &w.job.Header.Datasets[it.Dataset]
 		if s.Digests != nil {
 			w.table[d.First+int(it.Block)].Digest = s.Digests[i]
 			continue
 		}
-		dig := mem.Digest(data[it.Off : it.Off+it.Len])
+		dig := mem.Digest(w.bytes(&s, i)[:it.Len])
 		row := d.First + int(it.Block)
 		w.table[row].Digest = dig
 		if w.job.WriteFirst {
@@ -333,6 +356,10 @@ func (w *fileWriter) kept(b *Block) bool {
 // write writes the segment's blocks, without the dropped ones, as they are in
 // the segment.
 func (w *fileWriter) write(s Segment) {
+	if s.Stable != nil {
+		w.writeStable(s)
+		return
+	}
 	data := w.staging.Segment(s.Index)
 	type run struct{ lo, hi, at int64 }
 	var runs []run
