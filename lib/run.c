@@ -563,6 +563,8 @@ cairn_status cairn_begin(cairn_run *r)
 	r->begun = 1;
 	if (r->saving)
 		helper_news(r, 1); /* the mirror must be free; what became of it is told by cairn_commit */
+	if (r->sock < 0)
+		helper_end(r); /* … the one that was lost may read it still */
 	return CAIRN_OK;
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Driver struct {
 	Running bool
 	// Tracker says what the program has written since the last Drive.
 	Tracker ckpt.Tracker
+	// Stable reports whether memory is the program's: it stays as it is from Drive
+	// until Attend tells what became of the checkpoint.
+	Stable func(p []byte) bool
 }
 
 // identity is who the program is, where nobody supervises it.
@@ -88,10 +92,11 @@ type Drive struct {
 }
 
 // Drive saves the state. It calls recorded with the index of the checkpoint when
-// the program may change its files again; the variables may change when Drive
-// returns. If recorded returns an error, the variables are incomplete, and
-// nothing is saved.
-func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) error {
+// the program may change its files again. The variables are written from where
+// they are: they may change when Attend tells what became of the checkpoint, or
+// when Drive returns an error. If recorded returns an error, the variables are
+// incomplete, and nothing is saved.
+func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) (err error) {
 	if err := p.ready(); err != nil {
 		return err
 	}
@@ -100,7 +105,12 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) er
 	}
 	p.closeStored() // it may be removed
 	p.driven.save = &drivenSave{d, recorded}
-	defer func() { p.driven.save = nil }()
+	defer func() {
+		p.driven.save = nil
+		if err != nil { // another rank may have failed
+			p.awaitWriter(context.WithoutCancel(ctx))
+		}
+	}()
 	p.points = d.Points
 	p.reportedPoints.Store(p.points)
 	p.request.Store(nil)
@@ -132,7 +142,9 @@ type Attention struct {
 }
 
 // Attend takes in what became of checkpoints, and says what is due. It is called
-// after Options.OnDue was.
+// after Options.OnDue was. While this rank's part of a checkpoint is being
+// written, it tells nothing about that checkpoint, even if another rank has
+// failed: the program would change the variables.
 func (p *Run) Attend() (a Attention) {
 	if p.phase != phaseRunning {
 		return a
@@ -143,18 +155,8 @@ func (p *Run) Attend() (a Attention) {
 		p.collect(r)
 	default:
 	}
-	if p.identity.Size > 1 {
-		p.peers.engine.Lock()
-		a.Err = p.peers.takeOutcomes()
-		p.peers.engine.Unlock()
-	} else {
-		a.Err = p.takeError()
-	}
-	if p.peers != nil && a.Err == nil && errors.Is(p.peers.noMore, coord.ErrLost) && p.current.Index > p.lastCommitted {
-		a.Err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, p.peers.noMore)
-	}
-	if err := p.usable(); a.Err == nil && err != nil {
-		a.Err = err
+	if !p.saver.Busy() {
+		a.Err = p.failure()
 	}
 	a.Due = p.due.Load() || p.request.Load() != nil || p.deferredReason != ""
 	a.Stop = p.stop.Load() != nil
@@ -165,6 +167,22 @@ func (p *Run) Attend() (a Attention) {
 		p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(a.Err)})
 	}
 	return a
+}
+
+// failure takes in the outcomes of checkpoints, and returns why one was not
+// saved, or why no other one will be.
+func (p *Run) failure() (err error) {
+	if p.identity.Size > 1 {
+		p.peers.engine.Lock()
+		err = p.peers.takeOutcomes()
+		p.peers.engine.Unlock()
+	} else {
+		err = p.takeError()
+	}
+	if p.peers != nil && err == nil && errors.Is(p.peers.noMore, coord.ErrLost) && p.current.Index > p.lastCommitted {
+		err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, p.peers.noMore)
+	}
+	return cmp.Or(err, p.usable())
 }
 
 // progress moves messages between the ranks while the program computes: its

@@ -97,8 +97,9 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
-	if p.opts.Driver != nil {
-		opts.Tracker = p.opts.Driver.Tracker
+	if d := p.opts.Driver; d != nil {
+		opts.Tracker, opts.Stable = d.Tracker, d.Stable
+		opts.Helper = nil // this process outlives the program, too
 	}
 	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
 		return err

@@ -15,6 +15,16 @@
 // helper's run protects the copies as if they were its own variables, so that
 // everything else is as in a Go program, and the file is the same.
 //
+// The helper digests and writes the mirror as it is, without another copy. So
+// the program changes nothing in it from Save until there is News of that
+// checkpoint, or of a later one; its next save waits for that. A program that
+// has lost the connection waits for the end of the helper. The helper sends no
+// News, whatever other ranks say, while it still reads the mirror. If the program
+// dies, the helper has the mirror, and publishes the checkpoint.
+//
+// Restore reads into the mirror, too, and checks every byte there. The program
+// copies it to its variables when all is right, and changes none otherwise.
+//
 // The program's files are shared, too: it sends their descriptors, and the run
 // records, cuts back and positions them.
 //
@@ -55,6 +65,5 @@
 // The page has three numbers: wake (32 bits; set by the helper), at byte 8 points
 // (64 bits; set by the program) and filling (32 bits; 1 while the program copies
 // GPU memory to the mirror after Save, 0 when it is done, more if that failed).
-// The helper waits for the last on a futex. Otherwise the program writes to the
-// mirror only when no checkpoint is being written.
+// The helper waits for the last on a futex.
 package serve

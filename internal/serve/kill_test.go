@@ -203,7 +203,7 @@ func many(n int, events, steps []string, atMost time.Duration) (kills []kill) {
 }
 
 // Steps of a helper at which it can be killed.
-var helperSteps = []string{"copy.begin", "copy.done", "commit.written", "commit.published", "prune.withdrawn", "prune.removed",
+var helperSteps = []string{"copy.begin", "copy.done", "write.segment", "commit.written", "commit.published", "prune.withdrawn", "prune.removed",
 	"restore.begin", "restore.loaded", "restore.done", "finish.begin", "finish.recorded", "finish.discarded"}
 
 // TestPlain_Killed kills a C program and its helper: between points, and inside
@@ -216,6 +216,7 @@ func TestPlain_Killed(t *testing.T) {
 		{at: "copy#1", resumes: true}, // the copy from the checkpoint
 		{at: "copy#3", resumes: true}, // … and the next one to a checkpoint
 		{at: "failed#1", step: "copy.begin#2=kill", resumes: true},
+		{at: "failed#1", step: "write.segment#8=kill", resumes: true},
 		{at: "failed#1", step: "commit.written#2=kill", resumes: true},
 		{at: "failed#1", step: "commit.published#2=kill", resumes: true},
 		{at: "failed#1", step: "prune.withdrawn=kill", resumes: true},

@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -73,7 +75,8 @@ type session struct {
 	pid     int // of the program
 	page    *page
 	mirror  *os.File
-	extents []extent
+	extents []extent // by ascending offset
+	mapped  []extent // … by ascending address
 	run     *engine.Run
 	vars    map[string]bool
 	files   map[uint32]*os.File
@@ -259,7 +262,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 		Dir: dir, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
 		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
 		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
-		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s)},
+		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror},
 	}
 	if compression == "none" {
 		o.Compression = engine.None
@@ -387,19 +390,40 @@ func (s *session) extend(c *cursor) error {
 		if err != nil {
 			return errors.Join(s.fail(err), err)
 		}
-		s.extents = append(s.extents, extent{lo, hi, mem})
+		e := extent{lo, hi, mem}
+		s.extents = slices.Insert(s.extents, sort.Search(len(s.extents), func(i int) bool { return s.extents[i].lo > lo }), e)
+		s.mapped = slices.Insert(s.mapped, sort.Search(len(s.mapped), func(i int) bool { return s.mapped[i].address() > e.address() }), e)
 	}
 	return nil
 }
 
+func (e *extent) address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(e.mem))) }
+
 // memory returns bytes of the mirror.
 func (s *session) memory(at, n uint64) (unsafe.Pointer, error) {
-	for i := len(s.extents) - 1; i >= 0; i-- {
-		if e := &s.extents[i]; at >= e.lo && at < e.hi && n <= e.hi-at {
+	if i := sort.Search(len(s.extents), func(i int) bool { return s.extents[i].lo > at }) - 1; i >= 0 {
+		if e := &s.extents[i]; at < e.hi && n <= e.hi-at {
 			return unsafe.Pointer(&e.mem[at-e.lo]), nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %d bytes at %d", errProtocol, n, at)
+}
+
+// offset is the inverse of memory.
+func (s *session) offset(p []byte) (at uint64, ok bool) {
+	addr := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	i := sort.Search(len(s.mapped), func(i int) bool { return s.mapped[i].address() > addr }) - 1
+	if i < 0 || addr-s.mapped[i].address()+uintptr(len(p)) > uintptr(len(s.mapped[i].mem)) {
+		return 0, false
+	}
+	return s.mapped[i].lo + uint64(addr-s.mapped[i].address()), true
+}
+
+// inMirror reports whether memory is part of the mirror, in which the program
+// changes nothing while a checkpoint is being written.
+func (s *session) inMirror(p []byte) bool {
+	_, ok := s.offset(p)
+	return ok
 }
 
 // setVars takes variables away, changes and adds some.

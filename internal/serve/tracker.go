@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"unsafe"
 )
 
 // tracker tells the run what the program says it has written to the mirror.
@@ -34,24 +33,19 @@ func union(list [][2]uint64) [][2]uint64 {
 // Scan calls written for the parts of p that the program has written since the
 // last save.
 func (t *tracker) Scan(p []byte, written func(lo, hi int)) error {
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-	for _, e := range t.extents {
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(e.mem)))
-		if at < start || at >= start+uintptr(len(e.mem)) {
-			continue
-		}
-		lo := e.lo + uint64(at-start)
-		hi := lo + uint64(len(p))
-		first := sort.Search(len(t.written), func(i int) bool { return t.written[i][1] > lo })
-		for _, w := range t.written[first:] {
-			if w[0] >= hi {
-				break
-			}
-			if a, b := max(w[0], lo), min(w[1], hi); a < b {
-				written(int(a-lo), int(b-lo))
-			}
-		}
-		return nil
+	lo, ok := (*session)(t).offset(p)
+	if !ok {
+		return fmt.Errorf("memory at %p is not part of the mirror", p)
 	}
-	return fmt.Errorf("memory at %#x is not part of the mirror", at)
+	hi := lo + uint64(len(p))
+	first := sort.Search(len(t.written), func(i int) bool { return t.written[i][1] > lo })
+	for _, w := range t.written[first:] {
+		if w[0] >= hi {
+			break
+		}
+		if a, b := max(w[0], lo), min(w[1], hi); a < b {
+			written(int(a-lo), int(b-lo))
+		}
+	}
+	return nil
 }
