@@ -273,12 +273,15 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	}
 	v->data = data, v->type = type, v->ndim = ndim, v->dims = own, v->bytes = bytes;
 	v->told = 0, v->fresh = 1, v->untracked = 0, v->added = 0;
-	if (v->copy && bytes <= v->room && (!v->own || reserve(r, v->offset, bytes) == 0))
-		return CAIRN_OK;
 	bytes_before = v->room;
-	unplace(r, v);
-	if (place(r, v, bytes_before) < 0)
+	if (!v->copy || bytes > v->room || (v->own && reserve(r, v->offset, bytes) < 0)) {
+		unplace(r, v);
+		place(r, v, bytes_before);
+	}
+	if (!v->copy)
 		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for a copy of %llu bytes: %s; a run needs as much memory again as it protects", name, (unsigned long long)bytes, strerror(errno));
+	if (v->own)
+		copy_bytes(v->copy, v->copy, (size_t)bytes); /* maps it: the first copy must not wait for that */
 	return CAIRN_OK;
 }
 
@@ -401,20 +404,26 @@ static void put_type(cairn_run *r, cairn_type t)
 	}
 }
 
-cairn_status vars_tell(cairn_run *r)
+/* tell_extents tells the helper which parts of the mirror are new. */
+static cairn_status tell_extents(cairn_run *r)
 {
-	cairn_status rc;
-	size_t n = 0;
+	cairn_status rc = CAIRN_OK;
 	r->out.len = 0, r->out.bad = 0;
 	for (size_t i = 0; i < r->nextents; i++) {
 		put_u64(&r->out, r->extents[i].lo);
 		put_u64(&r->out, r->extents[i].hi);
 	}
-	if (r->nextents) {
-		if ((rc = helper_send(r, MSG_EXTENT, NULL, 0)) < 0)
-			return rc;
+	if (r->nextents && (rc = helper_send(r, MSG_EXTENT, NULL, 0)) >= 0)
 		r->nextents = 0;
-	}
+	return rc;
+}
+
+cairn_status vars_tell(cairn_run *r)
+{
+	cairn_status rc = tell_extents(r);
+	size_t n = 0;
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < r->nvars; i++)
 		n += !r->vars[i]->told;
 	if (!n && !r->dropped)
@@ -464,8 +473,7 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 	} else if (place(r, v, 0) < 0) {
 		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for %llu bytes: %s", name, (unsigned long long)own.bytes, strerror(errno));
 	}
-	if ((rc = vars_tell(r)) >= 0) {
-		r->out.len = 0, r->out.bad = 0;
+	if ((rc = tell_extents(r)) >= 0) {
 		put_u64(&r->out, index);
 		put_str(&r->out, name);
 		put_u64(&r->out, v->offset);
