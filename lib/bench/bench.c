@@ -3,8 +3,9 @@
  *
  *     make -C lib bench [MIB=1024] [DIR=DIRECTORY]
  *
- * Each line is the median of some repetitions, and its ratio to the raw
- * operation. DIR must be on the disk to measure.
+ * Each round measures the raw operation, too, so that a machine which is slower
+ * for a while is so for both. A line has the median of the times, and that of the
+ * rounds' ratios. DIR must be on the disk to measure.
  */
 #define _GNU_SOURCE
 #include <cairn.h>
@@ -19,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPEAT = 5, THREADS = 8, CHUNK = 4 << 20 };
+enum { ROUNDS = 7, THREADS = 8, CHUNK = 4 << 20 };
 
 static size_t bytes;
-static char *data, *copy;
+static char *data, *copy, *raw; /* raw is what O_DIRECT reads into */
 static cairn_run *run;
 
 static double now(void)
@@ -46,17 +47,23 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *t, int n)
+static double median(const double *t)
 {
-	qsort(t, (size_t)n, sizeof *t, ascending);
-	return t[n / 2];
+	double sorted[ROUNDS];
+	memcpy(sorted, t, sizeof sorted);
+	qsort(sorted, ROUNDS, sizeof *sorted, ascending);
+	return sorted[ROUNDS / 2];
 }
 
-static void show(const char *what, double seconds, double raw, const char *of)
+/* show prints what was measured, and how it compares with raw operations; NULL: it is one. */
+static void show(const char *what, const double *t, const double *raw, const char *of)
 {
-	printf("%-38s %9.1f ms %7.2f GB/s", what, 1e3 * seconds, (double)bytes / seconds / 1e9);
-	if (raw > 0)
-		printf("   %5.2f x %s", seconds / raw, of);
+	double ratio[ROUNDS];
+	printf("%-38s %9.1f ms %7.2f GB/s", what, 1e3 * median(t), (double)bytes / median(t) / 1e9);
+	for (int i = 0; raw && i < ROUNDS; i++)
+		ratio[i] = t[i] / raw[i];
+	if (raw)
+		printf("   %5.2f x %s", median(ratio), of);
 	printf("\n");
 	fflush(stdout);
 }
@@ -98,7 +105,7 @@ static double direct(const char *dir, int write_it)
 	check(fd = open(path, (write_it ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY) | O_DIRECT, 0600), "O_DIRECT");
 	began = now();
 	for (size_t at = 0; at < bytes; at += CHUNK) {
-		ssize_t n = write_it ? write(fd, data + at, CHUNK) : read(fd, copy + at, CHUNK);
+		ssize_t n = write_it ? write(fd, data + at, CHUNK) : read(fd, raw + at, CHUNK);
 		check(n == CHUNK ? 0 : -1, path);
 	}
 	if (write_it)
@@ -151,49 +158,78 @@ static void forget(const char *dir)
 		closedir(d);
 }
 
+/* saves measures checkpoints of which so many per cent of the pages have changed. */
+static void saves(const char *dir, int percent)
+{
+	double copying[ROUNDS], writing[ROUNDS], pause[ROUNDS], durable[ROUNDS];
+	char what[64];
+	for (int i = -8; i < ROUNDS; i++) { /* the first show what changes */
+		int k = i < 0 ? 0 : i;
+		double began;
+		change(i + 10, percent);
+		if (i >= 0) {
+			copying[k] = parallel_copy();
+			writing[k] = direct(dir, 1);
+		}
+		began = now();
+		check(cairn_save(run), "save");
+		pause[k] = now() - began;
+		check(cairn_wait(run), "wait");
+		durable[k] = now() - began;
+	}
+	if (percent == 100) {
+		show("memcpy, parallel", copying, NULL, "");
+		show("O_DIRECT write, durable", writing, NULL, "");
+	}
+	snprintf(what, sizeof what, "pause, %d %% of the pages changed", percent);
+	show(what, pause, copying, "memcpy");
+	snprintf(what, sizeof what, "durable, %d %% of the pages changed", percent);
+	show(what, durable, writing, "write");
+}
+
+/* restores measures restarts. */
+static void restores(const char *dir, const char *ckpt)
+{
+	double reading[ROUNDS], restoring[ROUNDS];
+	memcpy(copy, data, bytes);
+	for (int i = 0; i < ROUNDS; i++) {
+		double began;
+		memset(data, 0, bytes);
+		start(ckpt);
+		forget(ckpt);
+		reading[i] = direct(dir, 0);
+		began = now();
+		check(cairn_restore(run) == CAIRN_RESTORED ? 0 : -1, "restore");
+		restoring[i] = now() - began;
+		check(cairn_close(run), "close");
+		if (memcmp(copy, data, bytes) != 0)
+			check(-1, "the restored values");
+	}
+	show("O_DIRECT read", reading, NULL, "");
+	show("restore", restoring, reading, "read");
+}
+
 int main(int argc, char **argv)
 {
 	const char *dir = argc > 2 ? argv[2] : ".";
 	char ckpt[4096];
-	double t[REPEAT], durable[REPEAT], copying, writing, reading, began;
+	double began;
 	long points = 100000000;
 	bytes = (size_t)(argc > 1 ? atol(argv[1]) : 1024) << 20;
 	data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (data == MAP_FAILED || copy == MAP_FAILED)
+	raw = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED || copy == MAP_FAILED || raw == MAP_FAILED)
 		return perror("memory"), 1;
 	snprintf(ckpt, sizeof ckpt, "%s/ckpt", dir);
 	change(1, 100);
 	parallel_copy();
-	for (int i = 0; i < REPEAT; i++)
-		t[i] = parallel_copy();
-	show("memcpy, parallel", copying = median(t, REPEAT), 0, "");
-	for (int i = 0; i < 3; i++)
-		t[i] = direct(dir, 1);
-	show("O_DIRECT write, durable", writing = median(t, 3), 0, "");
-	for (int i = 0; i < 3; i++)
-		t[i] = direct(dir, 0);
-	show("O_DIRECT read", reading = median(t, 3), 0, "");
-	munmap(copy, bytes);
-
+	memcpy(raw, data, bytes);
 	start(ckpt);
 	check(cairn_restore(run), "restore");
 	check(cairn_checkpoint(run), "the first checkpoint");
-	for (int percent = 100; percent; percent = percent == 100 ? 1 : 0) {
-		char what[64];
-		for (int i = -8; i < REPEAT; i++) { /* the first show what changes */
-			change(i + 10, percent);
-			began = now();
-			check(cairn_save(run), "save");
-			t[i < 0 ? 0 : i] = now() - began;
-			check(cairn_wait(run), "wait");
-			durable[i < 0 ? 0 : i] = now() - began;
-		}
-		snprintf(what, sizeof what, "pause, %d %% of the pages changed", percent);
-		show(what, median(t, REPEAT), copying, "memcpy");
-		snprintf(what, sizeof what, "durable, %d %% of the pages changed", percent);
-		show(what, median(durable, REPEAT), writing, "write");
-	}
+	saves(dir, 100);
+	saves(dir, 1);
 	began = now();
 	for (long i = 0; i < points; i++)
 		check(cairn_point(run), "point");
@@ -201,14 +237,6 @@ int main(int argc, char **argv)
 	change(3, 100); /* all in one file */
 	check(cairn_checkpoint(run), "the last checkpoint");
 	check(cairn_close(run), "close");
-	for (int i = 0; i < 3; i++) {
-		forget(ckpt);
-		start(ckpt);
-		began = now();
-		check(cairn_restore(run) == CAIRN_RESTORED ? 0 : -1, "restore");
-		t[i] = now() - began;
-		check(cairn_close(run), "close");
-	}
-	show("restore", median(t, 3), reading, "read");
+	restores(dir, ckpt);
 	return 0;
 }
