@@ -26,9 +26,9 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // packages of lower layers. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/tier/policy", "internal/tier/placement", "internal/tier/recovery", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
+	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/tier/policy", "internal/tier/placement", "internal/tier/recovery", "internal/tier/erasure", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
 	{"internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
-	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
+	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/tier/copies", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
 	{"internal/coord/coordtest", "internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate", "internal/supervise/rundir", "internal/tier"},
@@ -199,6 +199,8 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 			complain(im.Pos(), "only cmd/cairn reads command lines by %s", target)
 		case strings.HasPrefix(target, "github.com/minio/") && !matches([]string{"internal/tier/s3", "internal/tier/s3/*"}, pkg):
 			complain(im.Pos(), "only internal/tier/s3 imports %s", target)
+		case target == "github.com/klauspost/reedsolomon" && pkg != "internal/tier/erasure":
+			complain(im.Pos(), "only internal/tier/erasure imports %s", target)
 		case target == "C":
 			complain(im.Pos(), "cgo; everything builds without a C compiler")
 		case target == "flag" && library && !matches(ends, pkg):
@@ -266,7 +268,7 @@ func TestPrograms_WithoutTiers(t *testing.T) {
 		t.Fatalf("%d packages, but not internal/engine", len(seen))
 	}
 	for _, pkg := range seen {
-		if strings.HasPrefix(pkg, module+"/internal/tier") || strings.HasPrefix(pkg, "github.com/minio/") {
+		if strings.HasPrefix(pkg, module+"/internal/tier") || strings.HasPrefix(pkg, "github.com/minio/") || pkg == "github.com/klauspost/reedsolomon" {
 			t.Errorf("programs contain %s", pkg)
 		}
 	}
@@ -292,6 +294,7 @@ func TestRules(t *testing.T) {
 		{"a tier in a helper", "internal/supervise/helper/a.go", "package helper\n" + im + `/internal/tier/dir"`, ""},
 		{"minio", "internal/supervise/helper/a.go", "package helper\nimport \"github.com/minio/minio-go/v7\"", "only internal/tier/s3 imports github.com/minio"},
 		{"minio in its place", "internal/tier/s3/a.go", "package s3\nimport \"github.com/minio/minio-go/v7/pkg/credentials\"", ""},
+		{"reedsolomon", "internal/tier/copies/a.go", "package copies\nimport \"github.com/klauspost/reedsolomon\"", "only internal/tier/erasure imports"},
 		{"cgo", "internal/mem/a.go", "package mem\nimport \"C\"", "cgo"},
 		{"flags", "internal/store/a.go", "package store\nimport \"flag\"", "reads no flags"},
 		{"flags of a program", "cmd/x/a.go", "package main\nimport \"flag\"", ""},
