@@ -43,12 +43,12 @@ func (c *compat) configure(t *testing.T, text string) {
 }
 
 // run starts the ranks, of which one kills itself in the given step ("18:1").
-func (c *compat) run(t *testing.T, kill, steps, how string) (stdout, stderr string, err error) {
+func (c *compat) run(t *testing.T, kill, steps, how string, env ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := program(t, "cairn")
 	cmd.Path, cmd.Dir = mustFind(t, c.launcher[0]), c.dir
 	cmd.Args = append(slices.Clone(c.launcher), "-n", c.ranks, c.path, "config", steps, how)
-	cmd.Env = append(cmd.Env, "KILL="+kill)
+	cmd.Env = append(append(cmd.Env, "KILL="+kill), env...)
 	var text strings.Builder
 	cmd.Stderr = &text
 	out, err := cmd.Output()
@@ -87,6 +87,38 @@ func TestFTI_RankKilled(t *testing.T) {
 				c.survive(t, configFTI, how)
 			}
 		})
+	}
+}
+
+// TestFTI_HelperLost kills a helper of a program written for FTI, which does not
+// look at what FTI_Snapshot and FTI_Checkpoint return. They start others, and
+// save; if they cannot, the program ends.
+func TestFTI_HelperLost(t *testing.T) {
+	c := compileCompat(t, "fti", "mpich")
+	c.configure(t, configFTI)
+	want, stderr, err := c.run(t, "", "25", "all")
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, want, stderr)
+	}
+	for how, resumed := range map[string]string{"snap": "10", "all": "15"} {
+		c.dir = t.TempDir()
+		c.configure(t, configFTI)
+		if out, stderr, err := c.run(t, "18:0", "25", how, "LOST=10:1"); err == nil || strings.Count(stderr, "others have been started") != 1 {
+			t.Errorf("%s: %v: %s\n%s", how, err, out, stderr)
+		}
+		if got, stderr, err := c.run(t, "", "25", how); err != nil || got != "resumed at step "+resumed+"\n"+want {
+			t.Errorf("%s: %v: %s\n%s", how, err, got, stderr)
+		}
+	}
+	c.dir = t.TempDir()
+	c.configure(t, configFTI)
+	helper := filepath.Join(t.TempDir(), "cairn")
+	if err := os.Link(filepath.Join(build(t), "cairn"), helper); err != nil {
+		t.Skip(err)
+	}
+	out, stderr, err := c.run(t, "", "25", "snap", "LOST=10:1", "GONE=1", "CAIRN_HELPER="+helper)
+	if err == nil || strings.Contains(out, "sum") || strings.Count(stderr, "it would continue without checkpoints; start it again") != 1 {
+		t.Errorf("without another helper: %v: %s\n%s", err, out, stderr)
 	}
 }
 

@@ -66,6 +66,7 @@ static struct {
 	size_t table_len;
 	int id, level; /* of the checkpoint that is being taken */
 	int icp;       /* 1: between InitICP and FinalizeICP; -1: it failed */
+	int supervised; /* by 'cairn run', which starts the program again */
 	double start, looked; /* by FTI_Snapshot */
 	unsigned long snapshots, next_look, step;
 } fti;
@@ -689,6 +690,51 @@ static int level_of(const char *function, int level)
 	return level > 4 ? level - 4 : level; /* all checkpoints are differential */
 }
 
+static cairn_status open_run(int fresh);
+
+/*
+ * reopen starts other helpers when a rank has lost its own. All ranks call it. If
+ * that is impossible, it ends the program, as the loss of a head ends a program
+ * of FTI: few programs look at what FTI_Snapshot returns, and they would compute
+ * without protection.
+ */
+static void reopen(const char *function)
+{
+	cairn_status rc = CAIRN_NOHELPER;
+	int good = 0;
+	char why[512];
+	snprintf(why, sizeof why, "%s", cairn_error(fti.run));
+	if (!fti.supervised) { /* 'cairn run' speaks with one helper of a process */
+		cairn_close(fti.run);
+		rc = open_run(0);
+		snprintf(why, sizeof why, "%s", rc < 0 ? cairn_error(fti.run) : "");
+		good = rc >= 0;
+		for (int i = 0; i < fti.ntypes; i++)
+			if (fti.types[i])
+				fti.types[i]->made = 0;
+		for (int i = 0; good && i < fti.nvars; i++)
+			good = !fti.vars[i].isprotected || protect(&fti.vars[i]) == FTI_SCES;
+	}
+	if (all_agree(good)) {
+		if (rc != CAIRN_RESTORED || load_table() != FTI_SCES) { /* none is left that FTI_Recover could load */
+			fti.all.execution.hasCkpt = false;
+			for (int i = 0; i < fti.nvars; i++)
+				fti.vars[i].stored = -1;
+		}
+		if (fti.all.topology.myRank == 0)
+			say("%s: a helper process was lost; others have been started", function);
+		return;
+	}
+	if (!good)
+		say("%s: %s", function, why);
+	if (fti.all.topology.myRank == 0)
+		say("%s: a helper process was lost, and no other can be started. The program ends, because it would continue without checkpoints; %s", function,
+			fti.supervised ? "'cairn run' starts it again" : "start it again: it resumes from its last checkpoint");
+	MPI_Barrier(FTI_COMM_WORLD); /* the texts come first */
+	MPI_Abort(fti.all.execution.globalComm, 1);
+	exit(1);
+}
+
 /* save takes a checkpoint, or commits the one that FTI_InitICP has begun. */
 static int save(const char *function, int id, int level, int begun)
 {
@@ -697,6 +743,11 @@ static int save(const char *function, int id, int level, int begun)
 		say("an earlier checkpoint was not saved: %s", cairn_error(fti.run));
 	fti.id = id, fti.level = level;
 	rc = begun ? cairn_commit(fti.run) : cairn_save(fti.run);
+	if (rc == CAIRN_NOHELPER) { /* on all ranks */
+		reopen(function);
+		fti.id = id, fti.level = level;
+		rc = begun ? rc : cairn_save(fti.run); /* what was added is gone */
+	}
 	if (rc >= 0 && fti.all.checkpoint[level].isInline)
 		rc = cairn_wait(fti.run);
 	if (rc < 0) {
@@ -767,6 +818,10 @@ int FTI_Snapshot(void)
 		saved();
 		fti.all.execution.ckptCnt++;
 		return FTI_DONE;
+	case CAIRN_NOHELPER: /* on all ranks; the last checkpoint may be lost, too */
+		reopen("FTI_Snapshot");
+		level = 1;
+		goto due;
 	default:
 		say("FTI_Snapshot: %s", cairn_error(fti.run));
 		if (rc != CAIRN_NOTSAVED)
@@ -774,6 +829,7 @@ int FTI_Snapshot(void)
 	}
 	if (fti.snapshots < fti.next_look || (level = look()) == 0)
 		return FTI_SCES;
+due:
 	rc = save("FTI_Snapshot", (int)fti.all.execution.ckptCnt, level, 0);
 	if (rc == FTI_DONE)
 		fti.all.execution.ckptCnt++;
@@ -971,7 +1027,8 @@ static void forget(void)
 }
 
 /* open_run opens the checkpoints of this configuration, and resumes. */
-static int open_run(void)
+/* open_run opens the run and its newest checkpoint. fresh: one that has finished is discarded. */
+static cairn_status open_run(int fresh)
 {
 	cairn_options o = CAIRN_OPTIONS;
 	cairn_status rc;
@@ -980,20 +1037,30 @@ static int open_run(void)
 	if (fti.all.configuration.keepL4Ckpt)
 		o.keep = 1 << 20;
 	rc = cairn_open_mpi(&fti.run, fti.dir, &o, FTI_COMM_WORLD);
-	if (rc == CAIRN_FINISHED) { /* the next run begins from the start, as with FTI */
+	if (rc == CAIRN_FINISHED && fresh) { /* the next run begins from the start, as with FTI */
 		cairn_close(fti.run);
 		o.fresh = 1;
 		rc = cairn_open_mpi(&fti.run, fti.dir, &o, FTI_COMM_WORLD);
 	}
 	if (rc >= 0)
 		rc = cairn_resume(fti.run);
+	if (rc >= 0)
+		cairn_before_save(fti.run, make_table, NULL);
+	return rc;
+}
+
+/* begin opens the run for FTI_Init. */
+static int begin(void)
+{
+	cairn_status rc;
+	fti.supervised = getenv("CAIRN_CONTROL") != NULL;
+	rc = open_run(1);
 	if (rc < 0) {
 		say("FTI_Init: %s", cairn_error(fti.run));
 		cairn_close(fti.run);
 		fti.run = NULL;
 		return all_agree(rc != CAIRN_CORRUPT && rc != CAIRN_MISMATCH) ? FTI_NSCS : FTI_NREC; /* on all ranks */
 	}
-	cairn_before_save(fti.run, make_table, NULL);
 	if (rc != CAIRN_RESTORED)
 		return FTI_SCES;
 	fti.all.execution.reco = 1;
@@ -1038,7 +1105,7 @@ int FTI_Init(const char *configFile, MPI_Comm globalComm)
 	t->masterGlobal = t->myRank == 0, t->masterLocal = t->nodeRank == 0;
 	fti.all.injection.timer = MPI_Wtime();
 	tell_differences();
-	rc = open_run();
+	rc = begin();
 	if (!fti.run)
 		return rc;
 	fti.ready = fti.all.execution.initSCES = 1;

@@ -1,12 +1,16 @@
 /*
  * A program written for FTI: fti CONFIG STEPS HOW. HOW is how it saves and
  * recovers: all (FTI_Checkpoint, FTI_Recover), var (FTI_RecoverVar one by one),
- * icp (an incremental checkpoint; FTI_Snapshot recovers). KILL=STEP:RANK makes
- * a rank kill itself in that step. All ways print the same.
+ * icp (an incremental checkpoint; FTI_Snapshot recovers), snap (FTI_Snapshot,
+ * until it has saved, in the step in which a helper is lost). KILL=STEP:RANK makes
+ * a rank kill itself in that step, LOST=STEP:RANK its helper. With GONE, no other
+ * helper can be started. All ways print the same.
  */
 #include <fti.h>
 #include <assert.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { N = 5000, EVERY = 5 };
 
@@ -16,9 +20,23 @@ struct particle {
 	float weight;
 };
 
+/* lose_helper kills the helper of this rank, and waits until it is gone. */
+static void lose_helper(void)
+{
+	char path[64];
+	int pid = 0;
+	FILE *f;
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	assert((f = fopen(path, "r")) && fscanf(f, "%d", &pid) == 1 && pid > 0);
+	fclose(f);
+	if (getenv("GONE"))
+		assert(unlink(getenv("CAIRN_HELPER")) == 0);
+	assert(kill(pid, SIGKILL) == 0 && waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT) == 0);
+}
+
 int main(int argc, char **argv)
 {
-	int rank, ranks, step = 0, rc, kill_step = -1, kill_rank = -1;
+	int rank, ranks, step = 0, rc, kill_step = -1, kill_rank = -1, lost_step = -1, lost_rank = -1;
 	double *u = (double *)malloc(N * sizeof *u), sum = 0, all;
 	long *trace = (long *)malloc(sizeof *trace); /* one more every step */
 	struct particle p[7];
@@ -39,7 +57,9 @@ int main(int argc, char **argv)
 	MPI_Comm_size(FTI_COMM_WORLD, &ranks);
 	if (getenv("KILL"))
 		sscanf(getenv("KILL"), "%d:%d", &kill_step, &kill_rank);
-	int steps = atoi(argv[2]), icp = !strcmp(argv[3], "icp"), var = !strcmp(argv[3], "var");
+	if (getenv("LOST"))
+		sscanf(getenv("LOST"), "%d:%d", &lost_step, &lost_rank);
+	int steps = atoi(argv[2]), icp = !strcmp(argv[3], "icp"), var = !strcmp(argv[3], "var"), snap = !strcmp(argv[3], "snap");
 	for (int i = 0; i < N; i++)
 		u[i] = rank + i;
 	memset(p, 0, sizeof p);
@@ -110,13 +130,24 @@ int main(int argc, char **argv)
 			assert(FTI_AddVarICP(named) == FTI_SCES);
 			assert(FTI_FinalizeICP() == FTI_SCES);
 			u[0] -= 1;
+		} else if (snap) {
+			FTI_Snapshot();
 		} else if (step % EVERY == 0) {
 			assert(FTI_Checkpoint(step / EVERY, 1 + step / EVERY % 4) == FTI_DONE);
+		}
+		if (step == lost_step) {
+			if (rank == lost_rank)
+				lose_helper();
+			for (double began = MPI_Wtime(); snap && FTI_Snapshot() != FTI_DONE;) {
+				int late = MPI_Wtime() - began > 100;
+				MPI_Allreduce(MPI_IN_PLACE, &late, 1, MPI_INT, MPI_MAX, FTI_COMM_WORLD);
+				assert(!late);
+			}
 		}
 		if (step == kill_step && rank == kill_rank)
 			raise(SIGKILL);
 	}
-	if (FTI_Status() == 0 && steps % EVERY == 0) { /* back to the last checkpoint */
+	if (FTI_Status() == 0 && steps % EVERY == 0 && !snap) { /* back to the last checkpoint */
 		double last = u[1];
 		u[1] = -1;
 		assert(FTI_Recover() == FTI_SCES && u[1] == last);
