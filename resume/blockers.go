@@ -19,10 +19,10 @@ var blocked struct {
 // warnAfter is how long the user is not told that no checkpoint can be taken.
 const warnAfter = 10 * time.Second
 
-// canSave reports whether a checkpoint can be taken at a point of depth d. It
-// is called often while one is due, so it must be fast.
-func canSave(d int, patience time.Duration) bool {
-	why := stackMismatch(d)
+// canSave reports whether a checkpoint can be taken at a point. why says why it
+// cannot, if that is known. canSave is called often while a checkpoint is due,
+// so it must be fast.
+func canSave(why string, patience time.Duration) bool {
 	if why == "" {
 		now, n := time.Now(), runtime.NumGoroutine()
 		if patience < testGrace && n >= blocked.alive && now.Before(blocked.until) {
@@ -39,8 +39,19 @@ func canSave(d int, patience time.Duration) bool {
 		blocked.since, blocked.until = time.Time{}, time.Time{}
 		return true
 	}
+	noteBlocked(why, false)
+	return false
+}
+
+// noteBlocked tells the user why no checkpoint can be taken: at once if that
+// will last, otherwise if it lasts.
+func noteBlocked(why string, lasting bool) {
 	now := time.Now()
 	switch {
+	case blocked.since.IsZero() && lasting:
+		blocked.since, blocked.pause = now, warnAfter
+		blocked.tell = now.Add(blocked.pause)
+		warn("no checkpoint could be taken: %s", why)
 	case blocked.since.IsZero():
 		blocked.since, blocked.pause = now, warnAfter
 		blocked.tell = now.Add(blocked.pause)
@@ -49,7 +60,6 @@ func canSave(d int, patience time.Duration) bool {
 		blocked.tell = now.Add(blocked.pause)
 		warn("no checkpoint could be taken for %v: %s", now.Sub(blocked.since).Round(time.Second), why)
 	}
-	return false
 }
 
 // stackMismatch returns how the calls on the stack differ from those that the
@@ -71,6 +81,12 @@ func stackMismatch(d int) string {
 	for more := n > 0; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
+		if several && f.Function == routineMain { // as runtime.main
+			if len(calls) == d+1 {
+				return ""
+			}
+			break
+		}
 		if strings.HasPrefix(f.Function, ownPackage) {
 			calls = calls[:0] // these are Cairn's own calls
 			within, between = original, false
@@ -210,11 +226,14 @@ func programGoroutine(text string) *goroutine {
 		ids = append(ids, id)
 	}
 	ours := func(g *goroutine) bool {
-		if g.creator == waiterCreator {
+		switch g.creator {
+		case waiterCreator:
 			return !g.waits
+		case routineCreator: // it has arrived at the cut
+			return true
 		}
 		for range 100 { // from child to parent
-			if g == nil || g.creator == waiterCreator || g.creator == "time.goFunc" { // these call the program's functions
+			if g == nil || g.creator == waiterCreator || g.creator == routineCreator || g.creator == initCreator || g.creator == "time.goFunc" { // these call the program's functions
 				return false
 			}
 			// The goroutine of the Go runtime that runs cleanups has no

@@ -3,10 +3,13 @@ package resume
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/graph"
@@ -32,6 +35,8 @@ type savedContext struct {
 	stop     context.CancelFunc
 	canceled bool
 	cause    error
+	done     chan struct{} // what Done has returned, of a restored context
+	waited   atomic.Bool   // Done was called
 }
 
 type contextKind uint8
@@ -189,6 +194,9 @@ func (c *savedContext) live() context.Context {
 		in, c.cancel = context.WithCancelCause(in)
 	}
 	c.inner = in
+	if c.done != nil && c.cancel != nil && !c.canceled { // the channel of a canceled one is closed
+		setDone(in, c.done)
+	}
 	if c.canceled {
 		c.finish()
 	}
@@ -217,9 +225,18 @@ func (c *savedContext) finish() {
 }
 
 func (c *savedContext) Deadline() (time.Time, bool) { return c.live().Deadline() }
-func (c *savedContext) Done() <-chan struct{}       { return c.live().Done() }
-func (c *savedContext) Err() error                  { return c.live().Err() }
-func (c *savedContext) Value(key any) any           { return c.live().Value(key) }
+
+// Done returns the channel of the standard library's context. Others may wait
+// for the channel alone, so the context is saved until it has ended.
+func (c *savedContext) Done() <-chan struct{} {
+	if c.kind != contextValue && c.kind != contextWithout && !c.waited.Swap(true) {
+		waitedFor.add(c)
+	}
+	return c.live().Done()
+}
+
+func (c *savedContext) Err() error        { return c.live().Err() }
+func (c *savedContext) Value(key any) any { return c.live().Value(key) }
 
 // CairnState saves what is needed to make the context again. A context that a
 // signal or a deadline has ended stays ended.
@@ -233,6 +250,9 @@ func (c *savedContext) CairnState(k *graph.Coder) error {
 			c.mu.Unlock()
 		}
 	}
+	if !k.Restoring() && c.cancel != nil && c.waited.Load() {
+		c.done = doneOf(c.live())
+	}
 	graph.Field(k, "kind", &c.kind)
 	graph.Field(k, "parent", &c.parent)
 	graph.Field(k, "deadline", &c.deadline)
@@ -242,5 +262,104 @@ func (c *savedContext) CairnState(k *graph.Coder) error {
 	graph.Field(k, "value", &c.val)
 	graph.Field(k, "canceled", &c.canceled)
 	graph.Field(k, "cause", &c.cause)
+	graph.Field(k, "done", &c.done)
 	return nil
+}
+
+// waitedFor are the contexts that have not ended, and whose channels were asked
+// for.
+var waitedFor waitedContexts
+
+type waitedContexts struct {
+	sync.Mutex
+	all   map[*savedContext]bool
+	prune int // ended ones are removed when there are so many
+}
+
+func (w *waitedContexts) add(c *savedContext) {
+	w.Lock()
+	defer w.Unlock()
+	if w.all == nil {
+		w.all = make(map[*savedContext]bool)
+	}
+	if len(w.all) >= max(w.prune, 64) {
+		w.dropEnded()
+		w.prune = 2 * len(w.all)
+	}
+	w.all[c] = true
+}
+
+func (w *waitedContexts) dropEnded() {
+	for c := range w.all {
+		if c.Err() != nil {
+			delete(w.all, c)
+		}
+	}
+}
+
+// list returns the contexts that a checkpoint has.
+func (w *waitedContexts) list() []*savedContext {
+	w.Lock()
+	defer w.Unlock()
+	w.dropEnded()
+	return slices.Collect(maps.Keys(w.all))
+}
+
+// restore makes the contexts of a checkpoint live: those who wait for their
+// channels do not use the contexts themselves.
+func (w *waitedContexts) restore(list []*savedContext) {
+	for _, c := range list {
+		if c.done != nil {
+			c.Done()
+		}
+	}
+}
+
+// cancelWords are the parts of a context of the standard library.
+type cancelWords struct {
+	mu   *sync.Mutex
+	done *atomic.Value
+	err  *atomic.Value
+}
+
+// partsOf returns the parts of a context, if they are what they are known to be.
+func partsOf(ctx context.Context) (w cancelWords, ok bool) {
+	v := reflect.ValueOf(ctx)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().String() != "context.cancelCtx" {
+		return w, false
+	}
+	mu, done, err := v.Elem().FieldByName("mu"), v.Elem().FieldByName("done"), v.Elem().FieldByName("err")
+	value := reflect.TypeFor[atomic.Value]()
+	if !mu.IsValid() || !done.IsValid() || !err.IsValid() || mu.Type() != reflect.TypeFor[sync.Mutex]() || done.Type() != value || err.Type() != value {
+		return w, false
+	}
+	return cancelWords{(*sync.Mutex)(mu.Addr().UnsafePointer()), (*atomic.Value)(done.Addr().UnsafePointer()), (*atomic.Value)(err.Addr().UnsafePointer())}, true
+}
+
+// doneOf returns the channel of a context.
+func doneOf(ctx context.Context) chan struct{} {
+	if w, ok := partsOf(ctx); ok {
+		done, _ := w.done.Load().(chan struct{})
+		return done
+	}
+	return nil
+}
+
+// setDone gives a new context the channel of one that was saved.
+func setDone(ctx context.Context, done chan struct{}) {
+	w, ok := partsOf(ctx)
+	if !ok {
+		fatal("cannot restore a context whose end is waited for: this version of Go has other contexts")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done.Store(done)
+	if w.err.Load() == nil {
+		return
+	}
+	select {
+	case <-done:
+	default:
+		close(done) // it has ended meanwhile
+	}
 }

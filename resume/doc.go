@@ -18,14 +18,18 @@
 // resumable function then finds its frame, jumps to its place and calls the next
 // one, until the innermost function calls Resumed (or ResumedFast).
 //
-// Points are on the main goroutine only. A checkpoint is taken only if no other
-// goroutine of the program is running, and if the calls on the goroutine's stack
-// are exactly those that the frames describe: see blockers.go.
+// Each goroutine that the program starts has a control block with frames of its
+// own. A checkpoint is taken when all of them have arrived at a cut (cuts.go): at a
+// point, in a wait (waits.go), or before they begin; if no other goroutine is
+// running; and if the calls on their stacks are exactly those that the frames
+// describe (blockers.go). Programs without go statements are built without the
+// tag cairn_goroutines, and have the main goroutine's control block only.
 //
 // # Map
 //
 //	run.go, process.go      the run, from Begin to End; the process's state
-//	goroutines.go, routine*  control blocks of goroutines
+//	goroutines.go, routine* control blocks of goroutines
+//	cuts.go, waits.go       several goroutines: cuts, and operations that block
 //	frames.go, unwind.go    frames, points, unwinding
 //	blockers.go             what prevents a checkpoint at a point
 //	ranks.go                programs with several ranks, or with cairn.Open

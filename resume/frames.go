@@ -81,7 +81,9 @@ func Resumed() {
 		extraFrames(g, g.depth)
 	}
 	set(&g.state, 0)
-	startWaiters()
+	if g == &mainRoutine {
+		startWaiters()
+	}
 	if severalRanks() { // all ranks reach the point again
 		point(g, g.depth, g.stack[g.depth:], true)
 	}
@@ -221,6 +223,10 @@ func Point(d int, f any) {
 // point is a point with the frames from depth d on. again says that ranks have
 // just been restored: the point was counted before.
 func point(g *routine, d int, frames []any, again bool) {
+	if several && (g != &mainRoutine || !severalRanks()) {
+		pointOfMany(g, d, d, frames)
+		return
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	if again {
@@ -240,7 +246,7 @@ func point(g *routine, d int, frames []any, again bool) {
 		s.drop()
 	}
 	clear(g.owners)
-	kill := killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
+	kill := killsHere()
 	if severalRanks() {
 		pointOfRanks(d, frames, kill)
 		return
@@ -252,6 +258,18 @@ func point(g *routine, d int, frames []any, again bool) {
 		}
 		return
 	}
+	take(stackMismatch(d), append(append(saved.Frames[:0], g.stack[:d]...), frames...), kill)
+}
+
+// killsHere reports whether the process kills itself at the point that was just
+// counted.
+func killsHere() bool {
+	return killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
+}
+
+// take takes a checkpoint with the main goroutine's frames, if it can. why says
+// why it cannot, if that is known.
+func take(why string, frames []any, kill bool) {
 	wait := grace
 	if kill {
 		wait = testGrace
@@ -259,20 +277,23 @@ func point(g *routine, d int, frames []any, again bool) {
 	defer resumeEvents()
 	pauseEvents()
 	begun := time.Now()
-	if !lockFinalizers() || !canSave(d, wait) {
+	if !lockFinalizers() || !canSave(why, wait) {
 		retryLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
 		return
 	}
 	missed.looks, missed.took = 0, 0
-	saved.Frames = append(append(saved.Frames[:0], g.stack[:d]...), frames...)
+	saved.Frames = frames
 	saved.Points = points
 	saved.Process.note()
+	saved.Contexts = waitedFor.list()
 	saveWaiters()
+	cuts.noteBackground()
 	if kill {
 		crash(run.Checkpoint(context.Background()))
 	}
 	err := runPoint()
 	clear(saved.Frames)
+	saved.Contexts = nil
 	setDueIfNeeded()
 	if err != nil {
 		handlePointError(err)
@@ -298,7 +319,7 @@ func retryLater(kill bool, took time.Duration) {
 	}
 	pause := time.Millisecond + 20*missed.took
 	missed.looks, missed.took = 0, 0
-	time.AfterFunc(pause, setDue)
+	time.AfterFunc(pause, onDue)
 }
 
 // failed is why a checkpoint was not saved, until the user is told.

@@ -1,5 +1,7 @@
 package resume
 
+import "time"
+
 // routine is the control block of a goroutine that can be saved.
 type routine struct {
 	// state says why a resumable function is entered. Other goroutines only
@@ -17,6 +19,22 @@ type routine struct {
 	reentering  bool  // this process continues; it was not restarted
 	sameUnwind  bool  // the next function to be entered is not the outermost, though it has a depth
 	repeatPoint bool  // the point is where a restored program resumes; see ranks.go
+
+	// These are for programs with several goroutines that are saved.
+	savedGoroutine
+	wake    chan struct{} // wakes it from a wait, for a cut
+	arrived bool          // it stands still, and Frames are its frames; guarded by cuts
+	begins  bool          // it has not begun, and waits for the end of a cut
+	joining *joining      // what it waits for on another goroutine
+	mayTry  time.Time     // it is not tried before to unwind
+}
+
+// savedGoroutine is a goroutine in a checkpoint.
+type savedGoroutine struct {
+	At     string // the place of the go statement
+	F      func()
+	Whole  bool  // F has no points: it can be saved only before it begins
+	Frames []any // nil: it has not begun
 }
 
 // Values of a routine's state.
@@ -29,3 +47,95 @@ const (
 
 // mainRoutine is the main goroutine's.
 var mainRoutine routine
+
+// Start stands for a go statement, at a place of the source. The goroutine can
+// be saved at its points and in its waits.
+func Start(at string, f func()) { startRoutine(at, f, false) }
+
+// StartWhole is Start for a function without points and waits. It can be saved
+// before it has begun, and when it has ended.
+func StartWhole(at string, f func()) { startRoutine(at, f, true) }
+
+func startRoutine(at string, f func(), whole bool) {
+	switch {
+	case run == nil || f == nil:
+		go f()
+	case !begun:
+		startUnknown(f)
+	default:
+		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
+		cuts.add(g)
+		g.launch()
+	}
+}
+
+// StartBackground is Start for a goroutine that does not matter for the state. It
+// keeps running while a checkpoint is taken, and a restart starts it again.
+func StartBackground(at string, f func()) {
+	if run == nil || f == nil {
+		go f()
+		return
+	}
+	b := &background{savedGoroutine{At: at, F: f}, begun}
+	if b.again {
+		cuts.addBackground(b)
+	}
+	b.launch()
+}
+
+// background is a goroutine that StartBackground has started.
+type background struct {
+	savedGoroutine
+	again bool // a restart starts it; otherwise init does
+}
+
+// launch starts the goroutine. It is the creator of goroutines that are not
+// waited for, with all that they start.
+//
+//go:noinline
+func (b *background) launch() { go b.main() }
+
+func (b *background) main() {
+	if b.again {
+		defer cuts.removeBackground(b)
+	}
+	b.F()
+}
+
+// startUnknown starts a goroutine that cannot be saved: init starts it, and
+// would start it again.
+//
+//go:noinline
+func startUnknown(f func()) { go f() }
+
+//go:noinline
+func (g *routine) launch() { go g.main() }
+
+// The names of functions in stack traces.
+var (
+	initCreator    = ownPackage + "startUnknown"
+	routineCreator = ownPackage + "(*routine).launch"
+	routineMain    = ownPackage + "(*routine).main"
+)
+
+// main is the outermost function of the goroutine.
+//
+//go:noinline
+func (g *routine) main() {
+	g.register()
+	defer func() {
+		g.unregister()
+		cuts.remove(g)
+	}()
+	g.depth = -1
+	switch {
+	case len(g.stack) > 0:
+		set(&g.state, resuming)
+	default:
+		g.arrive(nil)
+		if !g.Whole {
+			set(&g.state, called)
+		}
+	}
+	g.F()
+}

@@ -181,6 +181,9 @@ func copyOfRanks() error {
 		return errors.New("a finalizer or cleanup of the program is running")
 	}
 	why := stackMismatch(pausedAt.depth)
+	if g := cuts.others(); why == "" && g != nil {
+		why = "the goroutine that is started at " + g.At + " is running, and with several ranks only the main goroutine can be saved"
+	}
 	if why == "" {
 		why = liveGoroutine(runtime.NumGoroutine(), grace)
 	}
@@ -193,6 +196,8 @@ func copyOfRanks() error {
 	saved.Frames = append(append(saved.Frames[:0], mainRoutine.stack[:pausedAt.depth]...), pausedAt.frames...)
 	saved.Points = points
 	saved.Process.note()
+	saved.Contexts = waitedFor.list()
 	saveWaiters()
+	cuts.noteBackground()
 	return nil
 }

@@ -34,3 +34,7 @@ func (g *routine) setUnwinding(on bool) {
 		set(&g.state, 0)
 	}
 }
+
+// register and unregister have nothing to do here.
+func (g *routine) register()   {}
+func (g *routine) unregister() {}

@@ -49,7 +49,11 @@ type program struct {
 	Signals  subscriptions
 	Timers   []savedTimer
 	Waiters  []savedWaiter
-	Opened   *options // the program's own call of cairn.Open; nil: none
+	Contexts []*savedContext // those whose end is waited for
+
+	Goroutines []savedGoroutine // besides the main one
+	Background []savedGoroutine
+	Opened     *options // the program's own call of cairn.Open; nil: none
 }
 
 var (
@@ -92,7 +96,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := engine.Options{Dir: dir, Log: logger, OnDue: setDue, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
+	opts := engine.Options{Dir: dir, Log: logger, OnDue: onDue, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
@@ -225,12 +229,15 @@ func Begin() {
 	files.Reopened(saved.Files)
 	saved.Signals.restore()
 	restoreTimers(saved.Timers)
+	waitedFor.restore(saved.Contexts)
+	saved.Contexts = nil
 	restoredWaiters, saved.Timers, saved.Waiters = saved.Waiters, nil, nil
 	files.Suspend(false)
 	g.stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	countPoints()
 	set(&g.state, resuming)
+	startRestored()
 }
 
 func begin() (bool, error) {

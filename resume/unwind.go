@@ -72,6 +72,9 @@ func Recovered(v any) any {
 // unwind, with all functions up to the outermost. It cannot if a library's
 // function is among them.
 func CanUnwind() bool {
+	if several {
+		return own().canUnwind()
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	begun := time.Now()
@@ -132,10 +135,28 @@ func ResumedFast(d int) bool {
 		g.stack = g.stack[:g.unwindBase]
 		return false
 	}
-	startWaiters()
+	if g == &mainRoutine {
+		startWaiters()
+	}
 	g.repeatPoint = severalRanks()
 	g.stack[d] = nil
 	g.reusable = len(g.stack)
 	setDueIfNeeded()
 	return g.repeatPoint
+}
+
+// canUnwind is CanUnwind for one of several goroutines.
+func (g *routine) canUnwind() bool {
+	if severalRanks() && g != &mainRoutine {
+		return false
+	}
+	now := time.Now()
+	if now.Before(g.mayTry) {
+		return false
+	}
+	if stackMismatch(g.unwindBase) == "" {
+		return true
+	}
+	g.mayTry = now.Add(20 * time.Since(now)) // it stays so until they have returned
+	return false
 }

@@ -1,0 +1,444 @@
+package resume
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// A cut is a moment at which all goroutines stand still: at a point, in a wait
+// that will be issued again, or before they begin. What one of them waits for
+// cannot come, because whoever would bring it stands still, too. So the state is
+// all frames, all channels with what is in them, locked mutexes and counters.
+//
+// A point at which a checkpoint is due requests a cut, and so does the engine. Each
+// goroutine arrives with its frames. The main one takes the checkpoint when all
+// have arrived, and releases them. If some do not arrive in time, the cut is
+// given up, and all continue.
+var cuts cutState
+
+type cutState struct {
+	sync.Mutex
+	all     map[*routine]bool // goroutines that can be saved
+	ignored map[*background]bool
+	arrived int
+	ended   uint64    // number of cuts that have ended
+	saving  bool      // all have arrived, and the state is being copied
+	kill    bool      // the process kills itself after the checkpoint
+	begun   time.Time // of the cut that is wanted
+	failed  int       // how many in a row were given up
+	stuck   bool      // the last look found only blocked goroutines
+
+	changed sync.Cond // something above has changed
+	wanted  atomic.Bool
+}
+
+func init() { cuts.changed.L = &cuts.Mutex }
+
+func (c *cutState) add(g *routine) {
+	c.Lock()
+	defer c.Unlock()
+	if c.all == nil {
+		c.all = make(map[*routine]bool)
+	}
+	c.all[g] = true
+}
+
+func (c *cutState) remove(g *routine) {
+	c.Lock()
+	defer c.Unlock()
+	delete(c.all, g)
+	c.changed.Broadcast()
+}
+
+func (c *cutState) addBackground(b *background) {
+	c.Lock()
+	defer c.Unlock()
+	if c.ignored == nil {
+		c.ignored = make(map[*background]bool)
+	}
+	c.ignored[b] = true
+}
+
+func (c *cutState) removeBackground(b *background) {
+	c.Lock()
+	defer c.Unlock()
+	delete(c.ignored, b)
+}
+
+// noteBackground saves the goroutines in the background.
+func (c *cutState) noteBackground() {
+	c.Lock()
+	defer c.Unlock()
+	saved.Background = nil
+	for b := range c.ignored {
+		saved.Background = append(saved.Background, b.savedGoroutine)
+	}
+	graph.NoteWaiters(len(saved.Waiters) > 0 || len(saved.Background) > 0)
+}
+
+// others returns a goroutine besides the main one, or nil.
+func (c *cutState) others() *routine {
+	c.Lock()
+	defer c.Unlock()
+	for g := range c.all {
+		if g != &mainRoutine {
+			return g
+		}
+	}
+	return nil
+}
+
+// onDue is called by the engine when a checkpoint is due.
+func onDue() {
+	setDue()
+	if several && !countEach && begun && !severalRanks() {
+		cuts.request()
+	}
+}
+
+// request makes all goroutines arrive at a cut.
+func (c *cutState) request() {
+	c.Lock()
+	defer c.Unlock()
+	if c.wanted.Load() || len(c.all) == 0 {
+		return
+	}
+	c.wanted.Store(true)
+	c.begun, c.stuck = time.Now(), false
+	setDue()
+	for g := range c.all {
+		select {
+		case g.wake <- struct{}{}:
+		default: // it has a token
+		}
+	}
+	go c.watch(c.ended)
+}
+
+// firstLook is when a cut is looked at that is not complete.
+const firstLook = 5 * time.Millisecond
+
+// patience is how long goroutines may take to arrive. While a goroutine computes
+// without a point, it holds the others up.
+func (c *cutState) patience() time.Duration {
+	if killAll || len(killAt) > 0 {
+		return 10 * time.Second
+	}
+	return min(time.Second<<min(c.failed, 6), time.Minute)
+}
+
+// watch gives the cut up if not all goroutines arrive.
+func (c *cutState) watch(number uint64) {
+	for after := firstLook; ; after = min(2*after, 100*time.Millisecond) {
+		<-time.After(after)
+		c.Lock()
+		over := c.ended != number || c.saving
+		missing := c.missing()
+		c.Unlock()
+		if over {
+			return
+		}
+		late, blocked := whyLate(missing)
+		c.Lock()
+		if c.ended != number || c.saving {
+			c.Unlock()
+			return
+		}
+		for _, g := range missing { // one that has arrived meanwhile was on its way
+			blocked = blocked && !g.arrived
+		}
+		if waited := time.Since(c.begun); blocked && c.stuck || waited > c.patience() {
+			c.giveUp(late, blocked && c.stuck, waited)
+			c.Unlock()
+			return
+		}
+		c.stuck = blocked
+		c.Unlock()
+	}
+}
+
+// missing returns the goroutines that have not arrived, by the addresses of
+// their control blocks.
+func (c *cutState) missing() map[string]*routine {
+	list := make(map[string]*routine)
+	for g := range c.all {
+		if !g.arrived {
+			list[fmt.Sprintf("%p", g)] = g
+		}
+	}
+	return list
+}
+
+// giveUp ends a cut without a checkpoint. One of the next points tries again.
+func (c *cutState) giveUp(late string, lasting bool, waited time.Duration) {
+	c.failed++
+	c.end()
+	atomic.StoreUint32(&due, 0)
+	noteBlocked(late, lasting)
+	if c.kill || countEach {
+		setDue()
+	} else {
+		time.AfterFunc(time.Millisecond+20*waited, onDue)
+	}
+}
+
+// end lets all goroutines continue.
+func (c *cutState) end() {
+	c.wanted.Store(false)
+	c.arrived, c.saving = 0, false
+	c.ended++
+	for g := range c.all {
+		g.arrived = false
+	}
+	c.changed.Broadcast()
+}
+
+// arrive stops the goroutine while a cut is wanted. frames are those of its
+// functions, nil if it has not begun.
+func (g *routine) arrive(frames []any) {
+	c := &cuts
+	if !c.wanted.Load() {
+		return
+	}
+	c.Lock()
+	if !c.wanted.Load() {
+		c.Unlock()
+		return
+	}
+	number := c.ended
+	g.Frames, g.arrived, g.begins = frames, true, frames == nil
+	c.arrived++
+	c.changed.Broadcast()
+	if g == &mainRoutine {
+		for c.ended == number && c.arrived < len(c.all) {
+			c.changed.Wait()
+		}
+		if c.ended == number {
+			c.saving = true
+			c.Unlock()
+			saveAll()
+			c.Lock()
+			c.failed = 0
+			c.end()
+		}
+	}
+	for c.ended == number {
+		c.changed.Wait()
+	}
+	g.Frames, g.begins = nil, false
+	c.Unlock()
+}
+
+// pointOfMany is a point of one of several goroutines, with the frames from
+// depth d on. last is the depth of the program's last function on the stack.
+func pointOfMany(g *routine, d, last int, frames []any) {
+	if severalRanks() || stackMismatch(last) != "" {
+		return
+	}
+	if n := d + 1; n < len(g.stack) { // calls that have returned do not need their memory any more
+		clear(g.stack[n:])
+		g.stack = g.stack[:n]
+	}
+	mu.Lock()
+	if closed {
+		atomic.StoreUint32(&due, 0)
+		mu.Unlock()
+		return
+	}
+	if !cuts.wanted.Load() {
+		atomic.StoreUint32(&due, 0)
+		points++
+		cuts.kill = killsHere()
+		if !cuts.kill && !run.Due() {
+			run.PassPoint()
+			if countEach {
+				setDue()
+			}
+			mu.Unlock()
+			return
+		}
+		cuts.request()
+	}
+	mu.Unlock()
+	g.arrive(append(append(make([]any, 0, d+len(frames)), g.stack[:d]...), frames...))
+}
+
+// saveAll takes the checkpoint of a cut.
+func saveAll() {
+	mu.Lock()
+	defer mu.Unlock()
+	if closed {
+		return
+	}
+	atomic.StoreUint32(&due, 0)
+	saved.Goroutines = nil
+	for g := range cuts.all {
+		if g != &mainRoutine {
+			saved.Goroutines = append(saved.Goroutines, g.savedGoroutine)
+		}
+	}
+	take("", mainRoutine.Frames, cuts.kill)
+	saved.Goroutines = nil
+}
+
+// startRestored starts the goroutines of the restored checkpoint.
+func startRestored() {
+	var list []*routine
+	for _, s := range saved.Goroutines {
+		g := &routine{savedGoroutine: s, stack: s.Frames, wake: make(chan struct{}, 1)}
+		g.Frames = nil
+		g.reusable = len(g.stack)
+		cuts.add(g)
+		list = append(list, g)
+	}
+	for _, g := range append(list, &mainRoutine) {
+		if n := len(g.stack); n > 0 {
+			if f, ok := g.stack[n-1].(interface{ restored() }); ok {
+				f.restored()
+			}
+		}
+	}
+	for _, g := range list {
+		g.launch()
+	}
+	for _, b := range saved.Background {
+		StartBackground(b.At, b.F)
+	}
+	saved.Goroutines, saved.Background = nil, nil
+}
+
+// whyLate says which of the goroutines that have not arrived is the reason, and
+// whether all are blocked. Those that are about to arrive are not.
+func whyLate(missing map[string]*routine) (why string, blocked bool) {
+	if len(missing) == 0 {
+		return "", false
+	}
+	blocked = true
+	for _, t := range traces() {
+		g := missing[t.routine]
+		if t.isMain {
+			g = missing[fmt.Sprintf("%p", &mainRoutine)]
+		}
+		if g == nil {
+			continue
+		}
+		blocked = blocked && t.blocked
+		if why != "" && !t.blocked {
+			continue
+		}
+		who := "the main goroutine"
+		if g != &mainRoutine {
+			who = "the goroutine that is started at " + g.At
+		}
+		does := "computes without a point"
+		if t.blocked {
+			does = "waits for " + waitsFor(t.state)
+		}
+		if t.at != "" {
+			does += " at " + t.at
+		}
+		if t.blocked {
+			does += ", where it cannot be saved"
+			if g != &mainRoutine {
+				does += "; if it does not matter for the result, put //cairn:background before the go statement"
+			}
+		}
+		why = who + " " + does
+	}
+	if why == "" {
+		return "a goroutine does not reach a point", false
+	}
+	return why, blocked
+}
+
+// waitsFor says what a goroutine in a state of the Go runtime waits for.
+func waitsFor(state string) string {
+	switch {
+	case state == "IO wait":
+		return "a network connection, a pipe or a terminal"
+	case strings.HasPrefix(state, "chan receive"), strings.HasPrefix(state, "chan send"), strings.HasPrefix(state, "select"):
+		return "a channel"
+	case state == "sync.Mutex.Lock", state == "sync.RWMutex.Lock", state == "sync.RWMutex.RLock":
+		return "a mutex"
+	case state == "sync.WaitGroup.Wait", state == "sync.Cond.Wait":
+		return "a " + strings.TrimSuffix(state, ".Wait")
+	}
+	return "something (" + state + ")"
+}
+
+// trace is what a stack trace says about a goroutine that can be saved.
+type trace struct {
+	routine string // the address of its control block, or ""
+	isMain  bool
+	state   string
+	blocked bool
+	at      string // the innermost place that is the program's
+}
+
+// traces returns the traces of all goroutines.
+func traces() (list []trace) {
+	buf := make([]byte, 64<<10)
+	k := runtime.Stack(buf, true)
+	for k == len(buf) && k < 64<<20 {
+		buf = make([]byte, 4*k)
+		k = runtime.Stack(buf, true)
+	}
+	for s := range strings.SplitSeq(string(buf[:k]), "\n\n") {
+		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
+		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
+		var t trace
+		t.state, _, _ = strings.Cut(strings.Trim(state, "[]:"), ",")
+		switch t.state {
+		case "running", "runnable", "sleep", "syscall":
+		default:
+			t.blocked = true
+		}
+		t.isMain = id == "1"
+		function, inner := "", true // inner: no function but those of the runtime and of package sync was seen
+		for line := range strings.SplitSeq(stack, "\n") {
+			if rest, ok := strings.CutPrefix(line, routineMain+"("); ok {
+				t.routine = strings.TrimRight(rest, "?)")
+			}
+			place, ok := strings.CutPrefix(line, "\t")
+			if !ok {
+				function = line
+				if inner && !strings.HasPrefix(line, "runtime.") && !strings.HasPrefix(line, "sync.") && !strings.HasPrefix(line, "internal/") {
+					inner = false
+					t.blocked = t.blocked && !arriving(line)
+				}
+				continue
+			}
+			place, _, _ = strings.Cut(place, " +0x")
+			if t.at == "" && !strings.HasPrefix(function, "created by ") && !strings.HasPrefix(function, ownPackage) && !standard(function) {
+				t.at = place
+			}
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// arriving reports whether a goroutine that is blocked in a function of this
+// package is about to arrive at a cut, or to start.
+func arriving(function string) bool {
+	return strings.HasPrefix(function, ownPackage) && (strings.Contains(function, "cutState)") || strings.Contains(function, "routine") || strings.Contains(function, "pointOfMany"))
+}
+
+// standard reports whether a function in a stack trace is one of the standard
+// library.
+func standard(function string) bool {
+	first := function[:strings.IndexAny(function+".", "./")]
+	return slices.Contains(standardRoots, first)
+}
+
+// standardRoots are where packages of the standard library are that wait or
+// call back.
+var standardRoots = []string{"runtime", "sync", "internal", "time", "os", "net", "io", "bufio", "fmt", "syscall", "context", "reflect",
+	"sort", "slices", "maps", "iter", "strings", "bytes", "encoding", "compress", "crypto", "log", "path", "text", "regexp", "hash", "math", "cairnrt"}

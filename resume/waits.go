@@ -1,0 +1,375 @@
+package resume
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Waits. These functions stand for operations that may block: those of channels
+// and of package sync. They behave as resumable functions with a point. An
+// operation that would block waits until it can be done, or until a cut is
+// wanted. In the latter case the function unwinds, with a frame that has its
+// arguments, and is called again after the cut, or after a restart. The arguments
+// are zero then: a channel that is not nil is a sign of the first call.
+
+// wait is a wait of a goroutine whose frames can be saved.
+type wait struct {
+	g *routine
+	d int // depth of the function that waits; Checked
+}
+
+// beginWait enters a function that waits. ok is false if nothing can be saved
+// of its callers. resumed says that it continues from its frame.
+func beginWait() (w wait, ok, resumed bool) {
+	d := Enter()
+	if d == -1 {
+		return wait{}, false, false
+	}
+	return wait{own(), d}, true, Resuming(d)
+}
+
+// resumeWait returns the frame of a function that waits again.
+func resumeWait[T any](w wait) *T {
+	f := Frame[T](w.d)
+	ResumedFast(w.d)
+	return f
+}
+
+// interrupted is called when the goroutine was woken. It reports whether the
+// function has to return. Otherwise it waits again.
+func (w wait) interrupted(frame any) bool {
+	g := w.g
+	if !cuts.wanted.Load() {
+		return false
+	}
+	if w.d != Checked && w.d == g.unwindBase { // the callers have stored their frames
+		pointOfMany(g, w.d, w.d-1, []any{frame})
+		return false
+	}
+	if !g.canUnwind() {
+		return false
+	}
+	Unwind(frame)
+	return true
+}
+
+// Recv stands for <-c.
+func Recv[T any](c <-chan T) T {
+	if c != nil {
+		select {
+		case v := <-c:
+			return v
+		default:
+		}
+	}
+	v, _ := awaitRecv(c)
+	return v
+}
+
+// RecvOK stands for v, ok := <-c.
+func RecvOK[T any](c <-chan T) (T, bool) {
+	if c != nil {
+		select {
+		case v, ok := <-c:
+			return v, ok
+		default:
+		}
+	}
+	return awaitRecv(c)
+}
+
+type recvFrame[T any] struct{ C <-chan T }
+
+func awaitRecv[T any](c <-chan T) (v T, ok bool) {
+	w, can, resumed := beginWait()
+	if !can {
+		v, ok = <-c
+		return v, ok
+	}
+	if resumed {
+		c = resumeWait[recvFrame[T]](w).C
+	}
+	for {
+		select {
+		case v, ok = <-c:
+			return v, ok
+		case <-w.g.wake:
+			if w.interrupted(&recvFrame[T]{c}) {
+				return v, false
+			}
+		}
+	}
+}
+
+// Send stands for c <- v.
+func Send[T any](c chan<- T, v T) {
+	if c != nil {
+		select {
+		case c <- v:
+			return
+		default:
+		}
+	}
+	awaitSend(c, v)
+}
+
+type sendFrame[T any] struct {
+	C chan<- T
+	V T
+}
+
+func awaitSend[T any](c chan<- T, v T) {
+	w, can, resumed := beginWait()
+	if !can {
+		c <- v
+		return
+	}
+	if resumed {
+		f := resumeWait[sendFrame[T]](w)
+		c, v = f.C, f.V
+	}
+	for {
+		select {
+		case c <- v:
+			return
+		case <-w.g.wake:
+			if w.interrupted(&sendFrame[T]{c, v}) {
+				return
+			}
+		}
+	}
+}
+
+// SelectCase is a case of a select statement.
+type SelectCase interface {
+	try() bool
+	operation() reflect.SelectCase
+	received(v reflect.Value, ok bool)
+}
+
+// RecvCase is a case that receives.
+type RecvCase[T any] struct {
+	c  <-chan T
+	v  T
+	ok bool
+}
+
+// CaseRecv returns the case <-c.
+func CaseRecv[T any](c <-chan T) *RecvCase[T] { return &RecvCase[T]{c: c} }
+
+// Value returns what was received.
+func (c *RecvCase[T]) Value() T { return c.v }
+
+// ValueOK returns what was received, and whether the channel was open.
+func (c *RecvCase[T]) ValueOK() (T, bool) { return c.v, c.ok }
+
+func (c *RecvCase[T]) try() bool {
+	select {
+	case c.v, c.ok = <-c.c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *RecvCase[T]) operation() reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.c)}
+}
+
+func (c *RecvCase[T]) received(v reflect.Value, ok bool) {
+	reflect.ValueOf(&c.v).Elem().Set(v)
+	c.ok = ok
+}
+
+// SendCase is a case that sends.
+type SendCase[T any] struct {
+	c chan<- T
+	v T
+}
+
+// CaseSend returns the case c <- v.
+func CaseSend[T any](c chan<- T, v T) *SendCase[T] { return &SendCase[T]{c, v} }
+
+func (c *SendCase[T]) try() bool {
+	select {
+	case c.c <- c.v:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *SendCase[T]) operation() reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(c.c), Send: reflect.ValueOf(&c.v).Elem()}
+}
+
+func (c *SendCase[T]) received(reflect.Value, bool) {}
+
+// Select stands for a select statement without a default. It returns the index
+// of the case that was chosen.
+func Select(cases ...SelectCase) int {
+	if n := len(cases); n > 0 {
+		first := rand.IntN(n)
+		for i := range n {
+			if k := (first + i) % n; cases[k].try() {
+				return k
+			}
+		}
+	}
+	return selectAny(cases)
+}
+
+type selectFrame struct{ Cases []SelectCase }
+
+func selectAny(cases []SelectCase) int {
+	w, can, resumed := beginWait()
+	if resumed {
+		cases = resumeWait[selectFrame](w).Cases
+	}
+	list := make([]reflect.SelectCase, len(cases), len(cases)+1)
+	for i, c := range cases {
+		list[i] = c.operation()
+	}
+	if can {
+		list = append(list, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.g.wake)})
+	}
+	for {
+		i, v, ok := reflect.Select(list)
+		if i < len(cases) {
+			if list[i].Dir == reflect.SelectRecv {
+				cases[i].received(v, ok)
+			}
+			return i
+		}
+		if w.interrupted(&selectFrame{cases}) {
+			return -1
+		}
+	}
+}
+
+// Sleep stands for time.Sleep. After a restart it sleeps for what was left.
+func Sleep(d time.Duration) {
+	if run == nil {
+		time.Sleep(d)
+		return
+	}
+	w, can, resumed := beginWait()
+	if !can {
+		time.Sleep(d)
+		return
+	}
+	if resumed {
+		d = resumeWait[sleepFrame](w).Remaining
+	}
+	until := time.Now().Add(d)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return
+		case <-w.g.wake:
+			if w.interrupted(&sleepFrame{time.Until(until)}) {
+				return
+			}
+		}
+	}
+}
+
+type sleepFrame struct{ Remaining time.Duration }
+
+// joining is a wait for something that no select can wait for, on a goroutine
+// of its own. That goroutine waits on while the state is saved.
+type joining struct {
+	what any
+	done chan struct{}
+}
+
+// join waits until f returns, or until the function has to return. again says
+// that it was interrupted before.
+func (w wait) join(what, frame any, again bool, f func()) {
+	j := w.g.joining
+	if !again || j == nil || j.what != what {
+		j = &joining{what, make(chan struct{})}
+		w.g.joining = j
+		go func() {
+			f()
+			close(j.done)
+		}()
+	}
+	for {
+		select {
+		case <-j.done:
+			w.g.joining = nil
+			return
+		case <-w.g.wake:
+			if w.interrupted(frame) {
+				return
+			}
+		}
+	}
+}
+
+// WaitGroup stands for wg.Wait().
+func WaitGroup(wg *sync.WaitGroup) {
+	if run == nil || wg != nil && waitGroupCount(wg) == 0 {
+		wg.Wait()
+		return
+	}
+	w, can, resumed := beginWait()
+	if !can || !waitGroupsKnown() {
+		wg.Wait()
+		return
+	}
+	if resumed {
+		wg = resumeWait[waitGroupFrame](w).G
+	}
+	w.join(wg, &waitGroupFrame{wg}, resumed, wg.Wait)
+}
+
+type waitGroupFrame struct{ G *sync.WaitGroup }
+
+// restored corrects the group of a checkpoint: the goroutine that waited for it
+// is not there.
+func (f *waitGroupFrame) restored() {
+	state, sema := waitGroupWords(f.G)
+	*state &^= 1<<32 - 1
+	*sema = 0
+}
+
+// waitGroupWords returns the counters of a group: its upper half is that of
+// tasks, its lower half that of waiting goroutines; and the semaphore.
+func waitGroupWords(wg *sync.WaitGroup) (state *uint64, sema *uint32) {
+	p := unsafe.Pointer(wg)
+	return (*uint64)(p), (*uint32)(unsafe.Add(p, 8))
+}
+
+func waitGroupCount(wg *sync.WaitGroup) uint64 {
+	state, _ := waitGroupWords(wg)
+	return atomic.LoadUint64(state) >> 32
+}
+
+// waitGroupsKnown verifies the layout of groups.
+var waitGroupsKnown = sync.OnceValue(func() bool {
+	t := reflect.TypeFor[sync.WaitGroup]()
+	state, ok1 := t.FieldByName("state")
+	sema, ok2 := t.FieldByName("sema")
+	if !ok1 || !ok2 || state.Offset != 0 || state.Type.Size() != 8 || sema.Offset != 8 || sema.Type.Kind() != reflect.Uint32 {
+		return false
+	}
+	wg := new(sync.WaitGroup)
+	wg.Add(3)
+	wg.Done()
+	return waitGroupCount(wg) == 2
+})
+
+// Ranged returns a channel that a loop ranges over.
+func Ranged[T any](c <-chan T) <-chan T { return c }
+
+// RangedOld is Ranged with the variable that all iterations share, as they do
+// before Go 1.22.
+func RangedOld[T any](c <-chan T) (_ <-chan T, v T) { return c, v }
