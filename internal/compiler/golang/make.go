@@ -225,6 +225,9 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	defer os.RemoveAll(work)
+	if in.Goroutines {
+		b.SaveGoroutines()
+	}
 	if err := b.Build(in.Files, filepath.Join(work, m.Name)); err != nil {
 		return nil, err
 	}

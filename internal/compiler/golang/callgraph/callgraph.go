@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/normalize"
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -272,6 +273,9 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 	switch library {
 	case "sort", "slices", "maps", "strings", "bytes", "path/filepath", "io/fs", "unicode", "bufio", "sync", "flag":
 		given.Kind = SyncCallback
+	}
+	if rewrite.StartsGoroutine(info, call) != nil {
+		given.Kind = GoCall
 	}
 	for _, a := range call.Args {
 		a = ast.Unparen(a)

@@ -290,6 +290,15 @@ func (b *Builder) avoidCgo() error {
 	if slices.ContainsFunc(list, func(u *packageInfo) bool { return u.ImportPath == "runtime/cgo" }) {
 		return nil
 	}
+	b.addTags("netgo,osusergo")
+	return nil
+}
+
+// SaveGoroutines makes the run time save other goroutines than main's.
+func (b *Builder) SaveGoroutines() { b.addTags("cairn_goroutines") }
+
+// addTags adds build tags to those that the user has set.
+func (b *Builder) addTags(more string) {
 	tags := ""
 	for _, f := range append(strings.Fields(b.env["GOFLAGS"]), b.flags...) {
 		if list, ok := strings.CutPrefix(strings.TrimLeft(f, "-"), "tags="); ok {
@@ -299,8 +308,7 @@ func (b *Builder) avoidCgo() error {
 	if tags = strings.ReplaceAll(tags, " ", ","); tags != "" {
 		tags += ","
 	}
-	b.flags = append(b.flags, "-tags="+tags+"netgo,osusergo")
-	return nil
+	b.flags = append(b.flags, "-tags="+tags+more)
 }
 
 // environ returns the environment of the go command.

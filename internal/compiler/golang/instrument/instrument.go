@@ -51,6 +51,8 @@ type Result struct {
 	Files map[string][]byte
 	// Runtime is the import path of the run time that they use.
 	Runtime string
+	// Goroutines reports whether other goroutines than main's are saved.
+	Goroutines bool
 	// Points are where checkpoints may be taken.
 	Points []explain.PointInfo
 	// Frames says what is saved of every function on the path to a point.
@@ -103,10 +105,17 @@ type instrumenter struct {
 	callerInspectors map[string]bool // see inspectsCallers
 
 	explained *explain.Explanation
+	runtime   string                           // import path of the run time
+	stubs     map[*load.Package]*types.Package // see runtimeStub
 }
 
 func newInstrumenter(p *lower.Program) *instrumenter {
-	return &instrumenter{Placement: place.New(p), p: p, sources: map[*load.Package]*rewrittenPackage{}}
+	in := &instrumenter{p: p, sources: map[*load.Package]*rewrittenPackage{}, runtime: load.StdRuntimePath}
+	if in.usesCairn() {
+		in.runtime = load.RuntimePath
+	}
+	in.Placement = place.New(p, !in.usesCairn()) // ranks save their main goroutine only
+	return in
 }
 
 // Instrument places a program's points and rewrites it. If that cannot be done,
@@ -145,7 +154,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 			return nil, err
 		}
 		out.commentWarnings = len(asked)
-		out.Warnings = slices.Concat(asked, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
+		out.Warnings = slices.Concat(asked, in.StrayBackground(), in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d more closures cannot be saved", n))
 		}
@@ -175,10 +184,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 	if len(in.Points) == 0 {
 		return nil, in.failure()
 	}
-	out := &Result{Files: map[string][]byte{}, Runtime: load.StdRuntimePath}
-	if in.usesCairn() {
-		out.Runtime = load.RuntimePath
-	}
+	out := &Result{Files: map[string][]byte{}, Runtime: in.runtime, Goroutines: in.Several()}
 	path := in.ResumablePath()
 	marks := map[*load.Package]map[token.Pos]string{}
 	mark := func(s *load.Package, at token.Pos, text string) {
@@ -221,6 +227,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 			}
 		}
 	}
+	in.markGoroutines(path, mark)
 	var own []*load.Package
 	for _, s := range in.p.Source.Sources {
 		if !s.Rewritable() {
@@ -252,6 +259,9 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	}
 	was := p.Source
 	if p, err = normalize.Mark(p, marks); err != nil {
+		return err
+	}
+	if p, err = normalize.LowerWaits(p, in.runtime); err != nil {
 		return err
 	}
 	if p, err = normalize.HoistTypes(p, (*rewrite.Package).ResumablePath); err != nil {
@@ -329,7 +339,7 @@ func (in *instrumenter) usesCairn() bool {
 // rewritten returns a package in the form that package rewrite takes.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
 	if s.Module != nil {
 		q.GoVersion = "go1.16" // as go build assumes if go.mod does not say
 		if s.Module.GoVersion != "" {

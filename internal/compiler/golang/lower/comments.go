@@ -19,7 +19,7 @@ func (l *lowerer) comments(p *Program) {
 				for _, c := range g.List {
 					name, ok := strings.CutPrefix(c.Text, "//cairn:")
 					if !ok {
-						if text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//")); text == "cairn:point" || text == "cairn:skip" {
+						if text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//")); text == "cairn:point" || text == "cairn:skip" || text == "cairn:background" {
 							p.Warnings = append(p.Warnings, fmt.Sprintf("%s: this comment has no effect; write //%s, without a space", l.pos(c.Pos()), text))
 						}
 						continue
@@ -45,8 +45,10 @@ func (l *lowerer) comments(p *Program) {
 						p.Points = append(p.Points, at)
 					case "skip":
 						p.Skip = append(p.Skip, at)
+					case "background":
+						p.Background = append(p.Background, at)
 					default:
-						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: unknown comment //cairn:%s; there are //cairn:point and //cairn:skip", l.pos(c.Pos()), name))
+						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: unknown comment //cairn:%s; there are //cairn:point, //cairn:skip and //cairn:background", l.pos(c.Pos()), name))
 					}
 				}
 			}

@@ -23,6 +23,9 @@ type Program struct {
 	//
 	// on a loop's line or on the line before it.
 	Points, Skip []ir.Pos
+	// Background are the places where comments say that a goroutine does not
+	// matter for the state.
+	Background []ir.Pos
 	// Strays are such comments that belong to no loop.
 	Strays []Stray
 	// Files and Lines count the source of all packages but libraries.

@@ -209,18 +209,18 @@ func (pl *Placement) obstacle(n ast.Node, fn *callgraph.Function) *rewrite.Refus
 		return &rewrite.Refusal{Pos: at, Reason: "the loop is in a package that is not rewritten", Remedy: "put a comment //cairn:point before the loop that calls it"}
 	}
 	path := pl.Calls.PathTo(fn, pl.reachable, pl.can)
-	if r := pl.unknownRange(fn); r != nil && !path[pl.Calls.Main] {
+	if r := pl.unknownRange(fn); r != nil && !pl.rooted(path) {
 		return &rewrite.Refusal{Pos: at, Reason: fmt.Sprintf("the loop is in, or is, a range over a function that is not the program's own, at %s, whose progress cannot be saved", pl.p.At(r.Pos())),
 			Remedy: "collect the values first, with slices.Collect, and range over these; or choose the loop around it with //cairn:point"}
 	}
-	if !path[pl.Calls.Main] {
+	if !pl.rooted(path) {
 		why := "main does not call " + fn.Name() + " directly"
 		if t := pl.concurrent[fn]; t != nil {
 			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.Name(), pl.p.At(t.At()))
 		}
 		return &rewrite.Refusal{Pos: at, Reason: "the loop cannot be resumed: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
-	if pl.everywhere { // the program checks at run time whether a goroutine is alive
+	if pl.everywhere || pl.Several() { // the program checks at run time whether other goroutines are alive
 		return nil
 	}
 	if alive := pl.startedBefore(n, fn, pl.goroutines(n)); len(alive) > 0 {
@@ -324,6 +324,9 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 	if r.Mistake() { // reported in any case
 		pl.Refused = append(pl.Refused, r)
 	}
+	if pl.dropWaits(found) {
+		return true
+	}
 	if pl.everywhere && pl.thinOut(found, r) {
 		return true
 	}
@@ -346,7 +349,7 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 		if len(found) == 0 {
 			break
 		}
-		if pl.Calls.PathTo(pl.Loops[n], pl.reachable, pl.can)[pl.Calls.Main] {
+		if pl.rooted(pl.Calls.PathTo(pl.Loops[n], pl.reachable, pl.can)) {
 			pl.Points = append(pl.Points, n)
 		} else {
 			gone = append(gone, n)

@@ -135,6 +135,9 @@ func (pl *Placement) requested(n ast.Node) bool {
 // GoroutineWarnings lists the goroutines that may be alive at points, each
 // once.
 func (pl *Placement) GoroutineWarnings() (warnings []string) {
+	if pl.Several() { // they are saved
+		return nil
+	}
 	where := map[string][]string{}
 	for _, n := range pl.Points {
 		for _, g := range pl.goroutines(n) {

@@ -363,18 +363,26 @@ func (pl *Placement) lowEstimate() *costModel {
 	return pl.lowCost
 }
 
-// ResumablePath returns all functions that lead to a point.
+// ResumablePath returns all functions that lead to a point, or to a wait of a
+// goroutine that can be saved.
 func (pl *Placement) ResumablePath() map[*callgraph.Function]bool {
 	out := map[*callgraph.Function]bool{}
 	done := map[*callgraph.Function]bool{}
-	for _, n := range pl.Points {
-		fn := pl.Loops[n]
+	add := func(fn *callgraph.Function) {
 		if done[fn] {
-			continue
+			return
 		}
 		done[fn] = true
 		for f := range pl.Calls.PathTo(fn, pl.reachable, pl.can) {
 			out[f] = true
+		}
+	}
+	for _, n := range pl.Points {
+		add(pl.Loops[n])
+	}
+	for fn := range pl.waits {
+		if pl.waitsIn(fn) {
+			add(fn)
 		}
 	}
 	return out

@@ -18,6 +18,7 @@ package place
 
 import (
 	"go/ast"
+	"go/token"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
@@ -30,7 +31,12 @@ import (
 type Placement struct {
 	p           *lower.Program
 	Calls       *callgraph.Graph
-	reachable   map[*callgraph.Function]bool            // functions that main reaches
+	Launches    []Launch                                // what starts goroutines that can be saved
+	roots       map[*callgraph.Function]bool            // main, and functions where such goroutines begin
+	waits       map[*callgraph.Function][]token.Pos     // operations that may block
+	background  map[int]bool                            // comments that belong to a go statement, by index
+	noWaits     map[*callgraph.Function]bool            // functions whose waits cannot be resumed
+	reachable   map[*callgraph.Function]bool            // functions that roots reach
 	concurrent  map[*callgraph.Function]*callgraph.Site // functions that may run on other goroutines
 	Loops       map[ast.Node]*callgraph.Function
 	tried       map[ast.Node]bool
@@ -53,12 +59,13 @@ type Placement struct {
 	everywhere  bool // for tests
 }
 
-// New returns a placement without points.
-func New(p *lower.Program) *Placement {
+// New returns a placement without points. several says that goroutines besides
+// main's can be saved.
+func New(p *lower.Program, several bool) *Placement {
 	pl := &Placement{p: p, Calls: callgraph.New(p.Source, p.Dynamic), Loops: map[ast.Node]*callgraph.Function{}, tried: map[ast.Node]bool{}, nestedTrips: map[ast.Node]int{}, extra: map[ast.Node]bool{}, aliveAt: map[ast.Node][]string{},
 		banned: map[*callgraph.Function]*rewrite.Refusal{}, dropped: map[ast.Node]*rewrite.Refusal{}, infos: map[ast.Node]explain.LoopInfo{}}
 	if pl.Calls.Main != nil {
-		pl.reachable = callgraph.Reach([]*callgraph.Function{pl.Calls.Main}, callgraph.PlainCall)
+		pl.findRoots(several)
 		pl.concurrent = pl.Calls.Concurrent()
 	}
 	return pl

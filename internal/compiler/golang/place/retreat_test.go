@@ -56,7 +56,7 @@ func main() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl := New(p)
+	pl := New(p, true)
 	pl.Choose(explain.Explain(p, explain.Options{}), nil, false)
 	if len(pl.Points) == 0 {
 		t.Fatal("no points")

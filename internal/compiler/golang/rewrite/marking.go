@@ -91,7 +91,7 @@ func FuncName(d *ast.FuncDecl) string {
 // StripMarks removes marks from text.
 func StripMarks(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
-var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|wait \d+|lit \d+)\*/ ?`)
+var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|park|go|gopoints|background|wait \d+|lit \d+)\*/ ?`)
 
 // JoinLineComments puts line comments directly before their statements, where
 // formatting has broken the line between them.

@@ -1,0 +1,112 @@
+package instrument
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// markGoroutines marks what starts goroutines, and operations that may block.
+func (in *instrumenter) markGoroutines(path map[*callgraph.Function]bool, mark func(s *load.Package, at token.Pos, text string)) {
+	for _, l := range in.Launches {
+		text := rewrite.GoMark
+		if l.Site != nil && slices.ContainsFunc(l.Site.Callees, func(f *callgraph.Function) bool { return path[f] }) {
+			text = rewrite.GoPointsMark
+		}
+		if l.Background {
+			text = rewrite.BackgroundMark
+		}
+		mark(l.Pkg, l.At, text)
+	}
+	for _, w := range in.Waits() {
+		mark(w.Fn.Pkg, w.At, rewrite.ParkMark)
+	}
+}
+
+// runtimeSource declares the functions of the run time that stand for waits and
+// go statements, for the type checker. Those with an import come last.
+var runtimeSource = []struct{ imports, text string }{
+	{"", `
+func Start(at string, f func()) { panic(0) }
+func StartWhole(at string, f func()) { panic(0) }
+func StartBackground(at string, f func()) { panic(0) }
+func Recv[T any](c <-chan T) T { panic(0) }
+func RecvOK[T any](c <-chan T) (T, bool) { panic(0) }
+func Send[T any](c chan<- T, v T) { panic(0) }
+func Ranged[T any](c <-chan T) <-chan T { panic(0) }
+func RangedOld[T any](c <-chan T) (<-chan T, T) { panic(0) }
+
+type SelectCase interface{ operation() }
+type RecvCase[T any] struct{ v T }
+type SendCase[T any] struct{ v T }
+
+func (*RecvCase[T]) operation() { panic(0) }
+func (*SendCase[T]) operation() { panic(0) }
+func (*RecvCase[T]) Value() T { panic(0) }
+func (*RecvCase[T]) ValueOK() (T, bool) { panic(0) }
+func CaseRecv[T any](c <-chan T) *RecvCase[T] { panic(0) }
+func CaseSend[T any](c chan<- T, v T) *SendCase[T] { panic(0) }
+func Select(cases ...SelectCase) int { panic(0) }
+`},
+	{"sync", "func WaitGroup(wg *sync.WaitGroup) { panic(0) }\n"},
+	{"time", "func Sleep(d time.Duration) { panic(0) }\n"},
+}
+
+// importer returns an importer for a package that may import the run time.
+func (in *instrumenter) importer(s *load.Package) types.Importer {
+	im := in.p.Source.Importer(s)
+	if !in.Several() {
+		return im
+	}
+	return &runtimeImporter{Importer: im, in: in, of: s}
+}
+
+type runtimeImporter struct {
+	types.Importer
+	in *instrumenter
+	of *load.Package
+}
+
+func (r *runtimeImporter) Import(name string) (*types.Package, error) {
+	if name != r.in.runtime {
+		return r.Importer.Import(name)
+	}
+	if p := r.in.stubs[r.of]; p != nil {
+		return p, nil
+	}
+	var head, text strings.Builder
+	fmt.Fprintf(&head, "package %s\n", path.Base(name))
+	for _, part := range runtimeSource {
+		if part.imports != "" {
+			if !slices.Contains(r.of.Imports, part.imports) {
+				continue // the package has no use for it
+			}
+			fmt.Fprintf(&head, "import %q\n", part.imports)
+		}
+		text.WriteString(part.text)
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "resume.go", head.String()+text.String(), parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	conf := types.Config{Importer: r.Importer, IgnoreFuncBodies: true}
+	p, err := conf.Check(name, fset, []*ast.File{f}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.in.stubs == nil {
+		r.in.stubs = map[*load.Package]*types.Package{}
+	}
+	r.in.stubs[r.of] = p
+	return p, nil
+}

@@ -1,0 +1,172 @@
+package place
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// Wait is an operation that may block, in a function on the resumable path.
+type Wait struct {
+	Fn *callgraph.Function
+	At token.Pos // of its mark
+}
+
+// Launch is a go statement, or a call of WaitGroup.Go, whose goroutine can be
+// saved.
+type Launch struct {
+	Pkg        *load.Package
+	At         token.Pos // of its mark
+	Site       *callgraph.Site
+	Background bool // it does not matter for the state
+}
+
+// findRoots finds the functions where goroutines begin, main's first, and what
+// starts them. several says that other goroutines than main's can be saved.
+func (pl *Placement) findRoots(several bool) {
+	pl.roots = map[*callgraph.Function]bool{pl.Calls.Main: true}
+	pl.background = map[int]bool{}
+	from := []*callgraph.Function{pl.Calls.Main}
+	if several {
+		all := callgraph.Reach(from, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
+		sites := map[*ast.CallExpr]*callgraph.Site{}
+		for fn := range all {
+			for _, t := range fn.Sites {
+				if t.Kind == callgraph.GoCall {
+					sites[t.Call] = t
+				}
+			}
+		}
+		debugOnly := !slices.ContainsFunc(pl.p.Source.Sources, func(s *load.Package) bool { return rewrite.RegistersHandlers(s.Info) })
+		signals := map[*ast.GoStmt]bool{}
+		for _, s := range pl.p.Source.Sources {
+			if s.Rewritable() && hasGenerics(s) {
+				EachSignalWait(s, pl.p.Source.Fset, func(g *ast.GoStmt, _ ast.Stmt) { signals[g] = true })
+			}
+		}
+		for _, fn := range pl.Calls.All {
+			if !fn.Pkg.Rewritable() || !hasGenerics(fn.Pkg) || !all[fn] {
+				continue
+			}
+			launch := func(call *ast.CallExpr, at token.Pos, serves bool) {
+				t := sites[call]
+				background := serves && debugOnly || pl.inBackground(call.Pos())
+				pl.Launches = append(pl.Launches, Launch{fn.Pkg, at, t, background})
+				if t == nil || background {
+					return
+				}
+				for _, f := range t.Callees {
+					pl.roots[f] = true
+					from = append(from, f)
+				}
+			}
+			statements := map[ast.Node]bool{}
+			fn.Walk(fn.Body, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					if !signals[n] && rewrite.CanStart(fn.Pkg.Info, n) {
+						launch(n.Call, n.Go+token.Pos(len("go")), rewrite.ServesDebug(fn.Pkg.Info, n))
+					}
+				case *ast.ExprStmt:
+					statements[n.X] = true
+				case *ast.CallExpr:
+					if statements[n] && rewrite.StartsGoroutine(fn.Pkg.Info, n) != nil {
+						launch(n, n.Lparen+1, false)
+					}
+				}
+				return true
+			})
+		}
+	}
+	pl.reachable = callgraph.Reach(from, callgraph.PlainCall)
+	pl.noWaits = map[*callgraph.Function]bool{}
+	if len(pl.Launches) > 0 {
+		pl.waits = map[*callgraph.Function][]token.Pos{}
+		for fn := range pl.reachable {
+			if fn.Pkg.Rewritable() && hasGenerics(fn.Pkg) {
+				rewrite.EachWait(fn.Pkg.Info, func(f func(ast.Node) bool) { fn.Walk(fn.Body, f) }, func(_ ast.Node, at token.Pos) {
+					pl.waits[fn] = append(pl.waits[fn], at)
+				})
+			}
+		}
+	}
+}
+
+// hasGenerics reports whether a package may use type parameters, as the run
+// time's functions do.
+func hasGenerics(s *load.Package) bool {
+	return s.Module == nil || rewrite.HasGenerics("go"+s.Module.GoVersion)
+}
+
+// Several reports whether other goroutines than main's are saved.
+func (pl *Placement) Several() bool { return len(pl.Launches) > 0 }
+
+// rooted reports whether a path begins where a goroutine does.
+func (pl *Placement) rooted(path map[*callgraph.Function]bool) bool {
+	for f := range path {
+		if pl.roots[f] {
+			return true
+		}
+	}
+	return false
+}
+
+// Waits returns the operations that may block, in functions that can be
+// resumed.
+func (pl *Placement) Waits() (list []Wait) {
+	for fn, all := range pl.waits {
+		if pl.waitsIn(fn) {
+			for _, at := range all {
+				list = append(list, Wait{fn, at})
+			}
+		}
+	}
+	return list
+}
+
+// waitsIn reports whether the waits of a function can be resumed.
+func (pl *Placement) waitsIn(fn *callgraph.Function) bool {
+	return len(pl.waits[fn]) > 0 && !pl.noWaits[fn] && pl.can(fn) && pl.rooted(pl.Calls.PathTo(fn, pl.reachable, pl.can))
+}
+
+// dropWaits treats the waits in functions that were refused as calls that
+// cannot be resumed. It returns false if there are none.
+func (pl *Placement) dropWaits(refused []*callgraph.Function) (dropped bool) {
+	for _, f := range refused {
+		for fn := range pl.waits { // also of literals in it
+			if fn.Decl == f.Decl && !pl.noWaits[fn] {
+				pl.noWaits[fn], dropped = true, true
+			}
+		}
+	}
+	return dropped
+}
+
+// inBackground reports whether a comment says that a goroutine does not matter
+// for the state.
+func (pl *Placement) inBackground(at token.Pos) bool {
+	p := pl.p.At(at)
+	for i, c := range pl.p.Background {
+		if c.File == p.File && (c.Line == p.Line || c.Line == p.Line-1) {
+			pl.background[i] = true
+			return true
+		}
+	}
+	return false
+}
+
+// StrayBackground lists the comments //cairn:background that no go statement
+// has.
+func (pl *Placement) StrayBackground() (warnings []string) {
+	for i, c := range pl.p.Background {
+		if !pl.background[i] {
+			warnings = append(warnings, fmt.Sprintf("%s: //cairn:background has no effect: it must be on the line of a go statement that the program reaches, or on the line before", c))
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,218 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"go/version"
+)
+
+// Marks for programs whose goroutines are saved. ParkMark is at an operation
+// that may block: after the arrow, the word select or range, or the opening
+// parenthesis. GoMark is after the word go, or the opening parenthesis of a call
+// of WaitGroup.Go; GoPointsMark likewise, if the goroutine's function leads to
+// points or waits; BackgroundMark if it does not matter for the state.
+const (
+	ParkMark       = "/*cairn:park*/"
+	GoMark         = "/*cairn:go*/"
+	GoPointsMark   = "/*cairn:gopoints*/"
+	BackgroundMark = "/*cairn:background*/"
+)
+
+// EachWait calls f for the operations that may block and that the run time can
+// wait for, with the place of the mark. walk walks over the nodes of a function.
+func EachWait(info *types.Info, walk func(func(ast.Node) bool), f func(n ast.Node, at token.Pos)) {
+	skip := map[ast.Node]bool{}
+	walk(func(n ast.Node) bool {
+		if skip[n] {
+			return true
+		}
+		switch n := n.(type) {
+		case *ast.LabeledStmt:
+			if s, ok := n.Stmt.(*ast.SelectStmt); ok { // a goto would evaluate its operands again
+				skip[s] = true
+				skipCases(s, skip)
+			}
+		case *ast.GoStmt:
+			skip[n.Call] = true
+		case *ast.DeferStmt:
+			skip[n.Call] = true
+		case *ast.SelectStmt:
+			if skipCases(n, skip) {
+				f(n, n.Select+token.Pos(len("select")))
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW && isChan(info, n.X) {
+				f(n, n.OpPos+token.Pos(len("<-")))
+			}
+		case *ast.SendStmt:
+			if isChan(info, n.Chan) {
+				f(n, n.Arrow+token.Pos(len("<-")))
+			}
+		case *ast.RangeStmt:
+			if isChan(info, n.X) {
+				f(n, n.Range+token.Pos(len("range")))
+			}
+		case *ast.CallExpr:
+			switch calledName(info, n) {
+			case "(*sync.WaitGroup).Wait", "time.Sleep":
+				f(n, n.Lparen+1)
+			}
+		}
+		return true
+	})
+}
+
+// skipCases notes the operations of a select statement. It reports whether the
+// statement blocks.
+func skipCases(s *ast.SelectStmt, skip map[ast.Node]bool) bool {
+	blocks := true
+	for _, c := range s.Body.List {
+		op := CaseOperation(c.(*ast.CommClause))
+		if op == nil {
+			blocks = false
+		} else {
+			skip[op] = true
+		}
+	}
+	return blocks
+}
+
+// CaseOperation returns the send or receive of a case: *ast.SendStmt or
+// *ast.UnaryExpr; nil for default.
+func CaseOperation(c *ast.CommClause) ast.Node {
+	switch s := c.Comm.(type) {
+	case *ast.SendStmt:
+		return s
+	case *ast.ExprStmt:
+		return ast.Unparen(s.X)
+	case *ast.AssignStmt:
+		return ast.Unparen(s.Rhs[0])
+	}
+	return nil
+}
+
+func isChan(info *types.Info, x ast.Expr) bool {
+	t := info.TypeOf(x)
+	if t == nil {
+		return false
+	}
+	_, ok := types.Unalias(t).Underlying().(*types.Chan)
+	return ok
+}
+
+// calledName returns the full name of the function that a call names.
+func calledName(info *types.Info, c *ast.CallExpr) string {
+	var id *ast.Ident
+	switch f := ast.Unparen(c.Fun).(type) {
+	case *ast.Ident:
+		id = f
+	case *ast.SelectorExpr:
+		id = f.Sel
+	default:
+		return ""
+	}
+	if f, ok := info.Uses[id].(*types.Func); ok {
+		return f.FullName()
+	}
+	return ""
+}
+
+// StartsGoroutine returns the func value that a call of WaitGroup.Go starts, or
+// nil.
+func StartsGoroutine(info *types.Info, c *ast.CallExpr) ast.Expr {
+	if calledName(info, c) == "(*sync.WaitGroup).Go" && len(c.Args) == 1 {
+		return c.Args[0]
+	}
+	return nil
+}
+
+// ServesDebug reports whether a go statement only starts a server for the
+// handlers that packages have registered, as net/http/pprof does.
+func ServesDebug(info *types.Info, g *ast.GoStmt) bool {
+	serves := func(c *ast.CallExpr) bool {
+		switch calledName(info, c) {
+		case "net/http.ListenAndServe":
+			return len(c.Args) == 2 && info.Types[c.Args[1]].IsNil()
+		}
+		return false
+	}
+	if serves(g.Call) {
+		return true
+	}
+	lit, ok := g.Call.Fun.(*ast.FuncLit)
+	if !ok || len(g.Call.Args) > 0 || len(lit.Body.List) != 1 {
+		return false
+	}
+	x, ok := lit.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	c, ok := x.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch calledName(info, c) {
+	case "log.Print", "log.Println", "fmt.Print", "fmt.Println":
+		if len(c.Args) != 1 {
+			return false
+		}
+		if c, ok = ast.Unparen(c.Args[0]).(*ast.CallExpr); !ok {
+			return false
+		}
+	}
+	return serves(c)
+}
+
+// RegistersHandlers reports whether a package gives handlers to package
+// net/http.
+func RegistersHandlers(info *types.Info) bool {
+	for _, o := range info.Uses {
+		if f, ok := o.(*types.Func); ok {
+			switch f.FullName() {
+			case "net/http.Handle", "net/http.HandleFunc":
+				return true
+			}
+		}
+		if v, ok := o.(*types.Var); ok && v.Pkg() != nil && v.Pkg().Path() == "net/http" && v.Name() == "DefaultServeMux" {
+			return true
+		}
+	}
+	return false
+}
+
+// CanStart reports whether the run time can start the goroutine of a go
+// statement.
+func CanStart(info *types.Info, g *ast.GoStmt) bool {
+	c := g.Call
+	tv := info.Types[c.Fun]
+	if tv.IsType() || tv.IsBuiltin() {
+		return false
+	}
+	sig, ok := types.Unalias(tv.Type).Underlying().(*types.Signature)
+	if !ok {
+		return false
+	}
+	if lit, ok := ast.Unparen(c.Fun).(*ast.FuncLit); ok {
+		return lit.Type.Results.NumFields() == 0
+	}
+	if len(c.Args) == 1 && sig.Params().Len() > 1 { // f(g())
+		return false
+	}
+	for _, a := range c.Args {
+		tv := info.Types[a]
+		if tv.Value != nil || tv.IsNil() {
+			continue
+		}
+		b, ok := tv.Type.(*types.Basic)
+		if _, tuple := tv.Type.(*types.Tuple); tuple || ok && b.Info()&types.IsUntyped != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// HasGenerics reports whether a version of Go has type parameters.
+func HasGenerics(goVersion string) bool {
+	return goVersion == "go" || version.Compare(goVersion, "go1.18") >= 0
+}
