@@ -1,8 +1,6 @@
-// Command workerpool keeps workers for the whole run, which wait for jobs at
+// Command livepool keeps workers for the whole run, which wait for jobs at
 // every point.
 package main
-
-//difftest:refuse goroutine
 
 import (
 	"fmt"

@@ -2,8 +2,6 @@
 // that waits in it at every point.
 package main
 
-//difftest:refuse goroutine|chan
-
 import "fmt"
 
 func squares() <-chan int {

@@ -1,8 +1,6 @@
-// Command ticker has a goroutine that is alive at every point, as it counts in
-// the background for the whole run: its stack is nowhere in the saved state.
+// Command counting has a goroutine that is alive at every point, as it counts in
+// the background for the whole run.
 package main
-
-//difftest:refuse goroutine
 
 import "fmt"
 
