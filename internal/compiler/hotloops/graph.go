@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
+	"github.com/cairnrun/cairn/internal/compiler/scc"
 )
 
 // node is a procedure in the call graph.
@@ -14,9 +15,6 @@ type node struct {
 	group  int // number of its recursive group
 	total  count
 	kernel bool // it runs on a device, or is called there
-
-	low, num int
-	onStack  bool
 }
 
 // site is a call in a procedure.
@@ -32,35 +30,29 @@ type graph struct {
 	index  map[*ir.Loop]*Loop
 	groups [][]*node // callees before callers
 	order  []*node   // all nodes, callees before callers
-	stack  []*node
 	pick   pick
 	visits int // number of visits of statements
 }
 
 // visit adds a procedure and all that it reaches, and finds the recursive
-// groups (Tarjan's strongly connected components).
+// groups.
 func (g *graph) visit(p *ir.Proc) *node {
-	n := &node{proc: p}
-	g.nodes[p] = n
-	n.num = len(g.nodes)
-	n.low, n.onStack = n.num, true
-	g.stack = append(g.stack, n)
-	g.collect(n, p.Body, nil, nil)
-	if n.low != n.num {
-		return n
+	main := &node{proc: p}
+	g.nodes[p] = main
+	g.groups = scc.Components([]*node{main}, func(n *node) (callees []*node) {
+		g.collect(n, n.proc.Body, nil, nil)
+		for _, s := range n.sites {
+			callees = append(callees, s.to)
+		}
+		return callees
+	})
+	for i, group := range g.groups {
+		for _, n := range group {
+			n.group = i
+		}
+		g.order = append(g.order, group...)
 	}
-	i := len(g.stack) - 1
-	for g.stack[i] != n {
-		i--
-	}
-	group := slices.Clone(g.stack[i:])
-	g.stack = g.stack[:i]
-	for _, m := range group {
-		m.onStack, m.group = false, len(g.groups)
-	}
-	g.groups = append(g.groups, group)
-	g.order = append(g.order, group...)
-	return n
+	return main
 }
 
 // collect finds loops and calls in a body. outer is the innermost loop around
@@ -115,10 +107,8 @@ func (g *graph) call(n *node, p *ir.Proc, loop *Loop) {
 	}
 	m := g.nodes[p]
 	if m == nil {
-		m = g.visit(p)
-		n.low = min(n.low, m.low)
-	} else if m.onStack {
-		n.low = min(n.low, m.num)
+		m = &node{proc: p}
+		g.nodes[p] = m
 	}
 	n.sites = append(n.sites, site{to: m, loop: loop})
 }

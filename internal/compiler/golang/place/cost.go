@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/scc"
 )
 
 // costModel estimates how long pieces of a program take, in units of about a
@@ -22,7 +23,7 @@ type costModel struct {
 	unknownTrips int // iterations
 	calls        map[*ast.CallExpr]*callgraph.Site
 	times        map[*callgraph.Function]float64
-	group        map[*callgraph.Function]int // strongly connected components
+	group        map[*callgraph.Function]int // number of the functions that call each other
 	size         map[int]int                 // of groups
 
 	sizes           types.Sizes
@@ -58,67 +59,23 @@ func newCostModel(pl *Placement, some int) *costModel {
 			}
 		}
 	}
-	p.groups()
+	for i, group := range scc.Components(pl.Calls.All, plainCallees) {
+		for _, fn := range group {
+			p.group[fn] = i + 1 // 0: not in the call graph
+		}
+		p.size[i+1] = len(group)
+	}
 	return p
 }
 
-// groups finds the functions that call each other (Tarjan's strongly connected
-// components). It does not recurse: call graphs may be deep.
-func (p *costModel) groups() {
-	type state struct{ num, low int }
-	type visit struct {
-		fn   *callgraph.Function
-		next []*callgraph.Function
-	}
-	states := map[*callgraph.Function]*state{}
-	var stack []*callgraph.Function
-	for _, root := range p.in.Calls.All {
-		var open []visit
-		enter := func(fn *callgraph.Function) {
-			states[fn] = &state{len(states) + 1, len(states) + 1}
-			stack = append(stack, fn)
-			v := visit{fn: fn}
-			for _, t := range fn.Sites {
-				if t.Kind == callgraph.PlainCall {
-					v.next = append(v.next, t.Callees...)
-				}
-			}
-			open = append(open, v)
-		}
-		if states[root] == nil {
-			enter(root)
-		}
-		for len(open) > 0 {
-			v := &open[len(open)-1]
-			s := states[v.fn]
-			if len(v.next) > 0 {
-				to := v.next[0]
-				v.next = v.next[1:]
-				if t := states[to]; t == nil {
-					enter(to)
-				} else if p.group[to] == 0 { // it is on the stack
-					s.low = min(s.low, t.num)
-				}
-				continue
-			}
-			if s.low == s.num {
-				for {
-					fn := stack[len(stack)-1]
-					stack = stack[:len(stack)-1]
-					p.group[fn] = s.num
-					p.size[s.num]++
-					if fn == v.fn {
-						break
-					}
-				}
-			}
-			open = open[:len(open)-1]
-			if len(open) > 0 {
-				around := states[open[len(open)-1].fn]
-				around.low = min(around.low, s.low)
-			}
+// plainCallees returns the functions that fn calls by plain calls.
+func plainCallees(fn *callgraph.Function) (list []*callgraph.Function) {
+	for _, t := range fn.Sites {
+		if t.Kind == callgraph.PlainCall {
+			list = append(list, t.Callees...)
 		}
 	}
+	return list
 }
 
 // function returns the cost of a call of a function, without the calls in it
