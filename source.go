@@ -16,6 +16,7 @@ import "embed"
 //go:embed internal/coord/*[^t].go internal/coord/*[^s]t.go
 //go:embed internal/hdf5/*[^t].go internal/hdf5/*[^s]t.go
 //go:embed internal/control/*[^t].go internal/control/*[^s]t.go
+//go:embed internal/decode/*[^t].go
 //go:embed internal/dl/*[^t].go
 //go:embed internal/engine/*[^t].go internal/engine/*[^s]t.go internal/engine/*[^t]est.go
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s

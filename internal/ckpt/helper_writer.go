@@ -197,7 +197,7 @@ func (w *helperWriter) handle(m message) error {
 	}
 	switch m.kind {
 	case msgRelease:
-		i := int(m.body.u32())
+		i := int(m.body.U32())
 		if err := m.body.end(); err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (w *helperWriter) handle(m message) error {
 		}
 		w.finish(r)
 	case msgRefused:
-		return errors.New(string(m.body.rest()))
+		return errors.New(string(m.body.Rest()))
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (s *server) handle(m message) error {
 	case msgAbort:
 		return s.abort(m.body)
 	case msgLine, msgDamaged:
-		index := m.body.u64()
+		index := m.body.U64()
 		if err := m.body.end(); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *server) greet(m message) error {
 		return err
 	}
 	var h hello
-	if err := json.Unmarshal(m.body.rest(), &h); err != nil {
+	if err := json.Unmarshal(m.body.Rest(), &h); err != nil {
 		return refuse(fmt.Errorf("%w: hello: %v", errProtocol, err))
 	}
 	if h.Version != wireVersion {
@@ -189,7 +189,7 @@ func (s *server) greet(m message) error {
 }
 
 func (s *server) grow(m message) error {
-	n := m.body.u32()
+	n := m.body.U32()
 	if m.file == nil {
 		return fmt.Errorf("%w: staging memory without memory", errProtocol)
 	}
@@ -223,8 +223,8 @@ func (s *server) isBusy() bool {
 }
 
 func (s *server) begin(c *cursor) error {
-	flags := c.u32()
-	job := Job{WriteFirst: flags&flagWriteFirst != 0, Estimate: int64(c.u64())}
+	flags := c.U32()
+	job := Job{WriteFirst: flags&flagWriteFirst != 0, Estimate: int64(c.U64())}
 	if err := c.json(&job.Header); err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func decodeTable(c *cursor) (*Table, error) {
 	if err := checkSizes(h); err != nil {
 		return nil, fmt.Errorf("%w: the previous checkpoint: %w", errProtocol, err)
 	}
-	blocks, err := checkedBlocks(c.rest(), h.TotalBlocks(), len(h.Bases))
+	blocks, err := checkedBlocks(c.Rest(), h.TotalBlocks(), len(h.Bases))
 	if err != nil {
 		return nil, err
 	}
@@ -425,7 +425,7 @@ func (s *server) checkTail(tail *Tail) error {
 }
 
 func (s *server) abort(c *cursor) error {
-	why := string(c.rest())
+	why := string(c.Rest())
 	if !s.open {
 		return fmt.Errorf("%w: abort without a checkpoint", errProtocol)
 	}

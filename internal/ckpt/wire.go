@@ -17,6 +17,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/decode"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -199,7 +200,7 @@ func (w *wire) receive(limit func(kind uint32) int64) (message, error) {
 	if files == 1 {
 		m.file, w.files = w.files[0], w.files[1:]
 	}
-	m.body = &cursor{p: body}
+	m.body = &cursor{decode.New(body)}
 	return m, nil
 }
 
@@ -221,45 +222,16 @@ func (w *wire) body(n int) ([]byte, error) {
 	}
 }
 
-// cursor decodes a message. After a read beyond the end, bad is set and all
-// values are zero.
-type cursor struct {
-	p   []byte
-	bad bool
-}
+// cursor decodes a message.
+type cursor struct{ decode.Cursor }
 
-func (c *cursor) take(n uint64) []byte {
-	if n > uint64(len(c.p)) {
-		c.bad, c.p = true, nil
-		return nil
-	}
-	p := c.p[:n:n]
-	c.p = c.p[n:]
-	return p
-}
-
-func (c *cursor) u32() uint32 {
-	if p := c.take(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
-	}
-	return 0
-}
-
-func (c *cursor) u64() uint64 {
-	if p := c.take(8); p != nil {
-		return binary.LittleEndian.Uint64(p)
-	}
-	return 0
-}
-
-func (c *cursor) bytes() []byte { return c.take(c.u64()) }
-
-func (c *cursor) rest() []byte { return c.take(uint64(len(c.p))) }
+// bytes reads a length and so many bytes.
+func (c *cursor) bytes() []byte { return c.Take(c.U64()) }
 
 // json reads a text into v.
 func (c *cursor) json(v any) error {
 	p := c.bytes()
-	if c.bad {
+	if c.Bad() {
 		return c.end()
 	}
 	if err := json.Unmarshal(p, v); err != nil {
@@ -270,11 +242,8 @@ func (c *cursor) json(v any) error {
 
 // end returns an error if the message is shorter or longer than what was read.
 func (c *cursor) end() error {
-	if c.bad {
-		return fmt.Errorf("%w: it ends early", errProtocol)
-	}
-	if len(c.p) > 0 {
-		return fmt.Errorf("%w: %d bytes too many", errProtocol, len(c.p))
+	if err := c.End(); err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	return nil
 }
@@ -340,14 +309,14 @@ func encodePut(s *Segment, hurry bool) []byte {
 }
 
 func decodePut(c *cursor) (s Segment, hurry bool, err error) {
-	s.Index, s.Used = int(c.u32()), int(c.u32())
-	flags := c.u32()
+	s.Index, s.Used = int(c.U32()), int(c.U32())
+	flags := c.U32()
 	hurry = flags&flagHurry != 0
-	rows, size := c.rest(), itemBytes
+	rows, size := c.Rest(), itemBytes
 	if flags&flagDigestsHere != 0 {
 		size += digestBytes
 	}
-	if c.bad || len(rows)%size != 0 {
+	if c.Bad() || len(rows)%size != 0 {
 		return s, false, fmt.Errorf("%w: items of a segment", errProtocol)
 	}
 	s.Blocks = make([]StagedBlock, len(rows)/size)
@@ -386,8 +355,8 @@ func decodeCommit(c *cursor) (Tail, error) {
 		return Tail{}, err
 	}
 	t := Tail{Sync: text.Sync, Also: text.Also, Note: text.Note, Marks: c.bytes(), Inline: make(map[int32][]byte)}
-	for n := c.u32(); n > 0 && !c.bad; n-- {
-		i := c.u32()
+	for n := c.U32(); n > 0 && !c.Bad(); n-- {
+		i := c.U32()
 		p := c.bytes()
 		if i > math.MaxInt32 {
 			return Tail{}, fmt.Errorf("%w: dataset %d", errProtocol, i)
@@ -424,7 +393,7 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 		return Result{}, err
 	}
 	r := Result{Index: t.Index, Written: t.Written, Took: time.Duration(t.Took), NoLinks: t.NoLinks}
-	rows := c.rest()
+	rows := c.Rest()
 	if t.Error != "" {
 		r.Err = &helperError{t.Error, syscall.Errno(t.Errno)}
 		return r, nil

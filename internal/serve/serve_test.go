@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/decode"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -287,8 +288,8 @@ func FuzzType(f *testing.F) {
 	f.Add([]byte("\x0a\x00\x00\x00"))
 	f.Add([]byte("\x00\x01\x00\x00\x01\x00\x00\x00s\x10\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00x\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := &cursor{p: data}
-		if typ, err := readType(c, 0); err == nil && !c.bad && typ.Size() > 1<<30 {
+		c := &cursor{decode.New(data)}
+		if typ, err := readType(c, 0); err == nil && !c.Bad() && typ.Size() > 1<<30 {
 			t.Errorf("%v has %d bytes", typ, typ.Size())
 		}
 	})

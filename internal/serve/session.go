@@ -221,18 +221,18 @@ func (s *session) fail(err error) error {
 // greet takes the first message, and opens the run.
 func (s *session) greet(ctx context.Context, m *message) error {
 	c := &m.body
-	if m.kind != msgHello || c.u32() != magic || len(m.files) != 2 {
+	if m.kind != msgHello || c.U32() != magic || len(m.files) != 2 {
 		m.close()
 		return fmt.Errorf("%w: no greeting", errProtocol)
 	}
 	pageFile := m.files[0]
 	s.mirror = m.files[1]
 	defer pageFile.Close()
-	version := c.u32()
-	order := c.take(4)
-	pid, rank, ranks := c.u32(), int32(c.u32()), int32(c.u32())
+	version := c.U32()
+	order := c.Take(4)
+	pid, rank, ranks := c.U32(), int32(c.U32()), int32(c.U32())
 	release, dir := c.text(), c.text()
-	if c.bad {
+	if c.Bad() {
 		return c.end()
 	}
 	if version != Version || release != Release {
@@ -241,9 +241,9 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	if binary.NativeEndian.Uint32(order) != byteOrder {
 		return errors.New("the program and the helper have different byte orders")
 	}
-	every, points, mtbf := c.f64(), c.u64(), c.f64()
-	keep, bases, memory := int32(c.u32()), int32(c.u32()), c.u64()
-	compression, flags := c.text(), c.u32()
+	every, points, mtbf := c.F64(), c.U64(), c.F64()
+	keep, bases, memory := int32(c.U32()), int32(c.U32()), c.U64()
+	compression, flags := c.text(), c.U32()
 	if err := c.end(); err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (s *session) exchange(_ context.Context, mine []byte) ([][]byte, error) {
 		return nil, fmt.Errorf("%w: kind %d instead of what the ranks exchange", errProtocol, m.kind)
 	}
 	var all [][]byte
-	for len(m.body.p) > 0 && !m.body.bad {
+	for m.body.Left() > 0 && !m.body.Bad() {
 		all = append(all, []byte(m.body.text()))
 	}
 	return all, m.body.end()
@@ -363,7 +363,7 @@ func (s *session) handle(ctx context.Context, m *message) error {
 	case msgSave:
 		return s.save(ctx, &m.body)
 	case msgFinish:
-		s.run.FinishWith(int(int32(m.body.u32())))
+		s.run.FinishWith(int(int32(m.body.U32())))
 	case msgBye:
 		return nil
 	default:
@@ -377,10 +377,10 @@ func (s *session) handle(ctx context.Context, m *message) error {
 
 // extend maps further parts of the mirror.
 func (s *session) extend(c *cursor) error {
-	for len(c.p) > 0 && !c.bad {
-		lo, hi := c.u64(), c.u64()
+	for c.Left() > 0 && !c.Bad() {
+		lo, hi := c.U64(), c.U64()
 		st, err := s.mirror.Stat()
-		if err == nil && (c.bad || lo >= hi || hi > uint64(st.Size()) || lo%4096 != 0 || hi%4096 != 0) {
+		if err == nil && (c.Bad() || lo >= hi || hi > uint64(st.Size()) || lo%4096 != 0 || hi%4096 != 0) {
 			err = fmt.Errorf("%w: memory from %d to %d", errProtocol, lo, hi)
 		}
 		var mem []byte
@@ -441,19 +441,19 @@ func (s *session) setVars(c *cursor) error {
 	}
 	var list []variable
 	for range c.count(20) {
-		name, at := c.text(), c.u64()
+		name, at := c.text(), c.U64()
 		dims, err := readDims(c)
 		if err != nil {
 			return err
 		}
 		t, err := readType(c, 0)
-		if err == nil && !c.bad {
+		if err == nil && !c.Bad() {
 			t, err = arrayOf(t, dims)
 		}
 		if err != nil {
 			return fmt.Errorf("variable %q: %w", name, err)
 		}
-		if c.bad {
+		if c.Bad() {
 			break
 		}
 		p, err := s.memory(at, max(uint64(t.Size()), 1))
@@ -483,8 +483,8 @@ func (s *session) setVars(c *cursor) error {
 
 // addFile makes a file of the program part of the state.
 func (s *session) addFile(m *message) error {
-	id, path, flags := m.body.u32(), m.body.text(), m.body.u32()
-	m.body.u32() // permissions, which the descriptor has
+	id, path, flags := m.body.U32(), m.body.text(), m.body.U32()
+	m.body.U32() // permissions, which the descriptor has
 	if err := m.body.end(); err != nil {
 		return err
 	}
@@ -509,7 +509,7 @@ func (s *session) addFile(m *message) error {
 }
 
 func (s *session) stored(c *cursor) ([]byte, error) {
-	index, name := c.u64(), c.text()
+	index, name := c.U64(), c.text()
 	if err := c.end(); err != nil {
 		return nil, err
 	}
@@ -538,7 +538,7 @@ func appendShape(b []byte, elem string, dims []uint64) []byte {
 
 // variables lists what a checkpoint holds.
 func (s *session) variables(c *cursor) ([]byte, error) {
-	index := c.u64()
+	index := c.U64()
 	if err := c.end(); err != nil {
 		return nil, err
 	}
@@ -565,7 +565,7 @@ func (s *session) list() ([]byte, error) {
 
 // read loads one variable of a checkpoint into memory of the mirror.
 func (s *session) read(ctx context.Context, c *cursor) error {
-	index, name, at := c.u64(), c.text(), c.u64()
+	index, name, at := c.U64(), c.text(), c.U64()
 	dims, err := readDims(c)
 	if err != nil {
 		return err
@@ -589,7 +589,7 @@ func (s *session) read(ctx context.Context, c *cursor) error {
 
 func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	restore := s.run.Restore
-	if c.u32() != 0 {
+	if c.U32() != 0 {
 		restore = s.run.Resume
 	}
 	if err := c.end(); err != nil {
@@ -613,17 +613,17 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 // it is certain that the checkpoint will be what the state is now: its files
 // are recorded.
 func (s *session) save(ctx context.Context, c *cursor) error {
-	points, why := c.u64(), c.u32()
+	points, why := c.U64(), c.U32()
 	for range c.count(4) {
-		id := c.u32()
+		id := c.U32()
 		if f := s.files[id]; f != nil {
 			f.Close()
 			delete(s.files, id)
 		}
 	}
-	pause := seconds(c.f64())
+	pause := seconds(c.F64())
 	for range c.count(16) {
-		s.written = append(s.written, [2]uint64{c.u64(), c.u64()})
+		s.written = append(s.written, [2]uint64{c.U64(), c.U64()})
 	}
 	if err := c.end(); err != nil {
 		return errors.Join(s.fail(err), err)

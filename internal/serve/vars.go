@@ -70,7 +70,7 @@ const (
 
 // readType reads the type of an element.
 func readType(c *cursor, depth int) (reflect.Type, error) {
-	code := c.u32()
+	code := c.U32()
 	if code < codeStruct {
 		if int(code) >= len(basic) || basic[code] == nil {
 			return nil, fmt.Errorf("%w: type %d", errProtocol, code)
@@ -80,8 +80,8 @@ func readType(c *cursor, depth int) (reflect.Type, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%w: structs in structs, %d deep", errProtocol, depth)
 	}
-	name, size, n := c.text(), c.u64(), c.count(20)
-	if c.bad || size == 0 || size > 1<<30 {
+	name, size, n := c.text(), c.U64(), c.count(20)
+	if c.Bad() || size == 0 || size > 1<<30 {
 		return nil, fmt.Errorf("%w: struct %.100q of %d bytes", errProtocol, name, size)
 	}
 	var fields []reflect.StructField
@@ -94,7 +94,7 @@ func readType(c *cursor, depth int) (reflect.Type, error) {
 		}
 	}
 	for range n {
-		field, off := c.text(), c.u64()
+		field, off := c.text(), c.U64()
 		dims, err := readDims(c)
 		if err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ func readType(c *cursor, depth int) (reflect.Type, error) {
 		if t, err = arrayOf(t, dims); err != nil {
 			return nil, err
 		}
-		if c.bad || off < at || off > size || uint64(t.Size()) > size-off || !isName(field) || seen[field] {
+		if c.Bad() || off < at || off > size || uint64(t.Size()) > size-off || !isName(field) || seen[field] {
 			return nil, fmt.Errorf("%w: member %.100q of struct %.100q", errProtocol, field, name)
 		}
 		if off%uint64(t.Align()) != 0 {
@@ -149,7 +149,7 @@ func readDims(c *cursor) ([]uint64, error) {
 	}
 	dims := make([]uint64, n)
 	for i := range dims {
-		dims[i] = c.u64()
+		dims[i] = c.U64()
 	}
 	return dims, nil
 }

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/decode"
 )
 
 // Version is that of the messages; the library has the same.
@@ -102,7 +103,9 @@ func (w *wire) receive() (*message, error) {
 	}
 	if err == nil {
 		m.kind = kind(binary.LittleEndian.Uint32(head[:]))
-		m.body.p, err = readBody(w.conn, int(size))
+		var body []byte
+		body, err = readBody(w.conn, int(size))
+		m.body = cursor{decode.New(body)}
 	}
 	if err != nil {
 		m.close()
@@ -159,44 +162,15 @@ func (w *wire) send(k kind, body []byte) error {
 }
 
 // cursor reads the numbers and texts of a message.
-type cursor struct {
-	p   []byte
-	bad bool
-}
+type cursor struct{ decode.Cursor }
 
-func (c *cursor) take(n int) []byte {
-	if c.bad || n < 0 || n > len(c.p) {
-		c.bad = true
-		return nil
-	}
-	p := c.p[:n]
-	c.p = c.p[n:]
-	return p
-}
-
-func (c *cursor) u32() uint32 {
-	if p := c.take(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
-	}
-	return 0
-}
-
-func (c *cursor) u64() uint64 {
-	if p := c.take(8); p != nil {
-		return binary.LittleEndian.Uint64(p)
-	}
-	return 0
-}
-
-func (c *cursor) f64() float64 { return math.Float64frombits(c.u64()) }
-
-func (c *cursor) text() string { return string(c.take(int(c.u32()))) }
+func (c *cursor) text() string { return string(c.Take(uint64(c.U32()))) }
 
 // count reads the length of a list whose elements have at least so many bytes.
 func (c *cursor) count(least int) int {
-	n := int(c.u32())
-	if n > len(c.p)/least {
-		c.bad = true
+	n := int(c.U32())
+	if n > c.Left()/least {
+		c.Fail()
 		return 0
 	}
 	return n
@@ -204,8 +178,8 @@ func (c *cursor) count(least int) int {
 
 // end returns an error unless all was read, and nothing more.
 func (c *cursor) end() error {
-	if c.bad || len(c.p) > 0 {
-		return fmt.Errorf("%w: a message that ends too early or too late", errProtocol)
+	if err := c.End(); err != nil {
+		return fmt.Errorf("%w: a message is incomplete or too long: %w", errProtocol, err)
 	}
 	return nil
 }
