@@ -66,6 +66,7 @@ type Saver struct {
 	mu         sync.Mutex
 	pinned     map[mem.Device]int // how many mappings of the staging memory each device knows
 	also       []string           // see SyncAlso
+	paused     time.Duration      // see Paused
 }
 
 // NewSaver returns a Saver for dir. prev is the restored checkpoint, or nil. If
@@ -357,6 +358,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if note.PauseMS == 0 {
 		note.PauseMS = float64((time.Since(note.Began) + note.Before).Microseconds()) / 1000
 	}
+	s.paused = time.Duration(note.PauseMS * float64(time.Millisecond))
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack
@@ -384,6 +386,10 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	}()
 	return job.Header.Index, nil
 }
+
+// Paused returns for how long the last save paused the program, as the
+// checkpoint's file says it.
+func (s *Saver) Paused() time.Duration { return s.paused }
 
 // SyncAlso names files and directories, by absolute paths, that are made
 // durable before the next checkpoint is published, in addition to the open

@@ -15,6 +15,9 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/transport/mem"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
@@ -177,10 +180,12 @@ func (s *slowState) CairnState(c *graph.Coder) error {
 }
 
 // TestCheckpoint_PauseInFile shows that the pause in a checkpoint's file counts
-// all of the pause, also the time in which the state is collected.
+// all of the pause, also the time in which the state is collected, and that the
+// program and the supervisor are told the same.
 func TestCheckpoint_PauseInFile(t *testing.T) {
 	disk := newDisk(t)
-	p := openFS(t, disk)
+	var told time.Duration
+	p := openFS(t, disk, func(o *Options) { o.OnSaved = func(s CheckpointInfo) { told = s.Pause } })
 	v := slowState{20 * time.Millisecond}
 	Protect(p, "v", &v)
 	restore(t, p, false)
@@ -192,7 +197,34 @@ func TestCheckpoint_PauseInFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if got := f.Header.Note.PauseMS; got < 20 {
-		t.Errorf("the file says %v ms", got)
+	if got := f.Header.Note.PauseMS; got < 20 || got != float64(told.Microseconds())/1000 {
+		t.Errorf("the file says %v ms, and OnSaved was told %v", got, told)
+	}
+}
+
+// TestRanks_PauseInFile is the same for several ranks.
+func TestRanks_PauseInFile(t *testing.T) {
+	dir := t.TempDir()
+	told := make([]time.Duration, 3)
+	errs := newCrew(3, mem.Options{}).runWith(Options{Dir: dir}, func(p *Run) error {
+		v := slowState{time.Duration(p.Rank()) * time.Millisecond}
+		Protect(p, "v", &v)
+		if _, err := p.Restore(ctx); err != nil {
+			return err
+		}
+		return p.Checkpoint(ctx)
+	}, func(r int, o *Options) { o.OnSaved = func(s CheckpointInfo) { told[r] = s.Pause } })
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for r, told := range told {
+		f, err := ckpt.Open(vfs.OS(), store.Open(vfs.OS(), dir, r).File(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Header.Note.PauseMS; got < float64(r) || got != float64(told.Microseconds())/1000 {
+			t.Errorf("rank %d: the file says %v ms, and OnSaved was told %v", r, got, told)
+		}
+		f.Close()
 	}
 }

@@ -246,10 +246,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err != nil {
 		return 0, err
 	}
-	p.cost = time.Since(note.Began) + note.Before
-	if d := p.driven.save; d != nil {
-		p.cost = d.Pause
-	}
+	p.cost = p.saver.Paused()
 	step.At("copy.done")
 	p.current = CheckpointInfo{Index: index, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.cost}
 	return index, nil
