@@ -10,6 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 // overFunction is a program with its work in the body of a loop over a
@@ -69,7 +70,7 @@ func main() {
 // build makes.
 func explainText(t *testing.T, text string) (string, *explain.Saving, *instrument.Result) {
 	t.Helper()
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

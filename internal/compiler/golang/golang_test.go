@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 	"github.com/cairnrun/cairn/internal/compiler/hotloops"
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
@@ -222,7 +223,7 @@ func TestInstrument_StrayComments(t *testing.T) {
 		{"right", head + "\t//cairn:point\n" + loop + "}\n", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", c.text)
+			dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", c.text)
 			p, err := Load(context.Background(), dir, []string{"."}, load.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -269,7 +270,7 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 // TestInstrument_CallLines shows that a call which leads to a point keeps its
@@ -56,7 +57,7 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

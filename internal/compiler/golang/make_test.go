@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 const sums = `package main
@@ -53,9 +54,9 @@ func killed(t *testing.T, program string) (string, int) {
 }
 
 func TestBuild_Killed(t *testing.T) {
-	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", sums)
+	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", sums)
 	out := filepath.Join(t.TempDir(), "program")
-	b, err := gobuild.New(context.Background(), dir, nil, gobuild.Options{Env: offline()})
+	b, err := gobuild.New(context.Background(), dir, nil, gobuild.Options{Env: programtest.Offline()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestBuild_Killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "2470 20 385"
-	if got := says(t, out); got != want {
+	if got := programtest.Says(t, out); got != want {
 		t.Errorf("left alone, it says %q", got)
 	}
 	if got, kills := killed(t, out); got != want || kills != 20 {
@@ -126,8 +127,8 @@ func main() {
 `
 
 func TestMake_Cache(t *testing.T) {
-	dir := tree(t, "go.mod", "module example.com/sums/v2\n\ngo 1.26\n", "main.go", sums)
-	o := MakeOptions{Options: gobuild.Options{Env: offline(), Cache: t.TempDir()}}
+	dir := programtest.Tree(t, "go.mod", "module example.com/sums/v2\n\ngo 1.26\n", "main.go", sums)
+	o := MakeOptions{Options: gobuild.Options{Env: programtest.Offline(), Cache: t.TempDir()}}
 	var warnings []string
 	o.Progress = func(text string) { warnings = append(warnings, text) }
 	make := func() *Made {
@@ -156,13 +157,13 @@ func TestMake_Cache(t *testing.T) {
 	}
 	// Other options make another program, even if the rewritten files are
 	// the same.
-	write(t, filepath.Join(dir, "more.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\nfunc init() { println(text) }\n")
-	write(t, filepath.Join(dir, "text.txt"), "one")
-	if m := make(); m.Cached || !strings.HasPrefix(says(t, m.Path), "one") {
+	programtest.Write(t, filepath.Join(dir, "more.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\nfunc init() { println(text) }\n")
+	programtest.Write(t, filepath.Join(dir, "text.txt"), "one")
+	if m := make(); m.Cached || !strings.HasPrefix(programtest.Says(t, m.Path), "one") {
 		t.Error("a new file was not seen")
 	}
-	write(t, filepath.Join(dir, "text.txt"), "two")
-	if m := make(); m.Cached || !strings.HasPrefix(says(t, m.Path), "two") {
+	programtest.Write(t, filepath.Join(dir, "text.txt"), "two")
+	if m := make(); m.Cached || !strings.HasPrefix(programtest.Says(t, m.Path), "two") {
 		t.Error("a change in an embedded file was not seen")
 	}
 	o.Flags = []string{"-tags=other"}
@@ -171,7 +172,7 @@ func TestMake_Cache(t *testing.T) {
 	}
 	o.Flags = nil
 	o.Output = t.TempDir()
-	if m := make(); !m.Cached || m.Path != filepath.Join(o.Output, "sums") || !strings.HasPrefix(says(t, m.Path), "two") {
+	if m := make(); !m.Cached || m.Path != filepath.Join(o.Output, "sums") || !strings.HasPrefix(programtest.Says(t, m.Path), "two") {
 		t.Errorf("%+v", m)
 	}
 	w, err := Rewrite(context.Background(), dir, nil, o)
@@ -189,14 +190,14 @@ func TestRewrite_DigestElsewhere(t *testing.T) {
 	const far = "package far\n\nfunc Sum(n int) (s int) {\n\tfor i := range n {\n\t\ts += i\n\t}\n\treturn s\n}\n"
 	digest := func(dir string, patterns ...string) string {
 		t.Helper()
-		w, err := Rewrite(context.Background(), dir, patterns, MakeOptions{Options: gobuild.Options{Env: offline(), Cache: t.TempDir()}})
+		w, err := Rewrite(context.Background(), dir, patterns, MakeOptions{Options: gobuild.Options{Env: programtest.Offline(), Cache: t.TempDir()}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return w.digest()
 	}
 	made := func(main string) string {
-		return tree(t, "go.mod", "module example.com/sums\n\ngo 1.26\n", "main.go", main, "far/far.go", far)
+		return programtest.Tree(t, "go.mod", "module example.com/sums\n\ngo 1.26\n", "main.go", main, "far/far.go", far)
 	}
 	with := strings.Replace(sums, "import \"fmt\"", "import (\n\t\"fmt\"\n\n\t\"example.com/sums/far\"\n)\n\nvar first = far.Sum(3)", 1)
 	a, b := made(with), made(with)
@@ -218,7 +219,7 @@ func TestPrune_LeastRecentlyUsed(t *testing.T) {
 		if err := os.Mkdir(sub, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(sub, "program"), strings.Repeat("x", 100))
+		programtest.Write(t, filepath.Join(sub, "program"), strings.Repeat("x", 100))
 		used := time.Now().Add(time.Duration(i-10) * time.Hour)
 		if err := os.Chtimes(sub, used, used); err != nil {
 			t.Fatal(err)

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 // pointsOf returns the lines of a program's points, and the warnings about work
 // without one.
 func pointsOf(t *testing.T, text string) (lines []int, warnings string) {
 	t.Helper()
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +346,7 @@ func main() {
 		"{ go func() { done <- x > 2 }() }",
 		"c := count(9); go c(func() bool { return true })",
 	} {
-		p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, load.Options{})
+		p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, load.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 // settled prints the settings that a program was built with, and the effect of
@@ -53,14 +54,14 @@ func TestMake_Settings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir := tree(t, "go.mod", "module example.com/settled\n\n"+c.mod, "main.go", c.src)
+			dir := programtest.Tree(t, "go.mod", "module example.com/settled\n\n"+c.mod, "main.go", c.src)
 			plain := filepath.Join(t.TempDir(), "plain")
 			cmd := exec.Command("go", "build", "-o", plain, ".")
-			cmd.Dir, cmd.Env = dir, offline()
+			cmd.Dir, cmd.Env = dir, programtest.Offline()
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			m, err := Make(context.Background(), dir, nil, MakeOptions{Options: gobuild.Options{Env: offline(), Cache: cache}})
+			m, err := Make(context.Background(), dir, nil, MakeOptions{Options: gobuild.Options{Env: programtest.Offline(), Cache: cache}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package gobuild
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"debug/elf"
 	"errors"
 	"io"
@@ -18,8 +19,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 	"github.com/cairnrun/cairn/internal/source"
 )
+
+// build builds a program with files in place of those on disk.
+func build(output, dir string, patterns []string, files map[string][]byte, o Options) error {
+	b, err := New(context.Background(), dir, patterns, o)
+	if err != nil {
+		return err
+	}
+	return b.Build(files, output)
+}
 
 // frozen makes a tree read-only and returns its files.
 func frozen(t *testing.T, dir string) map[string]string {
@@ -126,7 +137,7 @@ func TestBuild_Layouts(t *testing.T) {
 }
 
 func (l *layout) try(t *testing.T) {
-	dir := tree(t, l.files...)
+	dir := programtest.Tree(t, l.files...)
 	before := frozen(t, dir)
 	var env []string
 	for _, e := range l.env {
@@ -137,11 +148,11 @@ func (l *layout) try(t *testing.T) {
 		replaced[filepath.Join(dir, filepath.FromSlash(l.replaced[i]))] = []byte(l.replaced[i+1])
 	}
 	out := filepath.Join(t.TempDir(), "program")
-	err := build(out, filepath.Join(dir, l.dir), l.patterns, replaced, Options{Flags: l.flags, Env: offline(env...)})
+	err := build(out, filepath.Join(dir, l.dir), l.patterns, replaced, Options{Flags: l.flags, Env: programtest.Offline(env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := says(t, out); got != l.says {
+	if got := programtest.Says(t, out); got != l.says {
 		t.Errorf("it says %q, not %q", got, l.says)
 	}
 	for name, text := range frozen(t, dir) {
@@ -191,7 +202,7 @@ func TestBuild_ModuleCache(t *testing.T) {
 				files = append(files, "go.mod", c.gomod)
 			}
 			from := proxy(t, "example.com/dep", "v1.2.3", files...)
-			dir := tree(t, "prog/go.mod", "module example.com/prog\n\ngo 1.26\n\nrequire example.com/dep v1.2.3\n", "prog/main.go", callsPart)
+			dir := programtest.Tree(t, "prog/go.mod", "module example.com/prog\n\ngo 1.26\n\nrequire example.com/dep v1.2.3\n", "prog/main.go", callsPart)
 			cache := t.TempDir()
 			env := []string{"GOMODCACHE=" + cache, "GOFLAGS=-modcacherw -mod=mod"}
 			if c.work {
@@ -202,7 +213,7 @@ func TestBuild_ModuleCache(t *testing.T) {
 			}
 			prog := filepath.Join(dir, "prog")
 			download := exec.Command("go", "build", "-o", filepath.Join(t.TempDir(), "plain"), ".")
-			download.Dir, download.Env = prog, offline(append(env, "GOPROXY="+from, "GONOSUMDB=*", "GONOSUMCHECK=1", "GOFLAGS=-modcacherw")...)
+			download.Dir, download.Env = prog, programtest.Offline(append(env, "GOPROXY="+from, "GONOSUMDB=*", "GONOSUMCHECK=1", "GOFLAGS=-modcacherw")...)
 			if !c.work {
 				download.Env = append(download.Env, "GOFLAGS=-modcacherw -mod=mod")
 			}
@@ -216,11 +227,11 @@ func TestBuild_ModuleCache(t *testing.T) {
 					"func Part() string { return \"not the \" + part + more }\n"),
 				filepath.Join(cache, "example.com", "dep@v1.2.3", "zz_cairn.go"): []byte("package dep\n\nconst more = \" but the new\"\n"),
 			}
-			err := build(out, prog, nil, replaced, Options{Env: offline("GOMODCACHE="+cache, env[len(env)-1], "GOFLAGS="), Cache: t.TempDir()})
+			err := build(out, prog, nil, replaced, Options{Env: programtest.Offline("GOMODCACHE="+cache, env[len(env)-1], "GOFLAGS="), Cache: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := says(t, out); got != "not the old part but the new" {
+			if got := programtest.Says(t, out); got != "not the old part but the new" {
 				t.Errorf("it says %q", got)
 			}
 			for name, text := range frozen(t, prog) {
@@ -233,10 +244,10 @@ func TestBuild_ModuleCache(t *testing.T) {
 }
 
 func TestBuild_Fails(t *testing.T) {
-	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
+	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	name := filepath.Join(dir, "main.go")
 	try := func(text string, o Options) error {
-		o.Env = append(offline(), o.Env...)
+		o.Env = append(programtest.Offline(), o.Env...)
 		return build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{name: []byte(text)}, o)
 	}
 	err := try("package main\n\nfunc main() { nonsense() }\n", Options{})
@@ -263,10 +274,10 @@ func TestBuild_NoCLibrary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks at ELF files")
 	}
-	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
+	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
 	err := build(out, dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-		Options{Env: offline("CGO_ENABLED=1", "CC=/nowhere/cc")})
+		Options{Env: programtest.Offline("CGO_ENABLED=1", "CC=/nowhere/cc")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,15 +307,15 @@ func TestBuild_ProgramUsesCairn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := tree(t, "go.mod", strings.Replace(string(gomod), "module "+load.CairnPath, "module x", 1)+
+	dir := programtest.Tree(t, "go.mod", strings.Replace(string(gomod), "module "+load.CairnPath, "module x", 1)+
 		"\nrequire "+load.CairnPath+" v0.0.0\n\nreplace "+load.CairnPath+" => "+root+"\n", "go.sum", string(gosum), "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
 	err = build(out, dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(strings.Replace(useRuntime, "cairnrt/resume", load.RuntimePath, 1))},
-		Options{Env: offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
+		Options{Env: programtest.Offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := says(t, out); got != "old" {
+	if got := programtest.Says(t, out); got != "old" {
 		t.Errorf("it says %q", got)
 	}
 	binary, err := os.ReadFile(out)
@@ -387,14 +398,14 @@ func onlyLong(t *testing.T) {
 // TestRuntime_Platforms shows that the run time compiles for all platforms.
 func TestRuntime_Platforms(t *testing.T) {
 	onlyLong(t)
-	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
+	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	for _, target := range []string{"linux/arm64", "linux/s390x", "darwin/arm64"} {
 		if !slices.Contains(platforms, target) {
 			t.Errorf("%s is not among them", target)
 		}
 		system, arch, _ := strings.Cut(target, "/")
 		err := build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-			Options{Env: offline("GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")})
+			Options{Env: programtest.Offline("GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")})
 		if err != nil {
 			t.Errorf("%s: %v", target, err)
 		}
@@ -441,7 +452,7 @@ func TestRuntime_Zstd(t *testing.T) {
 	if err := os.WriteFile(name, e.EncodeAll(text, nil), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dir := tree(t, "main.go", saysOld)
+	dir := programtest.Tree(t, "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
 	program := `package main
 
@@ -475,10 +486,10 @@ func main() {
 	fmt.Println(err == zstd.ErrNoEncoder)
 }
 `
-	if err := build(out, dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "main.go"): []byte(program)}, Options{Env: offline()}); err != nil {
+	if err := build(out, dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "main.go"): []byte(program)}, Options{Env: programtest.Offline()}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := says(t, out, "PACKED="+name), strings.TrimSpace(strings.Repeat("true <nil>\ntrue\ntrue\n", 2)+"true"); got != want {
+	if got, want := programtest.Says(t, out, "PACKED="+name), strings.TrimSpace(strings.Repeat("true <nil>\ntrue\ntrue\n", 2)+"true"); got != want {
 		t.Errorf("%s", got)
 	}
 }
@@ -503,14 +514,14 @@ func TestBuild_ToolchainInModuleCache(t *testing.T) {
 	if err := errors.Join(linkAll(root, real, "src"), linkAll(filepath.Join(root, "src"), filepath.Join(real, "src"), "")); err != nil {
 		t.Fatal(err)
 	}
-	dir := tree(t, "main.go", saysOld)
+	dir := programtest.Tree(t, "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
 	err = build(out, dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-		Options{Env: offline("GOMODCACHE="+cache, "GOROOT="+root), Cache: t.TempDir()})
+		Options{Env: programtest.Offline("GOMODCACHE="+cache, "GOROOT="+root), Cache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := says(t, out); got != "old" {
+	if got := programtest.Says(t, out); got != "old" {
 		t.Errorf("it says %q", got)
 	}
 }

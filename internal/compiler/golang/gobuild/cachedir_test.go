@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
 func TestBuilder_CacheDir(t *testing.T) {
 	own, user, goes := t.TempDir(), t.TempDir(), t.TempDir()
 	blocked := filepath.Join(user, "file")
-	write(t, blocked, "")
+	programtest.Write(t, blocked, "")
 	t.Setenv("XDG_CACHE_HOME", user)
 	t.Setenv("HOME", user)
 	for _, c := range []struct{ cache, xdg, gocache, want string }{
@@ -35,11 +37,4 @@ func TestBuilder_CacheDir(t *testing.T) {
 func isDir(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && st.IsDir()
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
