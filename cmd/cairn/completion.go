@@ -78,7 +78,12 @@ func (c *call) completeCheckpoints(_ *cobra.Command, _ []string, word string) ([
 	}
 	dir = strings.TrimSuffix(dir, string(filepath.Separator))
 	if st, err := os.Stat(dir); err == nil && st.IsDir() {
-		found, err := store.Members(c.fsys, c.checkpointsIn(dir))
+		c.completing = true
+		var found map[uint64][]int
+		dir, err := c.checkpointsIn(dir)
+		if err == nil {
+			found, err = store.Members(c.fsys, dir)
+		}
 		if err != nil {
 			return out, cobra.ShellCompDirectiveDefault
 		}

@@ -73,7 +73,10 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	if err := c.runDir(dir); err != nil {
 		return err
 	}
-	dir = c.checkpointsIn(dir)
+	dir, err := c.checkpointsIn(dir)
+	if err != nil {
+		return err
+	}
 	dirs, err := c.checkpointDirs(dir)
 	if err != nil {
 		return err

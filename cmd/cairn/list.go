@@ -32,7 +32,11 @@ line, from which a restart resumes.
 Only metadata is checked, which is quick. A checkpoint that cannot be read is
 marked damaged, with the reason, and the exit code is 1; so it is if no checkpoint
 is complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
-*.cairn directory here.`,
+*.cairn directory here.
+
+If the hosts of a run share no files (cairn run --local), list asks each of them,
+as 'cairn run' reaches it, and shows what it has. So do verify and inspect. On such
+a host, DIR may also be the run's directory there.`,
 		Example: `  cairn list                                           # of the run in this directory
   cairn list ckpt                                      # of directory ckpt
   cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,
@@ -49,6 +53,7 @@ type listDocument struct {
 	Checkpoints []listedCheckpoint `json:"checkpoints"`
 	DiskBytes   int64              `json:"diskBytes"` // of all files of checkpoints, each counted once
 	Unfinished  []unfinished       `json:"unfinished"`
+	Hosts       []listedHost       `json:"hosts,omitempty"` // if they share no files: what each has
 }
 
 // listedCheckpoint is a checkpoint, or why it could not be read.
@@ -73,7 +78,9 @@ func list(ctx context.Context, c *call) error {
 	if err := c.runDir(dir); err != nil {
 		return err
 	}
-	dir = c.checkpointsIn(dir)
+	if dir, err = c.checkpointsIn(dir); err != nil {
+		return err
+	}
 	checkpoints, err := c.members(dir)
 	if err != nil {
 		return err
@@ -103,6 +110,9 @@ func list(ctx context.Context, c *call) error {
 	}
 	if err := c.listRest(&doc, committed); err != nil {
 		return err
+	}
+	if c.hosts != nil {
+		doc.Hosts = hosted(c.hosts)
 	}
 	if c.json {
 		err = c.document(doc)
@@ -287,6 +297,7 @@ func (c *call) listText(doc *listDocument) {
 	if several && doc.Line == 0 {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}
+	c.hostsText(doc.Hosts)
 	for _, u := range doc.Unfinished {
 		c.printf("checkpoint %d is being written, or a crash has left it (then 'cairn gc %s' removes it)\n", u.Index, doc.Dir)
 	}

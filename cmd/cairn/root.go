@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -22,6 +23,9 @@ type call struct {
 	stderr io.Writer
 	fsys   vfs.FS
 	now    time.Time
+
+	hosts      *supervise.HostView // of a run whose hosts share no files; nil: there is none
+	completing bool                // a shell waits for completions: no host is asked
 }
 
 // action does a command's work. It returns errFound when all went well and
@@ -98,6 +102,9 @@ func newRoot(c *call) *cobra.Command {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := &call{stdout: &output{w: stdout}, stderr: stderr, fsys: vfs.OS(), now: time.Now()}
 	err := execute(ctx, newRoot(c), args)
+	if c.hosts != nil {
+		c.hosts.Close()
+	}
 	if c.stdout.err != nil {
 		err = fmt.Errorf("cannot write the output: %w", c.stdout.err)
 	}

@@ -57,20 +57,30 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	if g, ok, err := c.checkpointDir(arg); ok || err != nil {
 		return []group{g}, false, err
 	}
-	checkpoints, err = c.checkpoints(c.checkpointsIn(arg))
+	dir, err := c.checkpointsIn(arg)
+	if err != nil {
+		return nil, false, err
+	}
+	checkpoints, err = c.checkpoints(dir)
 	return checkpoints, true, err
 }
 
 // checkpointsIn returns where dir has its checkpoints: in itself, or below if it
-// is a run directory.
-func (c *call) checkpointsIn(dir string) string {
+// is a run directory, or that of a run on this host. If the run's hosts share no
+// files, it asks them.
+func (c *call) checkpointsIn(dir string) (string, error) {
+	if err := c.askHosts(dir); err != nil {
+		return "", err
+	}
 	sub := filepath.Join(dir, "ckpt")
 	if st, err := c.fsys.Stat(sub); err == nil && st.IsDir() {
-		if _, err := c.fsys.Stat(filepath.Join(dir, "run.json")); err == nil {
-			return sub
+		for _, name := range []string{"run.json", "host"} {
+			if _, err := c.fsys.Stat(filepath.Join(dir, name)); err == nil {
+				return sub, nil
+			}
 		}
 	}
-	return dir
+	return dir, nil
 }
 
 // theCheckpoint finds the checkpoint that arg names; in a directory it is the
@@ -138,7 +148,10 @@ func (c *call) indexed(arg string) (group, error) {
 	if !st.IsDir() {
 		return group{}, fmt.Errorf("%s: this is a file, not a directory of checkpoints; name it without @%d", dir, index)
 	}
-	checkpoints, err := c.checkpoints(c.checkpointsIn(dir))
+	if dir, err = c.checkpointsIn(dir); err != nil {
+		return group{}, err
+	}
+	checkpoints, err := c.checkpoints(dir)
 	if err != nil {
 		return group{}, err
 	}

@@ -33,6 +33,9 @@ type LocalDir struct {
 	Secret     []byte   `json:"secret,omitempty"`   // for other helpers; none: made of the helper's own
 	Group      bool     `json:"group,omitempty"`
 	AnyOwner   bool     `json:"anyOwner,omitempty"`
+	// ReadOnly is for commands that only look: the helper locks and changes
+	// nothing, and the run may be running.
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // AnyRun, in LocalDir.Replaces, stands for all runs.
@@ -171,6 +174,17 @@ type (
 		Sum   string `json:"sum,omitempty"` // in hexadecimal
 		Error string `json:"error,omitempty"`
 	}
+	// VerifyPart asks to check every block of a rank's file of a checkpoint.
+	VerifyPart struct {
+		Rank  int    `json:"rank"`
+		Index uint64 `json:"index"`
+	}
+	// PartVerified answers VerifyPart.
+	PartVerified struct {
+		Damage  []BlockDamage `json:"damage,omitempty"`
+		Error   string        `json:"error,omitempty"`
+		Corrupt bool          `json:"corrupt,omitempty"` // Error says that the file is damaged
+	}
 	// Discard removes the files of all ranks but Keep, or all of the host's
 	// directory.
 	Discard struct {
@@ -208,7 +222,13 @@ type FetchFailure struct {
 	Error   string `json:"error"`
 }
 
-// Between helpers.
+// BlockDamage is a block that is not what was written.
+type BlockDamage struct {
+	Block  string `json:"block"`
+	Reason string `json:"reason"`
+}
+
+// Between helpers; commands ask helpers for lists, too.
 type (
 	// ListFiles asks for the files of a rank: those of a checkpoint, or its
 	// journal and output.
@@ -260,6 +280,8 @@ func (*Fetch) Kind() Kind         { return "fetch" }
 func (*Fetched) Kind() Kind       { return "fetched" }
 func (*StoreAttempt) Kind() Kind  { return "storeAttempt" }
 func (*AttemptStored) Kind() Kind { return "attemptStored" }
+func (*VerifyPart) Kind() Kind    { return "verifyPart" }
+func (*PartVerified) Kind() Kind  { return "partVerified" }
 func (*ReadFile) Kind() Kind      { return "readFile" }
 func (*FileData) Kind() Kind      { return "fileData" }
 func (*Discard) Kind() Kind       { return "discard" }

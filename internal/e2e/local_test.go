@@ -199,6 +199,10 @@ func TestLocal_DiskLost(t *testing.T) {
 	w.saves() // now no host has the first one any more
 	w.goes(14)
 	w.killsAll()
+	w.tells(0, "list", a+": checkpoint 3 of ranks 0 and 1; 2 of ranks 0 and 1", b+": checkpoint 3 of rank 2; 2 of rank 2", "3           3/3", "recovery line")
+	w.tells(0, "verify", "ckpt-00000003/rank-0002.h5: sound", "ckpt-00000002/rank-0000.h5: sound")
+	w.tells(0, "inspect --rank 2", "rank         2 of 3 ranks", "state")
+	w.tells(3, "gc", "on the hosts of the run")
 	disk, away := filepath.Join(w.disks, b), filepath.Join(w.disks, "away")
 	swap := func(from, to string) {
 		t.Helper()
@@ -212,6 +216,7 @@ func TestLocal_DiskLost(t *testing.T) {
 	w.refuses("3", b, "is blank", "rank 2") // though it has no rank now
 	swap(disk, filepath.Join(w.disks, "blank"))
 	w.refuses("2 0 1", b, "rank 2") // it cannot be reached: there is no disk to mount
+	w.tells(1, "list", "host "+b+": not known", "no checkpoint is complete")
 	swap(filepath.Join(w.disks, "old"), disk)
 	w.refuses("2 1", b, "an older copy", "checkpoint 3")
 	swap(disk, filepath.Join(w.disks, "old"))
@@ -225,6 +230,7 @@ func TestLocal_DiskLost(t *testing.T) {
 	}
 	text[len(text)/2] ^= 1
 	write(t, name, string(text))
+	w.tells(1, "verify", "ckpt-00000003/rank-0002.h5: damaged", "it uses checkpoint 2")
 	w.lets(15)
 	w.begins("2 0 1") // it is found where it is brought from, or where it is
 	w.awaits("rank 2: its file of checkpoint 3 could not be had from " + b)
@@ -245,6 +251,18 @@ func TestLocal_DiskLost(t *testing.T) {
 		t.Errorf("files were brought:\n%s", w.text())
 	}
 	sameOutput(t, w.output(), want)
+}
+
+// tells runs a command on the run directory, which must end with a status and
+// print texts.
+func (w *islands) tells(code int, command string, texts ...string) {
+	t := w.runOf.t
+	t.Helper()
+	out, got := cairnTool(t, append(strings.Fields(command), w.run())...)
+	if got != code {
+		t.Errorf("cairn %s: exit status %d, want %d:\n%s", command, got, code, out)
+	}
+	must(t, out, texts...)
 }
 
 // parts returns which ranks' files a host has, of any checkpoint.

@@ -164,24 +164,28 @@ func (h *host) command() []string {
 	if h.local {
 		return h.s.o.Helper
 	}
-	shell := h.s.o.RemoteShell
+	return remoteCommand(h.name, h.s.o.RemoteShell, h.s.o.RemoteHelper)
+}
+
+// remoteCommand returns the command that starts a helper on another host.
+func remoteCommand(host string, shell, helper []string) []string {
 	if len(shell) == 0 {
 		shell = []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"}
 	}
 	out := make([]string, len(shell))
 	named := false
 	for i, arg := range shell {
-		out[i] = strings.ReplaceAll(arg, "{host}", h.name)
+		out[i] = strings.ReplaceAll(arg, "{host}", host)
 		named = named || out[i] != arg
 	}
 	if !named {
-		out = append(out, h.name)
+		out = append(out, host)
 	}
 	// ssh passes one line to a remote shell; other programs pass arguments on.
 	if base := filepath.Base(out[0]); base == "ssh" || base == "rsh" {
-		return append(out, control.ShellCommand(h.s.o.RemoteHelper))
+		return append(out, control.ShellCommand(helper))
 	}
-	return append(out, h.s.o.RemoteHelper...)
+	return append(out, helper...)
 }
 
 // join starts the host's helper. It does not wait: the state, or h.err, is set
@@ -195,7 +199,7 @@ func (h *host) join() {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.stderr = new(tail)
 	cmd.Stderr = h.stderr
-	stream, err := h.start(cmd)
+	stream, err := startHelper(cmd, h.local)
 	if err != nil {
 		h.state = hostDown
 		h.err = fmt.Errorf("host %s: its helper could not be started: %w", h.name, err)
@@ -239,9 +243,9 @@ func (h *host) join() {
 	})
 }
 
-// start starts cmd with its stdin and stdout connected to the stream.
-func (h *host) start(cmd *exec.Cmd) (io.ReadWriteCloser, error) {
-	if h.local {
+// startHelper starts cmd with its stdin and stdout connected to the stream.
+func startHelper(cmd *exec.Cmd, local bool) (io.ReadWriteCloser, error) {
+	if local {
 		mine, theirs, err := control.Pair()
 		if err != nil {
 			return nil, err

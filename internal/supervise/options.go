@@ -75,6 +75,7 @@ func New(o Options) (*Supervisor, error) {
 	s.last = s.rec.Last
 	if s.rec.Local != "" {
 		s.local = newLocalRun(s.rec)
+		s.rec.Shell, s.rec.RemoteHelper = s.o.RemoteShell, s.o.RemoteHelper
 	} else if c, ok := s.newest(); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < c.Index) {
 		s.foundCheckpoint(c) // a helper published it after its supervisor was gone
 	}

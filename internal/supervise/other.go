@@ -5,7 +5,10 @@ package supervise
 import (
 	"context"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Supervisor runs one run.
@@ -22,6 +25,28 @@ func (*Supervisor) Stop(string) {}
 
 // Evacuate does nothing on this system.
 func (*Supervisor) Evacuate() {}
+
+// HostView is what the hosts of a run have that share no files.
+type HostView struct{ Hosts []*ViewedHost }
+
+// ViewedHost is one of the hosts.
+type ViewedHost struct {
+	Name  string
+	Files *control.HostFiles
+	Err   error
+}
+
+// ViewHosts returns nil: no run of this system has such hosts.
+func ViewHosts(context.Context, string, []string) (*HostView, error) { return nil, nil }
+
+// FS returns base.
+func (*HostView) FS(base vfs.FS) vfs.FS { return base }
+
+// Verify does nothing on this system.
+func (*HostView) Verify(string) ([]ckpt.Damage, bool, error) { return nil, false, nil }
+
+// Close does nothing on this system.
+func (*HostView) Close() {}
 
 // Run fails on this system.
 func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, rundir.ErrUnsupported }

@@ -202,7 +202,7 @@ func (h *helper) handle(m control.Message) {
 		h.sameMachine = m.SameMachine
 		holder, err := h.setup(m)
 		if err == nil && h.local != nil {
-			ready.Addresses = h.local.server.Addresses()
+			ready.Addresses = h.local.addresses()
 			ready.Files, err = h.local.Scan()
 		}
 		if err == nil && m.EvacuateWhen != nil {
@@ -240,7 +240,7 @@ func (h *helper) handle(m control.Message) {
 		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
-	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.ReadFile, *control.Discard:
+	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.VerifyPart, *control.ListFiles, *control.ReadFile, *control.Discard:
 		if h.local != nil {
 			h.local.requests <- m
 		}
@@ -260,6 +260,9 @@ func (h *helper) handle(m control.Message) {
 func (h *helper) setup(m *control.Setup) (holder string, err error) {
 	if h.lock != nil {
 		return "", errors.New("the helper is set up already")
+	}
+	if m.Local != nil && m.Local.ReadOnly {
+		return "", h.setupReader(m.Host, m.Local)
 	}
 	if m.Local != nil {
 		holder, err = h.setupLocal(m.Host, m.Local)

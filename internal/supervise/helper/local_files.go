@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier/local"
@@ -24,6 +25,7 @@ type localFiles struct {
 	server     *local.Server
 	secret     []byte
 	supervisor string
+	readOnly   bool // for a command that only looks
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -66,6 +68,22 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 	return "", nil
 }
 
+// setupReader lets the supervisor, here a command, look at the directory of the
+// run on this host.
+func (h *helper) setupReader(name string, m *control.LocalDir) error {
+	dir, err := local.Open(m.Dir)
+	if err != nil {
+		return err
+	}
+	if dir.Run != m.Run {
+		return fmt.Errorf("%s has the files of another run (%s)", m.Dir, dir.Run)
+	}
+	h.name, h.dir = name, m.Dir
+	h.local = &localFiles{Dir: dir, readOnly: true, requests: make(chan control.Message, maxRequests), done: make(chan struct{})}
+	go h.local.work(h.up)
+	return nil
+}
+
 // otherHelper looks for helpers of another supervisor on this host. It ends the
 // ranks of those that died. The caller has locked the setup, so that no other
 // helper begins.
@@ -97,8 +115,18 @@ func (l *localFiles) close() {
 	if l != nil {
 		close(l.requests)
 		<-l.done
-		l.server.Close()
+		if l.server != nil {
+			l.server.Close()
+		}
 	}
+}
+
+// addresses returns where other helpers get files.
+func (l *localFiles) addresses() []string {
+	if l.server == nil {
+		return nil
+	}
+	return l.server.Addresses()
 }
 
 // work answers the supervisor's requests about files, one after the other.
@@ -106,13 +134,22 @@ func (l *localFiles) work(up *control.SendQueue) {
 	defer close(l.done)
 	for m := range l.requests {
 		switch m := m.(type) {
+		case *control.ListFiles:
+			files, err := l.List(m.Rank, m.Ranks, m.Index)
+			up.Send(&control.FileList{Files: files, Error: textOf(err)})
+		case *control.VerifyPart:
+			up.Send(l.verify(m))
 		case *control.Scan:
 			files, err := l.Scan()
 			up.Send(&control.Scanned{Files: files, Error: textOf(err)})
 		case *control.Fetch:
 			up.Send(l.fetch(m))
 		case *control.StoreAttempt:
-			up.Send(&control.AttemptStored{Error: textOf(l.SetAttempt(&m.AttemptRecord))})
+			err := errors.New("this helper changes nothing")
+			if !l.readOnly {
+				err = l.SetAttempt(&m.AttemptRecord)
+			}
+			up.Send(&control.AttemptStored{Error: textOf(err)})
 		case *control.ReadFile:
 			answer := new(control.FileData)
 			var err error
@@ -129,7 +166,20 @@ func (l *localFiles) work(up *control.SendQueue) {
 	}
 }
 
+func (l *localFiles) verify(m *control.VerifyPart) *control.PartVerified {
+	answer := new(control.PartVerified)
+	found, err := l.Damage(context.Background(), m.Rank, m.Index)
+	for _, d := range found {
+		answer.Damage = append(answer.Damage, control.BlockDamage{Block: d.Name, Reason: d.Err.Error()})
+	}
+	answer.Error, answer.Corrupt = textOf(err), errors.Is(err, ckpt.ErrCorrupt)
+	return answer
+}
+
 func (l *localFiles) discard(m *control.Discard) error {
+	if l.readOnly {
+		return errors.New("this helper changes nothing")
+	}
 	if m.All {
 		return l.DiscardAll()
 	}
@@ -146,6 +196,9 @@ func textOf(err error) string {
 // fetch gets what ranks need from other hosts, some items at a time.
 func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 	answer := new(control.Fetched)
+	if l.readOnly {
+		return answer
+	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	room := make(chan struct{}, fetches)

@@ -66,6 +66,8 @@ type Record struct {
 	CheckpointsID    string                   `json:"checkpointsId,omitempty"` // content of its file run-id; valid as soon as there is a checkpoint
 	Local            string                   `json:"local,omitempty"`         // requested directory on each host; then CheckpointDir is below it, on each host
 	Started          *control.AttemptRecord   `json:"started,omitempty"`       // with Local: the newest start or move
+	Shell            []string                 `json:"shell,omitempty"`         // with Local: how other hosts are reached; none: ssh
+	RemoteHelper     []string                 `json:"remoteHelper,omitempty"`  // with Local: the command that starts a helper there
 	Replaces         []string                 `json:"replaces,omitempty"`      // with Local: runs whose files on hosts may be discarded
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded

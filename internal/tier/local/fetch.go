@@ -209,6 +209,17 @@ func (d *Dir) VerifyPart(ctx context.Context, rank int, index uint64, attempt st
 	return d.verify(ctx, store.Open(d.fs, CheckpointDir(d.Path), rank).File(index), rank, index, attempt)
 }
 
+// Damage checks every block of a rank's file of a checkpoint on this host, and
+// returns what is damaged.
+func (d *Dir) Damage(ctx context.Context, rank int, index uint64) ([]ckpt.Damage, error) {
+	s, err := ckpt.Open(d.fs, store.Open(d.fs, CheckpointDir(d.Path), rank).File(index))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Verify(ctx, nil)
+}
+
 func (d *Dir) verify(ctx context.Context, path string, rank int, index uint64, attempt string) error {
 	s, err := ckpt.Open(d.fs, path)
 	if err == nil {

@@ -112,7 +112,7 @@ func (s *Server) serve(conn net.Conn) {
 		switch m := m.(type) {
 		case *control.ListFiles:
 			answer := new(control.FileList)
-			if answer.Files, err = s.dir.list(m); err != nil {
+			if answer.Files, err = s.dir.List(m.Rank, m.Ranks, m.Index); err != nil {
 				answer.Error = err.Error()
 			}
 			err = c.Send(answer)
@@ -127,14 +127,15 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// list returns the files of a rank: those of a checkpoint, or its own.
-func (d *Dir) list(m *control.ListFiles) ([]control.FileInfo, error) {
+// List returns the files of a rank: those of a checkpoint, or with index 0 its
+// journal and output.
+func (d *Dir) List(rank, ranks int, index uint64) ([]control.FileInfo, error) {
 	var names map[string]string // where they are, by their paths below the directory
 	var err error
-	if m.Index > 0 {
-		names, err = d.partFiles(m.Rank, m.Index)
+	if index > 0 {
+		names, err = d.partFiles(rank, index)
 	} else {
-		names, err = d.ownFiles(m.Rank, m.Ranks)
+		names, err = d.ownFiles(rank, ranks)
 	}
 	if err != nil {
 		return nil, err

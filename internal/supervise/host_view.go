@@ -1,0 +1,218 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+)
+
+// HostView is what the hosts of a run have that share no files. It reads them
+// through helpers that it starts, and changes nothing. The run may be running.
+// Its methods may be called concurrently.
+type HostView struct {
+	Hosts []*ViewedHost
+	run   string
+	rec   *rundir.Record
+	plan  *localPlan
+}
+
+// ViewedHost is one of the hosts.
+type ViewedHost struct {
+	Name  string
+	Files *control.HostFiles // nil: see Err
+	Err   error
+
+	mu    sync.Mutex // for one request at a time
+	cmd   *exec.Cmd
+	conn  *control.Conn
+	ended chan struct{}
+}
+
+// ViewHosts looks at the hosts of a run. It returns nil if the run has one
+// directory for all. command starts a helper on this machine. The caller closes
+// the view.
+func ViewHosts(ctx context.Context, run string, command []string) (*HostView, error) {
+	rec, err := rundir.ReadRecord(run)
+	if err != nil || rec == nil || rec.Local == "" {
+		return nil, err
+	}
+	v := &HostView{run: run, rec: rec}
+	var names []string
+	if rec.Started != nil {
+		for _, home := range append(slices.Clone(rec.Started.Homes), rec.Started.Holders...) {
+			names = append(names, home.Host)
+		}
+	}
+	for _, h := range rec.Hosts {
+		name, _, _ := strings.Cut(h, ":")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	own, _ := os.Hostname()
+	var wg sync.WaitGroup
+	for _, name := range slices.Compact(names) {
+		h := &ViewedHost{Name: name}
+		v.Hosts = append(v.Hosts, h)
+		local := name == "localhost" || name == "127.0.0.1" || name == own
+		args := command
+		if !local {
+			remote := rec.RemoteHelper
+			if len(remote) == 0 {
+				remote = command
+			}
+			args = remoteCommand(name, rec.Shell, remote)
+		}
+		wg.Go(func() { h.Err = h.open(ctx, args, local, rec) })
+	}
+	wg.Wait()
+	var dirs []*hostDir
+	for _, h := range v.Hosts {
+		if h.Files != nil {
+			dirs = append(dirs, &hostDir{h.Name, h.Files, nil})
+		}
+	}
+	v.plan = newLocalPlan(rec.Ranks, rec.Started, dirs)
+	return v, nil
+}
+
+// open starts a helper, and asks what is there.
+func (h *ViewedHost) open(ctx context.Context, args []string, local bool, rec *rundir.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said := new(tail)
+	cmd.Stderr = said
+	stream, err := startHelper(cmd, local)
+	if err != nil {
+		return err
+	}
+	h.cmd, h.conn, h.ended = cmd, control.New(stream), make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(h.ended)
+	}()
+	defer context.AfterFunc(ctx, func() { h.conn.Close() })()
+	err = skipTo(stream, helper.StreamMark, 64<<10)
+	var m control.Message
+	if err == nil {
+		m, err = h.conn.Recv()
+	}
+	if _, ok := m.(*control.Joined); err == nil && !ok {
+		err = fmt.Errorf("%w: %s", control.ErrMalformed, m.Kind())
+	}
+	if err == nil {
+		// Silence means nothing to this helper: it ends with its connection.
+		m, err = h.ask(&control.Setup{Host: h.Name, SameMachine: true, Local: &control.LocalDir{Dir: filepath.Dir(rec.CheckpointDir), Run: rec.ID, ReadOnly: true}})
+	}
+	if err != nil {
+		h.Close()
+		return fmt.Errorf("%w%s", err, said.text())
+	}
+	ready, ok := m.(*control.Ready)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: %s", control.ErrMalformed, m.Kind())
+	case ready.Error != "":
+		return errors.New(ready.Error)
+	case ready.Files == nil:
+		return errors.New("its helper is of another version: it knows no directories of hosts")
+	}
+	h.Files = ready.Files
+	return nil
+}
+
+// ask sends a request and waits for the answer.
+func (h *ViewedHost) ask(m control.Message) (control.Message, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.conn.Send(m); err != nil {
+		return nil, err
+	}
+	return h.conn.Recv()
+}
+
+// Close ends the helper.
+func (h *ViewedHost) Close() {
+	if h.conn == nil {
+		return
+	}
+	h.conn.Close()
+	select {
+	case <-h.ended:
+	case <-time.After(time.Second):
+		syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+		<-h.ended
+	}
+	h.conn = nil
+}
+
+// Close ends the helpers.
+func (v *HostView) Close() {
+	for _, h := range v.Hosts {
+		h.Close()
+	}
+}
+
+// holder returns the host whose file of a rank's checkpoint counts: one that can
+// be loaded, and the rank's home before others. A damaged one is better than
+// none.
+func (v *HostView) holder(rank int, index uint64) *ViewedHost {
+	list := v.plan.sources(rank, index)
+	for _, h := range v.Hosts {
+		if len(list) > 0 && h.Files != nil && h.Files.ID == list[0].ID {
+			return h
+		}
+	}
+	for _, h := range v.Hosts {
+		if h.Files != nil && slices.ContainsFunc(h.Files.Parts, func(p control.Part) bool { return p.Rank == rank && p.Index == index }) {
+			return h
+		}
+	}
+	return nil
+}
+
+// Verify checks every block of a file that the view's file system shows, on the
+// host that has it. It reports whether the path is one.
+func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error) {
+	rank, index, ok := v.parse(path)
+	if !ok {
+		return nil, false, nil
+	}
+	h := v.holder(rank, index)
+	if h == nil {
+		return nil, true, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
+	}
+	m, err := h.ask(&control.VerifyPart{Rank: rank, Index: index})
+	if err != nil {
+		return nil, true, fmt.Errorf("host %s: %w", h.Name, err)
+	}
+	answer, is := m.(*control.PartVerified)
+	switch {
+	case !is:
+		return nil, true, fmt.Errorf("host %s: %w: %s", h.Name, control.ErrMalformed, m.Kind())
+	case answer.Corrupt:
+		return nil, true, fmt.Errorf("%w: on %s: %s", ckpt.ErrCorrupt, h.Name, answer.Error)
+	case answer.Error != "":
+		return nil, true, fmt.Errorf("on %s: %s", h.Name, answer.Error)
+	}
+	for _, d := range answer.Damage {
+		found = append(found, ckpt.Damage{Name: d.Block, Err: errors.New(d.Reason)})
+	}
+	return found, true, nil
+}
