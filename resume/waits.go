@@ -105,16 +105,22 @@ func awaitRecv[T any](c <-chan T) (v T, ok bool) {
 	}
 }
 
+// Sender is a channel that something is sent to.
+type Sender[T any] struct{ c chan<- T }
+
+// To returns c as a Sender.
+func To[T any](c chan<- T) Sender[T] { return Sender[T]{c} }
+
 // Send stands for c <- v.
-func Send[T any](c chan<- T, v T) {
-	if c != nil {
+func (s Sender[T]) Send(v T) {
+	if s.c != nil {
 		select {
-		case c <- v:
+		case s.c <- v:
 			return
 		default:
 		}
 	}
-	awaitSend(c, v)
+	awaitSend(s.c, v)
 }
 
 type sendFrame[T any] struct {
@@ -191,8 +197,8 @@ type SendCase[T any] struct {
 	v T
 }
 
-// CaseSend returns the case c <- v.
-func CaseSend[T any](c chan<- T, v T) *SendCase[T] { return &SendCase[T]{c, v} }
+// Case returns the case c <- v.
+func (s Sender[T]) Case(v T) *SendCase[T] { return &SendCase[T]{s.c, v} }
 
 func (c *SendCase[T]) try() bool {
 	select {

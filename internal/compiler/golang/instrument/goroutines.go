@@ -41,20 +41,22 @@ func StartWhole(at string, f func()) { panic(0) }
 func StartBackground(at string, f func()) { panic(0) }
 func Recv[T any](c <-chan T) T { panic(0) }
 func RecvOK[T any](c <-chan T) (T, bool) { panic(0) }
-func Send[T any](c chan<- T, v T) { panic(0) }
+func To[T any](c chan<- T) Sender[T] { panic(0) }
 func Ranged[T any](c <-chan T) <-chan T { panic(0) }
 func RangedOld[T any](c <-chan T) (<-chan T, T) { panic(0) }
 
 type SelectCase interface{ operation() }
 type RecvCase[T any] struct{ v T }
 type SendCase[T any] struct{ v T }
+type Sender[T any] struct{ c chan<- T }
 
 func (*RecvCase[T]) operation() { panic(0) }
 func (*SendCase[T]) operation() { panic(0) }
 func (*RecvCase[T]) Value() T { panic(0) }
 func (*RecvCase[T]) ValueOK() (T, bool) { panic(0) }
 func CaseRecv[T any](c <-chan T) *RecvCase[T] { panic(0) }
-func CaseSend[T any](c chan<- T, v T) *SendCase[T] { panic(0) }
+func (Sender[T]) Send(v T) { panic(0) }
+func (Sender[T]) Case(v T) *SendCase[T] { panic(0) }
 func Select(cases ...SelectCase) int { panic(0) }
 `},
 	{"sync", "func WaitGroup(wg *sync.WaitGroup) { panic(0) }\n"},

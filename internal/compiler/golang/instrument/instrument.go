@@ -109,12 +109,14 @@ type instrumenter struct {
 	stubs     map[*load.Package]*types.Package // see runtimeStub
 }
 
-func newInstrumenter(p *lower.Program) *instrumenter {
+// newInstrumenter returns an instrumenter without points. several says that
+// other goroutines than main's are saved, if possible.
+func newInstrumenter(p *lower.Program, several bool) *instrumenter {
 	in := &instrumenter{p: p, sources: map[*load.Package]*rewrittenPackage{}, runtime: load.StdRuntimePath}
 	if in.usesCairn() {
 		in.runtime = load.RuntimePath
 	}
-	in.Placement = place.New(p, !in.usesCairn()) // ranks save their main goroutine only
+	in.Placement = place.New(p, several && !in.usesCairn()) // ranks save their main goroutine only
 	return in
 }
 
@@ -127,7 +129,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 	if err := ownCheckpoints(p); err != nil {
 		return nil, err
 	}
-	in := newInstrumenter(p)
+	in := newInstrumenter(p, true)
 	if in.Calls.Main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
@@ -148,6 +150,13 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 			if !in.Retreat(r) {
 				return nil, in.failure()
 			}
+			continue
+		}
+		if errors.Is(err, normalize.ErrWaits) && in.Several() {
+			asked = append(asked, fmt.Sprintf("%v; only the main goroutine is saved, when no other is alive", err))
+			in = newInstrumenter(p, false)
+			in.explained = e
+			in.Choose(e, o.Explain.Samples, o.Everywhere)
 			continue
 		}
 		if err != nil {

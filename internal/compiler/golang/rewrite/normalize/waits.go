@@ -1,6 +1,7 @@
 package normalize
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -52,8 +53,15 @@ func LowerWaits(p *rewrite.Package, runtime string) (*rewrite.Package, error) {
 	if len(text) == 0 {
 		return p, nil
 	}
-	return p.With(text)
+	q, err := p.With(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWaits, err)
+	}
+	return q, nil
 }
+
+// ErrWaits says that LowerWaits has made source that is not correct.
+var ErrWaits = errors.New("go statements and waits cannot be rewritten")
 
 type waitLowerer struct {
 	p     *rewrite.Package
@@ -98,7 +106,7 @@ func (l *waitLowerer) put(n ast.Node) (string, bool) {
 		}
 	case *ast.SendStmt:
 		if l.marks[n.Arrow+2] != "" {
-			return l.call("Send", l.text(n.Chan)+", "+l.text(n.Value)), true
+			return fmt.Sprintf("%s.To(%s).Send(%s%s)", runtimeName, l.text(n.Chan), rewrite.CallMark, l.text(n.Value)), true
 		}
 	case *ast.RangeStmt:
 		if l.marks[n.Range+token.Pos(len("range"))] == rewrite.ParkMark {
@@ -177,7 +185,7 @@ func (l *waitLowerer) selectStmt(n *ast.SelectStmt) string {
 		begin := ""
 		switch op := rewrite.CaseOperation(c).(type) {
 		case *ast.SendStmt:
-			fmt.Fprintf(&cases, "%s := %s.CaseSend(%s, %s); ", name, runtimeName, l.text(op.Chan), l.text(op.Value))
+			fmt.Fprintf(&cases, "%s := %s.To(%s).Case(%s); ", name, runtimeName, l.text(op.Chan), l.text(op.Value))
 		case *ast.UnaryExpr:
 			fmt.Fprintf(&cases, "%s := %s.CaseRecv(%s); ", name, runtimeName, l.text(op.X))
 			if a, ok := c.Comm.(*ast.AssignStmt); ok {
