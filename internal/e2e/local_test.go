@@ -223,13 +223,7 @@ func TestLocal_DiskLost(t *testing.T) {
 
 	// A file that is damaged on one host: an older checkpoint is taken, on all.
 	swap(away, disk)
-	name := filepath.Join(w.disk(b), "ckpt", "ckpt-00000003", "rank-0002.h5")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text[len(text)/2] ^= 1
-	write(t, name, string(text))
+	w.damages(b, 3, 2)
 	w.tells(1, "verify", "ckpt-00000003/rank-0002.h5: damaged", "it uses checkpoint 2")
 	w.lets(15)
 	w.begins("2 0 1") // it is found where it is brought from, or where it is
@@ -263,6 +257,67 @@ func (w *islands) tells(code int, command string, texts ...string) {
 		t.Errorf("cairn %s: exit status %d, want %d:\n%s", command, got, code, out)
 	}
 	must(t, out, texts...)
+}
+
+// damages changes a byte in the middle of a rank's file of a checkpoint.
+func (w *islands) damages(host string, index uint64, rank int) {
+	t := w.runOf.t
+	t.Helper()
+	name := filepath.Join(w.disk(host), "ckpt", fmt.Sprintf("ckpt-%08d", index), fmt.Sprintf("rank-%04d.h5", rank))
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	write(t, name, string(text))
+}
+
+// helperOf returns the process of a host's helper.
+func (w *islands) helperOf(host string) int {
+	t := w.runOf.t
+	t.Helper()
+	var who rundir.Holder
+	text, err := os.ReadFile(rundir.HostLock(w.disk(host), host))
+	if err == nil {
+		err = json.Unmarshal(text, &who)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who.Helper
+}
+
+// TestLocal_Trouble kills one host's helper, with its ranks, while the run
+// computes, and damages a file that no rank has to be brought: the run restarts
+// by itself, from the newest checkpoint that all ranks can load.
+func TestLocal_Trouble(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	w.lets(5)
+	w.begins("2 1")
+	w.reachesStep(5)
+	w.saves()
+	w.goes(8)
+	w.saves()
+	from, _, _ := w.said()
+	syscall.Kill(w.helperOf(b), syscall.SIGKILL)
+	if _, ok := w.sees(from, "restored checkpoint 2"); !ok {
+		t.Fatalf("it has ended:\n%s", w.text())
+	}
+	w.goes(12)
+	w.saves()
+	w.goes(14)
+	w.killsAll()
+	w.damages(a, 3, 1)
+	w.lets(60)
+	w.begins("2 1")
+	w.awaits("rank 1's file on " + a + " cannot be loaded")
+	w.awaits("restored checkpoint 2")
+	w.finishes()
+	sameOutput(t, w.output(), want)
 }
 
 // parts returns which ranks' files a host has, of any checkpoint.
@@ -356,6 +411,56 @@ func TestLocal_ChangedFiles(t *testing.T) {
 	w.finishes()
 	sameOutput(t, w.output(), want)
 	sameTree(t, books, plain)
+}
+
+// TestLocal_OpenMPI kills everything of a run that mpirun has started on two
+// hosts that share nothing, and resumes it there, and then with a rank on the
+// other host. mpirun starts a helper per rank, and those of a host use one
+// directory.
+func TestLocal_OpenMPI(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	need(t, "mpirun.openmpi", "unshare")
+	const n = 4
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	here := script(t, "here", fmt.Sprintf(`exec ip netns exec %[1]s sh -c 'mount --bind %[2]s/%[1]s %[3]s && exec "$@"' sh "$@"`, a, w.disks, w.local))
+	agent := script(t, "agent", fmt.Sprintf(`host=$1; shift
+exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
+	starts := func(near, far int) {
+		t.Helper()
+		argv := []string{here, build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", w.run(), "-o", w.out(), "-n", fmt.Sprint(n), "--every", "1h", "--local", filepath.Join(w.local, "me"), "--launcher", "mpirun",
+			fmt.Sprintf("--launcher-args=--oversubscribe --host %s:%d,%s:%d --mca plm_rsh_agent %s", own, near, b, far, agent)}
+		w.supervisor = begin(t, w.run(), launcherNamed(t, "mpirun.openmpi"), append(append(argv, w.command[0], "--"), w.command[1:]...)...)
+	}
+	w.lets(5)
+	starts(2, 2)
+	w.reachesStep(5)
+	w.saves()
+	w.goes(8)
+	w.killsAll()
+	w.lets(12)
+	starts(2, 2)
+	w.awaits("restored checkpoint 1")
+	w.reachesStep(12)
+	w.saves()
+	w.goes(14)
+	w.killsAll()
+	w.lets(60)
+	starts(1, 3)
+	w.awaits("the files of rank 1 are brought to other hosts")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	for _, h := range []string{a, b} {
+		if left, _ := filepath.Glob(filepath.Join(w.disk(h), "ckpt", "*")); len(left) > 0 {
+			t.Errorf("the finished run has left on %s: %v", h, left)
+		}
+	}
 }
 
 // TestLocal_Kills kills everything at random moments, and resumes on random

@@ -315,7 +315,7 @@ func (c *child) listen() {
 				}
 			}
 		case *control.Endpoint, *control.Progress, *control.Saved, *control.SaveFailed,
-			*control.Committed, *control.Refused, *control.Finished, *control.Stopped,
+			*control.Committed, *control.Refused, *control.Damaged, *control.Finished, *control.Stopped,
 			*control.Listening, *control.Precopied, *control.Paused, *control.Sent, *control.Received, *control.MoveFailed, *control.Spawned:
 		case *control.Linked:
 			c.stderr.pass()
