@@ -24,6 +24,7 @@ type File struct {
 	Blocks []Block // all rows of /Blocks
 	Path   string
 	Size   int64 // bytes of the file itself, without bases
+	Shared bool  // Load fills memory that is shared with another process
 
 	digest string // digest of /Header
 	main   *source

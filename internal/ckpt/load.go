@@ -107,7 +107,7 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	errs := make([]error, min(len(ranges), max(2, min(runtime.GOMAXPROCS(0), 4))))
+	errs := make([]error, min(len(ranges), readers))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for w := range errs {
@@ -121,7 +121,7 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 				if err := ctx.Err(); err != nil {
 					return
 				}
-				if err := r.read(ranges[n].to, ranges[n].lo, ranges[n].hi); err != nil {
+				if err := mem.Readable(func() error { return r.read(ranges[n].to, ranges[n].lo, ranges[n].hi) }); err != nil {
 					errs[w] = err
 					cancel()
 					return
@@ -137,6 +137,10 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 	}
 	return context.Cause(ctx)
 }
+
+// readers is how many ranges are read at a time: enough to keep a fast disk busy
+// while other blocks are checked.
+const readers = 4
 
 // reader reads ranges of blocks.
 type reader struct {
@@ -174,6 +178,9 @@ func (r *reader) read(out *sink, lo, hi int) error {
 		last := k + count - 1
 		n = int(int64(last)*d.Block-off) + d.BlockLen(last)
 		p, direct := r.place(out, off, n)
+		if direct && s.Shared {
+			touch(p)
+		}
 		if err := readFull(src.file, p, at); err != nil {
 			if !errors.Is(err, ErrCorrupt) || r.v == nil {
 				return fmt.Errorf("%s: %w", s.BlockName(i, k), err)
@@ -198,6 +205,16 @@ func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 		}
 	}
 	return r.scratch(n), false
+}
+
+// touch maps shared memory. A read of it maps 64 KiB at once, if another process
+// has mapped it before; the direct read of a file maps page by page.
+func touch(p []byte) {
+	sum := byte(0)
+	for i := 0; i < len(p); i += 64 << 10 {
+		sum |= p[i]
+	}
+	runtime.KeepAlive(sum)
 }
 
 // done handles a block that was read, or the reason why it could not be read.

@@ -306,6 +306,7 @@ func (p *Run) loadRoots(ctx context.Context, s *ckpt.File, img *graph.Image, roo
 	if settle != nil && loaded != nil {
 		loaded = func(*graph.Builder) { p.collector.Forget() } // the next image is another one
 	}
+	s.Shared = p.opts.Driver != nil
 	err := s.Load(ctx, img, roots, p.env(), drop, loaded)
 	if err == nil && settle != nil {
 		err = settle()
