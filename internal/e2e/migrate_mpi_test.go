@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -135,12 +137,14 @@ func TestMigrate_OpenMPIApart(t *testing.T) {
 // for each other inside the library. The run restarts, and destinations do not
 // join any more.
 func TestMigrate_OpenMPIKilled(t *testing.T) {
+	steps := filepath.Join(t.TempDir(), "steps")
+	t.Setenv("CAIRN_STEP_LOG", steps)
 	p := onOpenMPI(t, 3, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
 	destination, a := p.comesToJoin(1, 2, "localhost")
-	time.Sleep(100 * time.Millisecond) // most likely it is in MPI_Comm_accept by now
+	awaitStep(t, steps, "mpi.accept", destination)
 	syscall.Kill(destination, syscall.SIGKILL)
 	a.ends(4)
 	p.thaw()
@@ -153,6 +157,24 @@ func TestMigrate_OpenMPIKilled(t *testing.T) {
 		}
 		return "mpi"
 	})
+}
+
+// awaitStep waits until a process has reached a step, which it logs.
+func awaitStep(t *testing.T, log, name string, pid int) {
+	t.Helper()
+	line := fmt.Sprintf("%s %d\n", name, pid)
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		text, err := os.ReadFile(log)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if strings.Contains("\n"+string(text), "\n"+line) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %d has not reached %s:\n%s", pid, name, text)
+		}
+	}
 }
 
 // comesToJoin begins to move a rank, and stops another one that stays when the
@@ -307,7 +329,7 @@ func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	all := descendants(p.s.cmd.Process.Pid)
 	p.still(p.pidOf(2)) // it saves later than the others
 	syscall.Kill(p.s.cmd.Process.Pid, syscall.SIGKILL)
-	time.Sleep(2 * time.Second) // mpirun kills a second after its request
+	time.Sleep(2 * time.Second) // mpirun kills a second after its request; no event shows that it has not
 	p.thaw()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		left := slices.DeleteFunc(slices.Clone(all), func(pid int) bool {

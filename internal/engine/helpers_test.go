@@ -4,7 +4,6 @@ package engine
 
 import (
 	"os"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -36,11 +35,10 @@ func fillable(disk vfs.FS) (vfs.FS, *atomic.Bool) {
 // until waits until another goroutine has done something.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 10 s for this: %s", what)
+			t.Fatalf("waited two minutes for this: %s", what)
 		}
-		runtime.Gosched()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
@@ -86,9 +85,9 @@ func TestRestore_FilesOfSkippedCheckpoint(t *testing.T) {
 					return nil
 				}
 			}
-			mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(true)))
+			mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(true)))
 			damageRank(t, dir, 1)
-			mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(false)))
+			mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(false)))
 		})
 	}
 }
@@ -123,8 +122,8 @@ func TestRestore_OptionalOfSkippedCheckpoint(t *testing.T) {
 			return p.Checkpoint(ctx)
 		}
 	}
-	mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(1, false)))
-	mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(2, false)))
+	mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(1, false)))
+	mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(2, false)))
 	damageRank(t, dir, 1)
-	mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(2, true)))
+	mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, MaxBases: -1}, program(2, true)))
 }

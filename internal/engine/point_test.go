@@ -381,7 +381,7 @@ func TestPoint_RetryAfterFailureOnRanks(t *testing.T) {
 		tried.Add(1)
 		return syscall.ENOSPC
 	}}
-	mustEnd(t, within(t, 20*time.Second, c, opts, func(p *Run) error {
+	mustEnd(t, within(t, c, opts, func(p *Run) error {
 		x := 0
 		Protect(p, "x", &x)
 		if _, err := p.Restore(ctx); err != nil {

@@ -18,15 +18,15 @@ import (
 )
 
 // within runs a crew, and fails if it hangs.
-func within(t *testing.T, d time.Duration, c *crew, opts Options, program func(p *Run) error) []error {
+func within(t *testing.T, c *crew, opts Options, program func(p *Run) error) []error {
 	t.Helper()
 	done := make(chan []error, 1)
 	go func() { done <- c.run(opts, program) }()
 	select {
 	case errs := <-done:
 		return errs
-	case <-time.After(d):
-		t.Fatalf("hangs for %v", d)
+	case <-time.After(5 * time.Minute):
+		t.Fatal("hangs for five minutes")
 		return nil
 	}
 }
@@ -36,7 +36,7 @@ func within(t *testing.T, d time.Duration, c *crew, opts Options, program func(p
 func TestCheckpoint_OtherRankLostOrFinished(t *testing.T) {
 	for _, end := range []error{errKilled, nil} {
 		t.Run(fmt.Sprint(end), func(t *testing.T) {
-			errs := within(t, 10*time.Second, newCrew(2, mem.Options{}), Options{Dir: t.TempDir()}, func(p *Run) error {
+			errs := within(t, newCrew(2, mem.Options{}), Options{Dir: t.TempDir()}, func(p *Run) error {
 				if _, err := p.Restore(context.Background()); err != nil {
 					return err
 				}
@@ -58,7 +58,7 @@ func TestCheckpoint_OtherRankLostOrFinished(t *testing.T) {
 // context while a rank is paused.
 func TestStop_WhilePaused(t *testing.T) {
 	told := make(chan struct{})
-	errs := within(t, 15*time.Second, newCrew(2, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 1}, func(p *Run) error {
+	errs := within(t, newCrew(2, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 1}, func(p *Run) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		if _, err := p.Restore(ctx); err != nil {
@@ -125,7 +125,7 @@ func TestPoint_Deadline(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		for r, err := range within(t, 15*time.Second, newCrew(n, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program) {
+		for r, err := range within(t, newCrew(n, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program) {
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, mpi.ErrLost) && !errors.Is(err, mpi.ErrEnded) {
 				t.Errorf("rank %d: %v", r, err)
 			}
@@ -176,16 +176,18 @@ func TestClose_RankDies(t *testing.T) {
 // TestClose_InnerRankEndsFirst ends a rank in the middle of the tree while the
 // root is busy.
 func TestClose_InnerRankEndsFirst(t *testing.T) {
-	errs := within(t, 25*time.Second, newCrew(6, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 2, closeTimeout: time.Second}, func(p *Run) error {
+	busy := make(chan struct{}) // closed by the root
+	errs := within(t, newCrew(6, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 2, closeTimeout: time.Second}, func(p *Run) error {
 		ctx := context.Background()
 		if _, err := p.Restore(ctx); err != nil {
 			return err
 		}
 		switch p.Rank() {
 		case 1:
-			time.Sleep(200 * time.Millisecond) // the root is busy by now
+			<-busy
 			return nil
 		case 0:
+			close(busy)
 			time.Sleep(2 * p.opts.closeTimeout)
 		}
 		for range 10 {
@@ -244,12 +246,12 @@ func TestPoint_OtherGoroutineSends(t *testing.T) {
 	}
 	opts := Options{Dir: dir, EveryPoints: 3}
 	opts.OnSaved = func(CheckpointInfo) { saved.Add(1) }
-	errs := within(t, 20*time.Second, newCrew(2, mem.Options{}), opts, program(60))
+	errs := within(t, newCrew(2, mem.Options{}), opts, program(60))
 	mustEnd(t, errs)
 	if n := saved.Load(); n < 30 {
 		t.Errorf("told of %d sets", n)
 	}
-	mustEnd(t, within(t, 20*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program(0)))
+	mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program(0)))
 }
 
 // TestWorld_BesideReports calls World while the run reports to the supervisor.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,16 +11,33 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
+// awaitPaused waits until a rank, which runs in another goroutine, is paused.
+func awaitPaused(p *Run) error {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.peers.engine.Lock()
+		paused := p.peers.paused
+		p.peers.engine.Unlock()
+		if paused {
+			return nil
+		}
+	}
+	return fmt.Errorf("rank %d is not paused", p.Rank())
+}
+
 // TestSafePoints_RankSkipsCheckpoint takes a checkpoint of all ranks after some
 // have skipped one at a safe point.
 func TestSafePoints_RankSkipsCheckpoint(t *testing.T) {
 	const K = 12
 	const tagX, tagY = 1, 2
 	dir := t.TempDir()
+	var other atomic.Pointer[Run] // rank 1
 	program := func(stop bool) func(p *Run) error {
 		return func(p *Run) error {
 			ctx := context.Background()
 			w := p.World()
+			if p.Rank() == 1 {
+				other.Store(p)
+			}
 			k := 1
 			Protect(p, "k", &k)
 			restored, err := p.Restore(ctx)
@@ -38,7 +56,9 @@ func TestSafePoints_RankSkipsCheckpoint(t *testing.T) {
 						return err
 					}
 					if stop && k == 5 {
-						time.Sleep(300 * time.Millisecond) // rank 1 is paused by now
+						if err := awaitPaused(other.Load()); err != nil {
+							return err
+						}
 					}
 					if err := mpi.Send(w, []int{k}, 1, tagY); err != nil {
 						return err
@@ -81,8 +101,8 @@ func TestSafePoints_RankSkipsCheckpoint(t *testing.T) {
 		}
 	}
 	opts := Options{Dir: dir, EveryPoints: 2, SafePoints: true}
-	mustStop(t, within(t, 20*time.Second, newCrew(2, mem.Options{}), opts, program(true)))
-	errs := within(t, 20*time.Second, newCrew(2, mem.Options{}), opts, program(false))
+	mustStop(t, within(t, newCrew(2, mem.Options{}), opts, program(true)))
+	errs := within(t, newCrew(2, mem.Options{}), opts, program(false))
 	if errs[1] != nil {
 		t.Errorf("rank 1: %v", errs[1])
 	}
@@ -138,8 +158,8 @@ func TestSafePoints_MessagesToSelf(t *testing.T) {
 				}
 			}
 			opts := Options{Dir: dir, EveryPoints: 4, SafePoints: true}
-			within(t, 10*time.Second, newCrew(2, mem.Options{}), opts, program(true))
-			mustEnd(t, within(t, 10*time.Second, newCrew(2, mem.Options{}), opts, program(false)))
+			within(t, newCrew(2, mem.Options{}), opts, program(true))
+			mustEnd(t, within(t, newCrew(2, mem.Options{}), opts, program(false)))
 		})
 	}
 }

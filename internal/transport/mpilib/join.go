@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cairnrun/cairn/internal/dl"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
@@ -310,6 +311,7 @@ func (d *Driver) meetOne(j *joining, comm uintptr, c *address, mine bool) (uintp
 	what, fn, last := "MPI_Comm_connect", j.connect, uintptr(0)
 	if mine {
 		what, fn, last = "MPI_Comm_accept", j.accept, 1
+		step.At("mpi.accept")
 	}
 	if err := l.call(what, fn, uintptr(unsafe.Pointer(&name[0])), j.infoNull, 0, comm, uintptr(unsafe.Pointer(inter))); err != nil {
 		return 0, err

@@ -211,7 +211,7 @@ func TestLost_NotWhileBusy(t *testing.T) {
 	a, b := cabled(t)
 	a.say("fill")
 	a.hear("full")
-	time.Sleep(4 * time.Second) // twice the timeout; the kernels communicate meanwhile
+	time.Sleep(4 * time.Second) // twice the timeout, which must pass; the kernels communicate meanwhile
 	a.say("read")               // this also looks at the timer
 	if said := a.hear("read"); said != "read 0 lost 0" {
 		t.Fatal(said)
