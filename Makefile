@@ -19,7 +19,7 @@ PREFIX   ?= /usr/local
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo interconnects build lib install man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
+.PHONY: demo interconnects build lib install man test test-s3 test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program with cairn run, kill it four times, and compare its results with those of an undisturbed run
 	@echo "building the demo"
@@ -91,6 +91,9 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 faults: ## run the fault campaign until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; after an interruption it continues (as root: with its own disks and networks)
 	@scripts/deps
 	@$(GO) run ./internal/faults -n $(FAULTS) -seed $(SEED) -for $(FOR) $(FAULTSFLAGS)
+
+test-s3: ## run the tests of the S3 tier against a real server, versitygw, which is built once and kept in the user's cache directory
+	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^TestVersity' ./internal/tier/s3
 
 test-long: ## run the long versions of all tests, and the race detector if there is a C compiler; takes hours
 	@scripts/deps

@@ -24,38 +24,38 @@ import (
 // TestPublish_SharesFiles shows that a file that several checkpoints need is
 // stored once, and that each checkpoint can be fetched.
 func TestPublish_SharesFiles(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 2)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m := tiertest.NewMem()
 	var all []*tier.Manifest
 	for range 4 {
-		all = append(all, p.publish(m, p.save()))
+		all = append(all, p.Publish(m, p.Save()))
 	}
 	// Of each rank the full file, and one for each differential checkpoint.
-	if n := count(t, m, p.run+"/files/"); n != 2*4 {
+	if n := count(t, m, p.Run+"/files/"); n != 2*4 {
 		t.Errorf("%d files: %v", n, tiertest.All(t, m, ""))
 	}
-	if got := indexes(t, m, p.run); !slices.Equal(got, []uint64{4, 3, 2, 1}) {
+	if got := indexes(t, m, p.Run); !slices.Equal(got, []uint64{4, 3, 2, 1}) {
 		t.Errorf("checkpoints %v", got)
 	}
 	for _, mf := range all {
-		p.fetchable(m, mf)
+		p.Fetchable(m, mf)
 	}
-	if n := count(t, m, p.run+"/claims/") + count(t, m, p.run+"/condemned/"); n != 0 {
+	if n := count(t, m, p.Run+"/claims/") + count(t, m, p.Run+"/condemned/"); n != 0 {
 		t.Errorf("left: %v", tiertest.All(t, m, ""))
 	}
-	if runs, err := tier.Runs(t.Context(), m); err != nil || !slices.Equal(runs, []string{p.run}) {
+	if runs, err := tier.Runs(t.Context(), m); err != nil || !slices.Equal(runs, []string{p.Run}) {
 		t.Errorf("runs %v, %v", runs, err)
 	}
 	// The same again is nothing new.
 	before := m.Names()
-	if mf := p.publish(m, 4); mf.Token != all[3].Token {
+	if mf := p.Publish(m, 4); mf.Token != all[3].Token {
 		t.Error("another manifest")
 	}
 	added := slices.DeleteFunc(m.Names(), func(n string) bool { return slices.Contains(before, n) })
 	if len(added) != 1 || !strings.Contains(added[0], "/parts/") {
 		t.Errorf("added: %v", added)
 	}
-	if err := tier.RemoveRun(t.Context(), m, p.run); err != nil || len(m.Names()) > 0 {
+	if err := tier.RemoveRun(t.Context(), m, p.Run); err != nil || len(m.Names()) > 0 {
 		t.Errorf("%v: %v", err, m.Names())
 	}
 }
@@ -64,14 +64,14 @@ func TestPublish_SharesFiles(t *testing.T) {
 // fetched share files, and that what is there is not fetched again.
 func TestFetch_Links(t *testing.T) {
 	root := t.TempDir()
-	p := newProgram(t, vfs.OS(), filepath.Join(root, "ckpt"), 1)
+	p := tiertest.NewProgram(t, vfs.OS(), filepath.Join(root, "ckpt"), 1)
 	d, err := dir.Open(vfs.OS(), filepath.Join(root, "tier"), vfs.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []*tier.Manifest
 	for range 3 {
-		all = append(all, p.publish(d, p.save()))
+		all = append(all, p.Publish(d, p.Save()))
 	}
 	to := filepath.Join(root, "new")
 	if err := os.Mkdir(to, 0o700); err != nil {
@@ -102,9 +102,9 @@ func TestFetch_Links(t *testing.T) {
 		}
 	}
 	for i := uint64(1); i <= 3; i++ {
-		load(t, vfs.OS(), to, i, 0)
+		tiertest.Load(t, vfs.OS(), to, i, 0)
 	}
-	if id, err := store.Open(vfs.OS(), to, 0).ID(); err != nil || id != p.run {
+	if id, err := store.Open(vfs.OS(), to, 0).ID(); err != nil || id != p.Run {
 		t.Errorf("identity %q, %v", id, err)
 	}
 	// Damage and loss are repaired.
@@ -123,15 +123,15 @@ func TestFetch_Links(t *testing.T) {
 	if err := tier.Fetch(t.Context(), counted, all[2], tier.FetchOptions{Dir: to}); err != nil || gets != 4 {
 		t.Errorf("%v; %d files were fetched", err, gets)
 	}
-	load(t, vfs.OS(), to, 3, 0)
+	tiertest.Load(t, vfs.OS(), to, 3, 0)
 	// A directory of another run is refused.
 	other := filepath.Join(root, "other")
-	q := newProgram(t, vfs.OS(), other, 1)
-	q.save()
-	if err := store.ForHelper(vfs.OS(), other, 0, nil).SetID(q.run); err != nil {
+	q := tiertest.NewProgram(t, vfs.OS(), other, 1)
+	q.Save()
+	if err := store.ForHelper(vfs.OS(), other, 0, nil).SetID(q.Run); err != nil {
 		t.Fatal(err)
 	}
-	if err := tier.Fetch(t.Context(), d, all[2], tier.FetchOptions{Dir: other}); err == nil || !strings.Contains(err.Error(), "belongs to run "+q.run) {
+	if err := tier.Fetch(t.Context(), d, all[2], tier.FetchOptions{Dir: other}); err == nil || !strings.Contains(err.Error(), "belongs to run "+q.Run) {
 		t.Errorf("into a directory of another run: %v", err)
 	}
 }
@@ -139,13 +139,13 @@ func TestFetch_Links(t *testing.T) {
 // TestUpload_SeveralHosts uploads from two directories, each with the files of
 // some ranks, and fetches into two others.
 func TestUpload_SeveralHosts(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 4)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 4)
 	m := tiertest.NewMem()
 	for range 2 {
-		index := p.save()
+		index := p.Save()
 		var parts []tier.Uploaded
 		for host, ranks := range [][]int{{3, 1}, {0, 2}} {
-			o := p.upload(index, ranks...)
+			o := p.Upload(index, ranks...)
 			o.Part = fmt.Sprintf("host-%d", host)
 			up, err := tier.Upload(t.Context(), m, o)
 			if err != nil {
@@ -170,12 +170,12 @@ func TestUpload_SeveralHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.fetchable(m, mf)
+		p.Fetchable(m, mf)
 	}
-	if n := count(t, m, p.run+"/files/"); n != 4*2 {
+	if n := count(t, m, p.Run+"/files/"); n != 4*2 {
 		t.Errorf("%d files", n)
 	}
-	all, err := tier.Checkpoints(t.Context(), m, p.run)
+	all, err := tier.Checkpoints(t.Context(), m, p.Run)
 	if err != nil || len(all) != 2 || len(all[0].Parts) != 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
@@ -195,12 +195,12 @@ func TestUpload_SeveralHosts(t *testing.T) {
 }
 
 func TestUpload_Extra(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
 	journal := tiertest.Pattern(1, 5000)
 	extra := []tier.ExtraFile{{Kind: "journal", Path: "journal.kept/7", Source: tier.BytesSource(journal)}, {Kind: "record", Path: "run.json", Source: tier.BytesSource([]byte("{}"))}}
 	for i := range 2 {
-		o := p.upload(p.save())
+		o := p.Upload(p.Save())
 		o.Extra = extra
 		if i == 1 {
 			o.Extra[1].Source = tier.BytesSource([]byte("{1}"))
@@ -218,11 +218,11 @@ func TestUpload_Extra(t *testing.T) {
 			t.Errorf("%v; %d bytes", err, b.Len())
 		}
 	}
-	if n := count(t, m, p.run+"/files/extra-"); n != 3 {
+	if n := count(t, m, p.Run+"/files/extra-"); n != 3 {
 		t.Errorf("%d extra objects; the one that did not change is to be stored once", n)
 	}
 	for _, path := range []string{"/etc/passwd", "../x", "a/../b", "", "a\\b", "C:x", "a\n"} {
-		o := p.upload(p.save())
+		o := p.Upload(p.Save())
 		o.Extra = []tier.ExtraFile{{Kind: "file", Path: path, Source: tier.BytesSource(nil)}}
 		if _, err := tier.Publish(t.Context(), m, o); err == nil {
 			t.Errorf("path %q was not refused", path)
@@ -232,42 +232,42 @@ func TestUpload_Extra(t *testing.T) {
 
 func TestCommit_TwoWriters(t *testing.T) {
 	m := tiertest.NewMem()
-	a := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
-	a.publish(m, a.save())
+	a := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	a.Publish(m, a.Save())
 	// The same run, by another process that does not know of it.
-	b := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
-	b.run = a.run
-	b.full()
-	index := b.save()
-	_, err := tier.Publish(t.Context(), m, b.upload(index))
+	b := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	b.Run = a.Run
+	b.Full()
+	index := b.Save()
+	_, err := tier.Publish(t.Context(), m, b.Upload(index))
 	if !errors.Is(err, tier.ErrExists) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the second writer: %v", err)
 	}
-	all, err := tier.Checkpoints(t.Context(), m, a.run)
-	if err != nil || len(all) != 1 || all[0].Attempt != a.attempt {
+	all, err := tier.Checkpoints(t.Context(), m, a.Run)
+	if err != nil || len(all) != 1 || all[0].Attempt != a.Attempt {
 		t.Errorf("%v, %v", all, err)
 	}
-	a.fetchable(m, all[0])
+	a.Fetchable(m, all[0])
 }
 
 func TestUpload_Refuses(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 2)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m := tiertest.NewMem()
-	p.save()
-	o := p.upload(1)
+	p.Save()
+	o := p.Upload(1)
 	for _, part := range []string{"", "a/b", "..", "ü", strings.Repeat("x", 65)} {
 		o.Part = part
 		if _, err := tier.Upload(t.Context(), m, o); err == nil || !strings.Contains(err.Error(), "no name for a part") {
 			t.Errorf("part %q: %v", part, err)
 		}
 	}
-	if _, err := tier.Upload(t.Context(), m, p.upload(2)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := tier.Upload(t.Context(), m, p.Upload(2)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a checkpoint that does not exist: %v", err)
 	}
-	if err := p.fs.(*vfstest.Mem).Corrupt("/ckpt/ckpt-00000001/rank-0001.h5", 9, 1); err != nil {
+	if err := p.FS.(*vfstest.Mem).Corrupt("/ckpt/ckpt-00000001/rank-0001.h5", 9, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tier.Upload(t.Context(), m, p.upload(1)); !errors.Is(err, ckpt.ErrCorrupt) {
+	if _, err := tier.Upload(t.Context(), m, p.Upload(1)); !errors.Is(err, ckpt.ErrCorrupt) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	if len(m.Names()) > 0 {
@@ -278,10 +278,10 @@ func TestUpload_Refuses(t *testing.T) {
 // TestPublish_Crash stops Publish at every operation, and begins anew: nothing
 // counts that is not whole, what was uploaded is used, and nothing is left.
 func TestPublish_Crash(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 2)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	base := tiertest.NewMem()
-	p.publish(base, p.save())
-	p.save()
+	p.Publish(base, p.Save())
+	p.Save()
 	for at, end := 0, false; !end; at++ {
 		m := base.Clone()
 		n, puts := 0, 0
@@ -291,36 +291,36 @@ func TestPublish_Crash(t *testing.T) {
 			}
 			return tiertest.None
 		})
-		_, err := tier.Publish(t.Context(), dead, p.upload(2))
+		_, err := tier.Publish(t.Context(), dead, p.Upload(2))
 		end = n <= at
-		if err := complete(m, p.run); err != nil {
+		if err := complete(m, p.Run); err != nil {
 			t.Fatalf("after operation %d: %v", at, err)
 		}
-		if got := indexes(t, m, p.run); err == nil && !slices.Contains(got, 2) || n <= at && err != nil {
+		if got := indexes(t, m, p.Run); err == nil && !slices.Contains(got, 2) || n <= at && err != nil {
 			t.Fatalf("after operation %d: %v, and checkpoints %v", at, err, got)
 		}
-		before := count(t, m, p.run+"/files/")
+		before := count(t, m, p.Run+"/files/")
 		counted := tiertest.Faulty(m, func(op, name string) tiertest.Fault {
 			if _, err := m.Stat(t.Context(), name); op == "put" && err != nil && strings.Contains(name, "/files/") {
 				puts++
 			}
 			return tiertest.None
 		})
-		if _, err := tier.Publish(t.Context(), counted, p.upload(2)); err != nil {
+		if _, err := tier.Publish(t.Context(), counted, p.Upload(2)); err != nil {
 			t.Fatalf("again after operation %d: %v", at, err)
 		}
-		if count(t, m, p.run+"/files/") != 4 || puts != 4-before {
+		if count(t, m, p.Run+"/files/") != 4 || puts != 4-before {
 			t.Fatalf("after operation %d: %d files, then %d more, and now %v", at, before, puts, m.Names())
 		}
-		all, err := tier.Checkpoints(t.Context(), m, p.run)
+		all, err := tier.Checkpoints(t.Context(), m, p.Run)
 		if err != nil || len(all) != 2 {
 			t.Fatalf("after operation %d: %v, %v", at, all, err)
 		}
-		p.fetchable(m, all[0])
-		if _, err := tier.Collect(t.Context(), m, p.run, tier.CollectOptions{Keep: 2}); err != nil {
+		p.Fetchable(m, all[0])
+		if _, err := tier.Collect(t.Context(), m, p.Run, tier.CollectOptions{Keep: 2}); err != nil {
 			t.Fatal(err)
 		}
-		if n := count(t, m, p.run+"/"); n != 4+2+2 {
+		if n := count(t, m, p.Run+"/"); n != 4+2+2 {
 			t.Fatalf("after operation %d: %v", at, m.Names())
 		}
 	}
@@ -329,10 +329,10 @@ func TestPublish_Crash(t *testing.T) {
 // TestPublish_Faults lets each operation fail in every way: Publish reports it,
 // or the checkpoint is sound. Repeated, it succeeds.
 func TestPublish_Faults(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	base := tiertest.NewMem()
-	p.publish(base, p.save())
-	p.save()
+	p.Publish(base, p.Save())
+	p.Save()
 	for _, fault := range tiertest.Faults {
 		t.Run(fault.String(), func(t *testing.T) {
 			for at, end := 1, false; !end; at++ {
@@ -348,7 +348,7 @@ func TestPublish_Faults(t *testing.T) {
 					}
 					return tiertest.None
 				})
-				mf, err := tier.Publish(ctx, tier.Retrying(faulty, soon), p.upload(2))
+				mf, err := tier.Publish(ctx, tier.Retrying(faulty, soon), p.Upload(2))
 				cancel()
 				end = n < at
 				if fault == tiertest.Fail || fault == tiertest.FailAfter || fault == tiertest.Cut {
@@ -356,13 +356,13 @@ func TestPublish_Faults(t *testing.T) {
 						t.Fatalf("operation %d: a temporary failure was not repeated: %v", at, err)
 					}
 				}
-				if cerr := complete(m, p.run); cerr != nil {
+				if cerr := complete(m, p.Run); cerr != nil {
 					t.Fatalf("operation %d: %v (%v)", at, cerr, err)
 				}
 				if err == nil {
-					p.fetchable(m, mf)
+					p.Fetchable(m, mf)
 				}
-				p.fetchable(m, p.publish(m, 2))
+				p.Fetchable(m, p.Publish(m, 2))
 			}
 		})
 	}
@@ -371,10 +371,10 @@ func TestPublish_Faults(t *testing.T) {
 // TestFetch_Faults lets each operation of the tier fail in every way: the
 // directory never has a file that is not whole.
 func TestFetch_Faults(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
-	p.save()
-	mf := p.publish(m, p.save())
+	p.Save()
+	mf := p.Publish(m, p.Save())
 	for _, fault := range tiertest.Faults {
 		t.Run(fault.String(), func(t *testing.T) {
 			for at, end := 1, false; !end; at++ {
@@ -398,7 +398,7 @@ func TestFetch_Faults(t *testing.T) {
 				cancel()
 				end = n < at
 				if err == nil {
-					load(t, fsys, "/new", 2, 0)
+					tiertest.Load(t, fsys, "/new", 2, 0)
 				} else if members, merr := store.Members(fsys, "/new"); merr != nil || len(members[2]) > 0 {
 					t.Fatalf("operation %d: %v, and the file is there: %v", at, err, members)
 				} else if left := filesIn(t, fsys, "/new"); len(left) > 1 { // run-id
@@ -407,7 +407,7 @@ func TestFetch_Faults(t *testing.T) {
 				if err := tier.Fetch(t.Context(), m, mf, o); err != nil {
 					t.Fatal(err)
 				}
-				load(t, fsys, "/new", 2, 0)
+				tiertest.Load(t, fsys, "/new", 2, 0)
 			}
 		})
 	}
@@ -415,10 +415,10 @@ func TestFetch_Faults(t *testing.T) {
 
 // TestFetch_Crash loses power after every operation of the file system.
 func TestFetch_Crash(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
-	p.save()
-	mf := p.publish(m, p.save())
+	p.Save()
+	mf := p.Publish(m, p.Save())
 	for _, loss := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		for at, end := 0, false; !end; at++ {
 			mem := vfstest.NewMem()
@@ -440,7 +440,7 @@ func TestFetch_Crash(t *testing.T) {
 				t.Fatalf("after operation %d: %v, %v, %v", at, err, members, merr)
 			}
 			if len(members[2]) == 1 {
-				load(t, after, "/new", 2, 0)
+				tiertest.Load(t, after, "/new", 2, 0)
 			}
 			if lost, lerr := store.Open(after, "/new", 0).Lost(); lerr != nil || len(lost) > 0 {
 				t.Fatalf("after operation %d: taken for lost: %v, %v", at, lost, lerr)
@@ -448,16 +448,16 @@ func TestFetch_Crash(t *testing.T) {
 			if err := tier.Fetch(t.Context(), m, mf, tier.FetchOptions{FS: after, Dir: "/new"}); err != nil {
 				t.Fatalf("again after operation %d: %v", at, err)
 			}
-			load(t, after, "/new", 2, 0)
+			tiertest.Load(t, after, "/new", 2, 0)
 		}
 	}
 }
 
 func TestFetch_Damage(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
-	p.save()
-	mf := p.publish(m, p.save())
+	p.Save()
+	mf := p.Publish(m, p.Save())
 	for _, name := range m.Names() {
 		if !strings.Contains(name, "/files/") && !strings.Contains(name, "/parts/") {
 			continue
@@ -494,8 +494,8 @@ func TestFetch_Damage(t *testing.T) {
 
 // TestPublish_Hangs shows that a context ends an upload to a tier that hangs.
 func TestPublish_Hangs(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
-	index := p.save()
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	index := p.Save()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	hanging := tiertest.Faulty(tiertest.NewMem(), func(op, name string) tiertest.Fault {
@@ -504,7 +504,7 @@ func TestPublish_Hangs(t *testing.T) {
 		}
 		return tiertest.None
 	})
-	if _, err := tier.Publish(ctx, hanging, p.upload(index)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := tier.Publish(ctx, hanging, p.Upload(index)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

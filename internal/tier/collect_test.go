@@ -18,45 +18,45 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-func (p *program) collect(m tier.Tier, keep int, retain ...uint64) tier.Collected {
-	p.t.Helper()
-	done, err := tier.Collect(p.t.Context(), m, p.run, tier.CollectOptions{Keep: keep, Retain: retain})
+func collect(t testing.TB, p *tiertest.Program, m tier.Tier, keep int, retain ...uint64) tier.Collected {
+	t.Helper()
+	done, err := tier.Collect(t.Context(), m, p.Run, tier.CollectOptions{Keep: keep, Retain: retain})
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return done
 }
 
 func TestCollect(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 2)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m := tiertest.NewMem()
 	for range 5 {
-		p.publish(m, p.save())
+		p.Publish(m, p.Save())
 	}
-	if done := p.collect(m, 5); len(done.Checkpoints)+done.Objects > 0 {
+	if done := collect(t, p, m, 5); len(done.Checkpoints)+done.Objects > 0 {
 		t.Errorf("removed %+v", done)
 	}
-	done := p.collect(m, 2, 1)
+	done := collect(t, p, m, 2, 1)
 	if !slices.Equal(done.Checkpoints, []uint64{2, 3}) || done.Objects != 2*2+2 || done.Bytes == 0 {
 		t.Errorf("removed %+v", done)
 	}
-	all, err := tier.Checkpoints(t.Context(), m, p.run)
+	all, err := tier.Checkpoints(t.Context(), m, p.Run)
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
 	for _, mf := range all {
-		p.fetchable(m, mf)
+		p.Fetchable(m, mf)
 	}
 	// The file of checkpoint 1 stays as a base.
-	if done := p.collect(m, 1); done.Objects != 2+2 || count(t, m, p.run+"/files/rank-0000-00000001") != 1 {
+	if done := collect(t, p, m, 1); done.Objects != 2+2 || count(t, m, p.Run+"/files/rank-0000-00000001") != 1 {
 		t.Errorf("removed %+v", done)
 	}
-	p.fetchable(m, all[0])
-	if n := count(t, m, p.run+"/"); n != 4+1+1 {
+	p.Fetchable(m, all[0])
+	if n := count(t, m, p.Run+"/"); n != 4+1+1 {
 		t.Errorf("left: %v", m.Names())
 	}
-	p.collect(m, 0)
-	if got := m.Names(); !slices.Equal(got, []string{"runs/" + p.run}) {
+	collect(t, p, m, 0)
+	if got := m.Names(); !slices.Equal(got, []string{"runs/" + p.Run}) {
 		t.Errorf("left: %v", got)
 	}
 	if _, err := tier.Collect(t.Context(), m, "../x", tier.CollectOptions{}); err == nil {
@@ -67,49 +67,49 @@ func TestCollect(t *testing.T) {
 // TestCollect_Abandoned shows that an upload that was killed is given up after
 // the grace period, not before, and cannot be committed after that.
 func TestCollect_Abandoned(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
-	p.publish(m, p.save())
-	p.save()
-	up, err := tier.Upload(t.Context(), m, p.upload(2))
+	p.Publish(m, p.Save())
+	p.Save()
+	up, err := tier.Upload(t.Context(), m, p.Upload(2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := m.Names()
 	m.Advance(tier.DefaultGrace - time.Minute)
-	if done := p.collect(m, 1); done.Objects+len(done.Abandoned) > 0 || !slices.Equal(m.Names(), before) {
+	if done := collect(t, p, m, 1); done.Objects+len(done.Abandoned) > 0 || !slices.Equal(m.Names(), before) {
 		t.Errorf("too early: %+v", done)
 	}
 	m.Advance(2 * time.Minute)
-	if done := p.collect(m, 1); !slices.Equal(done.Abandoned, []uint64{2}) {
+	if done := collect(t, p, m, 1); !slices.Equal(done.Abandoned, []uint64{2}) {
 		t.Errorf("not given up: %+v", done)
 	}
 	if _, err := tier.Commit(t.Context(), m, []tier.Uploaded{up}); !errors.Is(err, tier.ErrAbandoned) {
 		t.Errorf("commit: %v", err)
 	}
-	if _, err := tier.Upload(t.Context(), m, p.upload(2)); !errors.Is(err, tier.ErrAbandoned) {
+	if _, err := tier.Upload(t.Context(), m, p.Upload(2)); !errors.Is(err, tier.ErrAbandoned) {
 		t.Errorf("upload: %v", err)
 	}
-	if done := p.collect(m, 1); done.Objects != 2 {
+	if done := collect(t, p, m, 1); done.Objects != 2 {
 		t.Errorf("its objects stay: %+v", done)
 	}
-	if got := indexes(t, m, p.run); !slices.Equal(got, []uint64{1}) {
+	if got := indexes(t, m, p.Run); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("checkpoints %v", got)
 	}
 	// The tombstone goes when it is older than what is kept.
-	p.save()
-	p.fetchable(m, p.publish(m, 3))
-	p.collect(m, 1)
-	if n := count(t, m, p.run+"/checkpoints/"); n != 1 {
+	p.Save()
+	p.Fetchable(m, p.Publish(m, 3))
+	collect(t, p, m, 1)
+	if n := count(t, m, p.Run+"/checkpoints/"); n != 1 {
 		t.Errorf("left: %v", m.Names())
 	}
 }
 
 func TestCollect_Unreadable(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
 	for range 3 {
-		p.publish(m, p.save())
+		p.Publish(m, p.Save())
 	}
 	for _, name := range m.Names() {
 		bad := m.Clone()
@@ -119,7 +119,7 @@ func TestCollect_Unreadable(t *testing.T) {
 			want = false // they are not to be kept
 		}
 		before := bad.Names()
-		_, err := tier.Collect(t.Context(), bad, p.run, tier.CollectOptions{Keep: 1})
+		_, err := tier.Collect(t.Context(), bad, p.Run, tier.CollectOptions{Keep: 1})
 		if want != errors.Is(err, tier.ErrDamaged) || want && !slices.Equal(before, bad.Names()) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -128,7 +128,7 @@ func TestCollect_Unreadable(t *testing.T) {
 		}
 	}
 	m.Change(m.Names()[0], func([]byte) []byte { return nil })
-	if all, err := tier.Checkpoints(t.Context(), m, p.run); !errors.Is(err, tier.ErrDamaged) || len(all) != 2 {
+	if all, err := tier.Checkpoints(t.Context(), m, p.Run); !errors.Is(err, tier.ErrDamaged) || len(all) != 2 {
 		t.Errorf("%v, %v", all, err)
 	}
 }
@@ -137,19 +137,19 @@ func TestCollect_Unreadable(t *testing.T) {
 // operation fail in every way: what is kept is whole, and the next collection
 // removes the rest.
 func TestCollect_Crash(t *testing.T) {
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	base := tiertest.NewMem()
 	for range 4 {
-		p.publish(base, p.save())
+		p.Publish(base, p.Save())
 	}
-	p.save()
-	if _, err := tier.Upload(t.Context(), base, p.upload(5)); err != nil { // under way, and stale
+	p.Save()
+	if _, err := tier.Upload(t.Context(), base, p.Upload(5)); err != nil { // under way, and stale
 		t.Fatal(err)
 	}
 	base.Advance(2 * tier.DefaultGrace)
 	want := base.Clone()
-	p.collect(want, 2)
-	p.collect(want, 2)
+	collect(t, p, want, 2)
+	collect(t, p, want, 2)
 	for _, fault := range append([]tiertest.Fault{tiertest.None}, tiertest.Faults...) { // None: a crash
 		for at, end := 1, false; !end; at++ {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -168,18 +168,18 @@ func TestCollect_Crash(t *testing.T) {
 				}
 				return tiertest.None
 			})
-			_, err := tier.Collect(ctx, faulty, p.run, tier.CollectOptions{Keep: 2})
+			_, err := tier.Collect(ctx, faulty, p.Run, tier.CollectOptions{Keep: 2})
 			cancel()
 			end = n < at
-			if cerr := complete(m, p.run); cerr != nil {
+			if cerr := complete(m, p.Run); cerr != nil {
 				t.Fatalf("%v at operation %d: %v (%v)", fault, at, cerr, err)
 			}
-			if got := indexes(t, m, p.run); len(got) < 2 || got[0] != 4 || got[1] != 3 {
+			if got := indexes(t, m, p.Run); len(got) < 2 || got[0] != 4 || got[1] != 3 {
 				t.Fatalf("%v at operation %d: checkpoints %v", fault, at, got)
 			}
 			m.Advance(2 * tier.DefaultGrace) // lists of collections that were killed go, too
-			p.collect(m, 2)
-			p.collect(m, 2)
+			collect(t, p, m, 2)
+			collect(t, p, m, 2)
 			if !slices.Equal(generic(m.Names()), generic(want.Names())) {
 				t.Fatalf("%v at operation %d: left\n%s\nwant\n%s", fault, at, strings.Join(m.Names(), "\n"), strings.Join(want.Names(), "\n"))
 			}
@@ -203,26 +203,26 @@ func generic(names []string) (out []string) {
 // are stopped for longer than the grace period and continue then. At every
 // moment each manifest has all its objects.
 func TestCollect_Interleaved(t *testing.T) {
-	seeds := 800
+	seeds := 200
 	if os.Getenv("CAIRN_LONG") != "" {
 		seeds = 20_000
 	}
-	p := newProgram(t, vfstest.NewMem(), "/ckpt", 1)
+	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	const checkpoints = 6
 	for i := range checkpoints {
 		if i == 3 {
-			p.full() // from here on nobody needs the older files
+			p.Full() // from here on nobody needs the older files
 		}
-		p.save()
+		p.Save()
 	}
 	var published, abandoned, removed int
 	for seed := range uint64(seeds) {
 		m := tiertest.NewMem()
-		p.publish(m, 1)
+		p.Publish(m, 1)
 		s := &schedule{m: m, r: rand.New(rand.NewPCG(seed, 1)), wake: make(chan *actor)}
 		for index := uint64(2); index <= checkpoints; index++ {
 			s.start("upload", func(ctx context.Context, t tier.Tier) error {
-				_, err := tier.Publish(ctx, t, p.upload(index))
+				_, err := tier.Publish(ctx, t, p.Upload(index))
 				if err == nil {
 					published++
 				}
@@ -230,7 +230,7 @@ func TestCollect_Interleaved(t *testing.T) {
 			})
 			if s.r.IntN(2) == 0 {
 				s.start("collect", func(ctx context.Context, t tier.Tier) error {
-					done, err := tier.Collect(ctx, t, p.run, tier.CollectOptions{Keep: 1 + s.r.IntN(2)})
+					done, err := tier.Collect(ctx, t, p.Run, tier.CollectOptions{Keep: 1 + s.r.IntN(2)})
 					abandoned += len(done.Abandoned)
 					removed += done.Objects
 					return err
@@ -238,7 +238,7 @@ func TestCollect_Interleaved(t *testing.T) {
 			}
 		}
 		known := make(map[string][]string)
-		if err := s.run(func() error { return missing(m, p.run, known) }); err != nil {
+		if err := s.run(func() error { return missing(m, p.Run, known) }); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(s.log, "\n"))
 		}
 	}

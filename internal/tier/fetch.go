@@ -65,7 +65,7 @@ func Fetch(ctx context.Context, t Tier, m *Manifest, o FetchOptions) error {
 			}
 		}
 	}
-	if err := parallel(ctx, cmp.Or(o.Parallel, 4), jobs); err != nil {
+	if err := Parallel(ctx, cmp.Or(o.Parallel, 4), jobs); err != nil {
 		return fail(err)
 	}
 	return nil

@@ -52,6 +52,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -195,6 +196,33 @@ func Copy(ctx context.Context, w io.Writer, r io.Reader, n int64) error {
 		n -= int64(len(p))
 	}
 	return nil
+}
+
+// Parallel runs jobs, n at a time. After a failure it begins no more, and
+// cancels those that run.
+func Parallel(ctx context.Context, n int, jobs []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan func(context.Context) error)
+	var wg sync.WaitGroup
+	for range min(n, len(jobs)) {
+		wg.Go(func() {
+			for job := range next {
+				if err := job(ctx); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, job := range jobs {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- job
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // These bound the names of objects, so that every tier can keep them.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/store"
@@ -369,7 +368,7 @@ func (u *upload) putAll(ctx context.Context) error {
 			return put(ctx, u.t, o.Name, e.Source)
 		})
 	}
-	return parallel(ctx, u.o.Parallel, jobs)
+	return Parallel(ctx, u.o.Parallel, jobs)
 }
 
 // putFile stores a rank's file, or finds it on the tier.
@@ -393,33 +392,6 @@ func (u *upload) putFile(ctx context.Context, rank int, f *File, local string) e
 	}
 	f.Object = Object{fmt.Sprintf("%s%srank-%04d-%08d-%s.h5", u.part.Run, filesDir, rank, f.Index, u.claim.Token), size, src.Digest}
 	return put(ctx, u.t, f.Name, src)
-}
-
-// parallel runs jobs, n at a time. After a failure it begins no more, and
-// cancels those that run.
-func parallel(ctx context.Context, n int, jobs []func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan func(context.Context) error)
-	var wg sync.WaitGroup
-	for range min(n, len(jobs)) {
-		wg.Go(func() {
-			for job := range next {
-				if err := job(ctx); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	for _, job := range jobs {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- job
-	}
-	close(next)
-	wg.Wait()
-	return context.Cause(ctx)
 }
 
 // Commit writes the manifest of a checkpoint, when all its parts are uploaded,

@@ -55,6 +55,9 @@ func TestCrash(t *testing.T) {
 		for name, wrap := range map[string]func(vfs.FS) vfs.FS{
 			"links": func(f vfs.FS) vfs.FS { return f }, "no links": func(f vfs.FS) vfs.FS { return noLinks{f} },
 		} {
+			if name == "no links" && loss != vfstest.LoseAll {
+				continue // the content is written in the same way
+			}
 			t.Run(fmt.Sprint(name, loss), func(t *testing.T) {
 				crashed := errors.New("crash")
 				end := false
