@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/store"
@@ -21,6 +22,8 @@ type CollectOptions struct {
 	Keep   int      // the newest so many checkpoints
 	Retain []uint64 // and these
 	Grace  time.Duration
+	// Parallel is how many requests are made at a time; 0: 16.
+	Parallel int
 }
 
 // Collected says what a collection removed.
@@ -100,7 +103,7 @@ func manifestIndexes(ctx context.Context, t Tier, run string) ([]uint64, error) 
 // If a manifest that must be kept cannot be read, nothing is removed.
 func Collect(ctx context.Context, t Tier, run string, o CollectOptions) (Collected, error) {
 	c := &collection{t: t, run: run, o: o, began: time.Now()}
-	c.o.Grace = cmp.Or(c.o.Grace, DefaultGrace)
+	c.o.Grace, c.o.Parallel = cmp.Or(c.o.Grace, DefaultGrace), cmp.Or(c.o.Parallel, 16)
 	err := c.collect(ctx)
 	if err != nil {
 		err = fmt.Errorf("removing old checkpoints from %s: %w", t, err)
@@ -115,16 +118,17 @@ type collection struct {
 	began time.Time
 	done  Collected
 
+	mu     sync.Mutex      // guards needed and done
 	seen   map[uint64]bool // manifests that were looked at
 	drop   []uint64        // manifests to remove, newest first
 	oldest uint64          // index of the oldest checkpoint that is kept
 	needed map[string]bool // objects that kept checkpoints and claims refer to
-	tokens []string        // of uploads that are under way
+	tokens map[string]bool // of uploads that are under way
 	claims []Info
 }
 
 func (c *collection) collect(ctx context.Context) error {
-	c.seen, c.needed = make(map[uint64]bool), make(map[string]bool)
+	c.seen, c.needed, c.tokens = make(map[uint64]bool), make(map[string]bool), make(map[string]bool)
 	if err := c.readNeeds(ctx, false); err != nil {
 		return err
 	}
@@ -218,16 +222,30 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 			continue
 		}
 		c.oldest = index
-		for i := range m.Parts {
-			c.needed[m.Parts[i].Name] = true
-			p, err := m.Part(ctx, c.t, i)
-			if err != nil {
-				return fmt.Errorf("checkpoint %d cannot be used, and is to be kept: %w; remove %s first", index, err, manifestName(c.run, index))
-			}
-			p.objects(func(name string) { c.needed[name] = true })
+		if err := c.readParts(ctx, m); err != nil {
+			return fmt.Errorf("checkpoint %d cannot be used, and is to be kept: %w; remove %s first", index, err, manifestName(c.run, index))
 		}
 	}
 	return nil
+}
+
+// readParts notes what a checkpoint needs.
+func (c *collection) readParts(ctx context.Context, m *Manifest) error {
+	var jobs []func(context.Context) error
+	for i := range m.Parts {
+		c.needed[m.Parts[i].Name] = true
+		jobs = append(jobs, func(ctx context.Context) error {
+			p, err := m.Part(ctx, c.t, i)
+			if err != nil {
+				return err
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			p.objects(func(name string) { c.needed[name] = true })
+			return nil
+		})
+	}
+	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
 // checkList checks that the list of manifests was not an old one: a part that is
@@ -262,7 +280,7 @@ func (c *collection) readClaims(ctx context.Context) error {
 			return err
 		}
 		c.claims = append(c.claims, info)
-		c.tokens = append(c.tokens, claim.Token)
+		c.tokens[claim.Token] = true
 		for _, name := range claim.Reuse {
 			c.needed[name] = true
 		}
@@ -271,7 +289,15 @@ func (c *collection) readClaims(ctx context.Context) error {
 }
 
 func (c *collection) isNeeded(name string) bool {
-	return c.needed[name] || slices.ContainsFunc(c.tokens, func(token string) bool { return strings.Contains(name, token) })
+	if c.needed[name] {
+		return true
+	}
+	for field := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '-' || r == '.' || r == '/' }) {
+		if c.tokens[field] {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *collection) condemnedLists(ctx context.Context) (lists []Info, err error) {
@@ -360,21 +386,28 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 			return errors.Join(fmt.Errorf("the manifest of checkpoint %d was removed, and is there", index), err)
 		}
 	}
+	var jobs []func(context.Context) error
 	for _, info := range objects {
 		if c.isNeeded(info.Name) {
 			continue
 		}
-		// A process that was stopped for so long may not know of others any more.
-		if time.Since(c.began) > c.o.Grace/2 {
-			return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
-		}
-		if err := c.t.Remove(ctx, info.Name); err != nil {
-			return err
-		}
-		c.done.Objects++
-		c.done.Bytes += info.Size
+		jobs = append(jobs, func(ctx context.Context) error {
+			// A process that was stopped for so long may not know of others any
+			// more.
+			if time.Since(c.began) > c.o.Grace/2 {
+				return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
+			}
+			if err := c.t.Remove(ctx, info.Name); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.done.Objects++
+			c.done.Bytes += info.Size
+			return nil
+		})
 	}
-	return nil
+	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
 // RemoveRun removes everything of a run. No upload may be under way.

@@ -168,7 +168,7 @@ func TestCollect_Crash(t *testing.T) {
 				}
 				return tiertest.None
 			})
-			_, err := tier.Collect(ctx, faulty, p.Run, tier.CollectOptions{Keep: 2})
+			_, err := tier.Collect(ctx, faulty, p.Run, tier.CollectOptions{Keep: 2, Parallel: 1})
 			cancel()
 			end = n < at
 			if cerr := complete(m, p.Run); cerr != nil {
@@ -230,7 +230,7 @@ func TestCollect_Interleaved(t *testing.T) {
 			})
 			if s.r.IntN(2) == 0 {
 				s.start("collect", func(ctx context.Context, t tier.Tier) error {
-					done, err := tier.Collect(ctx, t, p.Run, tier.CollectOptions{Keep: 1 + s.r.IntN(2)})
+					done, err := tier.Collect(ctx, t, p.Run, tier.CollectOptions{Keep: 1 + s.r.IntN(2), Parallel: 1})
 					abandoned += len(done.Abandoned)
 					removed += done.Objects
 					return err

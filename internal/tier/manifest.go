@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/store"
@@ -288,7 +289,7 @@ func (m *Manifest) Part(ctx context.Context, t Tier, i int) (*Part, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	if p.Run != m.Run || p.Attempt != m.Attempt || p.Index != m.Index || fmt.Sprint(p.list()) != fmt.Sprint(ref.Ranks) {
+	if p.Run != m.Run || p.Attempt != m.Attempt || p.Index != m.Index || !slices.Equal(p.list(), ref.Ranks) {
 		return nil, fail(refused("it does not belong to the manifest of checkpoint %d", m.Index))
 	}
 	return p, nil

@@ -269,7 +269,8 @@ func (u *upload) makeClaim(ctx context.Context) error {
 		}
 		if c, err := readClaim(ctx, u.t, info.Name); err == nil && c.Attempt == u.part.Attempt && info.Name == prefix+c.Token+".json" {
 			u.claimName, u.claim = info.Name, c
-			u.use(func(name string) bool { return slices.Contains(c.Reuse, name) })
+			claimed := setOf(c.Reuse)
+			u.use(func(name string) bool { return claimed[name] })
 			return nil
 		}
 	}
@@ -297,6 +298,14 @@ func (u *upload) makeClaim(ctx context.Context) error {
 	return confirm(ctx, u.t, u.claimName, int64(len(text)))
 }
 
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
 // use forgets the objects on the tier that may not be used.
 func (u *upload) use(may func(name string) bool) {
 	for id, o := range u.known {
@@ -316,7 +325,7 @@ func readClaim(ctx context.Context, t Tier, name string) (c claim, err error) {
 	if err != nil {
 		return c, err
 	}
-	if err = decode(text, &c, &c.Format); err == nil && (CheckName(c.Token) != nil || len(c.Token) < 16) {
+	if err = decode(text, &c, &c.Format); err == nil && (len(c.Token) != 16 || strings.Trim(c.Token, "0123456789abcdef") != "") {
 		err = refused("token %.40q", c.Token)
 	}
 	if err != nil {
@@ -338,7 +347,8 @@ func (u *upload) heedCondemned(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		u.use(func(name string) bool { return !slices.Contains(c.Names, name) })
+		going := setOf(c.Names)
+		u.use(func(name string) bool { return !going[name] })
 	}
 	return nil
 }

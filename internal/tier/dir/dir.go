@@ -56,7 +56,7 @@ func Open(fsys vfs.FS, root string, access vfs.Access) (tier.Tier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tier directory: %w", err)
 	}
-	return d, nil
+	return tier.Retrying(d, tier.Retry{}), nil
 }
 
 func (d *dir) String() string { return d.root }

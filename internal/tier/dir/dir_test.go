@@ -35,9 +35,13 @@ func TestConformance(t *testing.T) {
 		"no links": func() vfs.FS { return noLinks{vfs.OS()} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			var current vfs.FS
 			tiertest.Run(t, tiertest.Options{
-				Open:   func(t *testing.T) tier.Tier { return open(t, fsys(), filepath.Join(t.TempDir(), "tier")) },
-				Reopen: func(t *testing.T, m tier.Tier) tier.Tier { return open(t, m.(*dir).fs, m.(*dir).root) },
+				Open: func(t *testing.T) tier.Tier {
+					current = fsys()
+					return open(t, current, filepath.Join(t.TempDir(), "tier"))
+				},
+				Reopen: func(t *testing.T, m tier.Tier) tier.Tier { return open(t, current, m.String()) },
 			})
 		})
 	}

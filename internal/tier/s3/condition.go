@@ -61,9 +61,7 @@ func (s *s3Tier) probe(ctx context.Context, o Options) error {
 		}
 		return nil
 	})
-	s.retry.Do(context.WithoutCancel(ctx), func() error {
-		return s.fail(ctx, "", s.core.RemoveObject(ctx, s.bucket, key, minio.RemoveObjectOptions{}))
-	})
+	s.cleanUp(ctx, key)
 	if err != nil || !s.locks {
 		return err
 	}
@@ -74,6 +72,15 @@ func (s *s3Tier) probe(ctx context.Context, o Options) error {
 		o.Warn(fmt.Sprintf("%s: %v; lock objects are used, which is safe as long as no host stops for minutes in the middle of a write", s, ErrConditions))
 	}
 	return nil
+}
+
+// cleanUp removes an object of this process, even if ctx is done.
+func (s *s3Tier) cleanUp(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return s.retry.Do(ctx, func() error {
+		return s.fail(ctx, key, s.core.RemoveObject(ctx, s.bucket, key, minio.RemoveObjectOptions{}))
+	})
 }
 
 // lockAge is how old a lock must be to have been left by a process that died.
@@ -96,9 +103,8 @@ func (s *s3Tier) createLocked(ctx context.Context, name, key string, data []byte
 			return s.fail(ctx, name, err)
 		}
 		defer func() {
-			rerr := s.core.RemoveObject(context.WithoutCancel(ctx), s.bucket, lock, minio.RemoveObjectOptions{})
-			if err == nil {
-				err = s.fail(ctx, name, rerr)
+			if rerr := s.cleanUp(ctx, lock); err == nil {
+				err = rerr
 			}
 		}()
 		if err := s.alone(ctx, name, prefix, lock); err != nil {

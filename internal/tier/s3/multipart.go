@@ -133,8 +133,7 @@ func (s *s3Tier) complete(ctx context.Context, name, key string, src tier.Source
 	switch {
 	case isCode(err, http.StatusPreconditionFailed):
 		s.core.AbortMultipartUpload(ctx, s.bucket, key, id) // if it stays, Sweep removes it
-		_, err := s.compare(ctx, name, key, src)
-		return err
+		return s.taken(ctx, name, key, src)
 	case hasCode(err, "InvalidPart"): // the store has lost it; the next try finds out
 		return fmt.Errorf("%w: %w", tier.ErrTemporary, s.fail(ctx, name, err))
 	case err != nil:

@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (tier.Tier, error) {
 	err = s.retry.Do(ctx, func() error {
 		ok, err := s.core.BucketExists(ctx, s.bucket)
 		if err == nil && !ok {
-			err = errors.New("there is no such bucket")
+			return fmt.Errorf("%s: there is no such bucket; create it first", s)
 		}
 		return s.fail(ctx, "", err)
 	})
@@ -205,8 +205,7 @@ func (s *s3Tier) putSmall(ctx context.Context, name, key string, src tier.Source
 	sum.addTo(&o)
 	up, err := s.core.PutObject(ctx, s.bucket, key, bytes.NewReader(data), src.Size, sum.md5, "", o)
 	if isCode(err, http.StatusPreconditionFailed) {
-		_, err := s.compare(ctx, name, key, src)
-		return err
+		return s.taken(ctx, name, key, src)
 	}
 	if err != nil {
 		return s.fail(ctx, name, err)
@@ -224,13 +223,29 @@ func (s *s3Tier) putSmall(ctx context.Context, name, key string, src tier.Source
 // not whole, it is removed.
 func (s *s3Tier) confirm(ctx context.Context, name, key string, src tier.Source) error {
 	info, err := s.core.StatObject(ctx, s.bucket, key, minio.StatObjectOptions{})
-	if err != nil {
+	switch {
+	case isCode(err, http.StatusNotFound):
+		return s.vanished(name)
+	case err != nil:
 		return s.fail(ctx, name, err)
-	}
-	if info.Size == src.Size && sameDigest(info, src) {
+	case info.Size == src.Size && sameDigest(info, src):
 		return nil
 	}
 	return s.discard(ctx, name, key, fmt.Sprintf("%d bytes, and has %d, or another object", src.Size, info.Size))
+}
+
+func (s *s3Tier) vanished(name string) error {
+	return fmt.Errorf("%s: %s: %w: it was stored, and is not there", s, name, tier.ErrTemporary)
+}
+
+// taken is called when the store says that the name is taken: by an equal
+// object, perhaps of this process, or by a different one.
+func (s *s3Tier) taken(ctx context.Context, name, key string, src tier.Source) error {
+	there, err := s.compare(ctx, name, key, src)
+	if err == nil && !there {
+		err = s.vanished(name)
+	}
+	return err
 }
 
 // discard removes an object that this process has just stored, and that is not
