@@ -291,9 +291,11 @@ uint64_t cairn_last(cairn_run *run);
  * cairn_fopen is fopen for a file that belongs to the state: a restart cuts it
  * back to what it held, and positions it. Call it before cairn_restore, as on a
  * fresh start; a file that the checkpoint holds may be opened later, with the
- * same path and mode: "w" does not empty it then. cairn_protect_stream and
- * cairn_protect_fd do that for files that the program has opened itself. Close a
- * stream with cairn_fclose, and a descriptor as usual.
+ * same path and mode: "w" does not empty it then, and "wx" opens it. "wx" also
+ * opens, and empties, a file that the run has made after the checkpoint: it is
+ * made again. cairn_protect_stream and cairn_protect_fd do that for files that
+ * the program has opened itself. Close a stream with cairn_fclose, and a
+ * descriptor as usual.
  */
 FILE *cairn_fopen(cairn_run *run, const char *path, const char *mode);
 int cairn_fclose(cairn_run *run, FILE *stream); /* as fclose */

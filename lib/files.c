@@ -20,6 +20,7 @@ static cairn_status tell(cairn_run *r, const struct file *f, int truncate)
 {
 	struct stat st;
 	int flags = fcntl(f->fd, F_GETFL);
+	uint32_t claimed;
 	cairn_status rc;
 	if (flags < 0 || fstat(f->fd, &st) < 0)
 		return fail(r, CAIRN_ARGUMENT, "file %s: %s", f->path, strerror(errno));
@@ -29,7 +30,70 @@ static cairn_status tell(cairn_run *r, const struct file *f, int truncate)
 	put_u32(&r->out, (uint32_t)((flags & O_ACCMODE) == O_RDONLY ? 0 : (flags & O_ACCMODE) == O_WRONLY ? 1 : 2) | (flags & O_APPEND ? 4u : 0u) | (truncate ? 8u : 0u));
 	put_u32(&r->out, (uint32_t)(st.st_mode & 07777));
 	rc = helper_send(r, MSG_FILE, &f->fd, 1);
-	return rc < 0 ? rc : helper_ask(r, 0);
+	if (rc < 0 || (rc = helper_ask(r, 0)) < 0)
+		return rc;
+	claimed = get_u32(&r->in);
+	for (size_t i = 0; claimed && i < r->nunclaimed; i++)
+		if (r->unclaimed[i].id == claimed - 1) {
+			free(r->unclaimed[i].entry);
+			r->unclaimed[i] = r->unclaimed[--r->nunclaimed];
+		}
+	return CAIRN_OK;
+}
+
+/* forget_unclaimed empties the list. */
+static void forget_unclaimed(cairn_run *r)
+{
+	while (r->nunclaimed)
+		free(r->unclaimed[--r->nunclaimed].entry);
+	free(r->unclaimed);
+	r->unclaimed = NULL;
+}
+
+cairn_status files_unclaimed(cairn_run *r)
+{
+	size_t n = get_u32(&r->in);
+	forget_unclaimed(r);
+	if (r->in.bad || n > (r->in.len - r->in.at) / 8)
+		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
+	if (n && !(r->unclaimed = calloc(n, sizeof *r->unclaimed)))
+		return fail(r, CAIRN_NOMEMORY, "out of memory for a list of files");
+	for (; r->nunclaimed < n && !r->in.bad; r->nunclaimed++) {
+		r->unclaimed[r->nunclaimed].id = get_u32(&r->in);
+		r->unclaimed[r->nunclaimed].entry = get_str(&r->in);
+	}
+	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : CAIRN_OK;
+}
+
+void files_give(cairn_run *r)
+{
+	put_u32(&r->out, (uint32_t)r->nunclaimed);
+	for (size_t i = 0; i < r->nunclaimed; i++) {
+		put_u32(&r->out, r->unclaimed[i].id);
+		put_str(&r->out, r->unclaimed[i].entry);
+	}
+}
+
+/*
+ * makes_again asks whether a file that must be new may be opened as it is: the
+ * run has made it before, and makes it again after a restart.
+ */
+static cairn_status makes_again(cairn_run *r, const char *path, int flags, int *again)
+{
+	cairn_status rc;
+	char *dir = *path == '/' ? NULL : getcwd(NULL, 0), *full = malloc((dir ? strlen(dir) : 0) + strlen(path) + 2);
+	if (!full || (*path != '/' && !dir)) {
+		free(full), free(dir);
+		return fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno));
+	}
+	sprintf(full, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
+	r->out.len = 0;
+	put_str(&r->out, full);
+	put_u32(&r->out, flags & O_RDWR ? 2 : 1);
+	if ((rc = helper_ask(r, MSG_MAKE)) >= 0)
+		*again = get_u32(&r->in) == 1;
+	free(full), free(dir);
+	return rc;
 }
 
 /* position makes a stream follow its descriptor, which the helper has positioned. */
@@ -98,7 +162,7 @@ cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path)
 FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 {
 	/* After a restart, a file that the checkpoint holds may not be truncated. */
-	int fd, flags = 0, truncate = 0;
+	int fd, flags = 0, truncate = 0, again = 0;
 	FILE *f;
 	if (own_run(r) < 0)
 		return NULL;
@@ -109,8 +173,11 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	if (*mode == 'w') {
 		truncate = r->resuming; /* unless the checkpoint holds it */
 		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | (truncate ? 0 : O_TRUNC);
-		if (strchr(mode, 'x'))
-			flags |= r->restored || !r->resuming ? O_EXCL : 0;
+		if (strchr(mode, 'x')) {
+			if (r->restored && makes_again(r, path, flags, &again) < 0)
+				return NULL;
+			flags |= again || (!r->restored && r->resuming) ? 0 : O_EXCL;
+		}
 		fd = open(path, flags, 0666);
 		f = fd < 0 ? NULL : fdopen(fd, strchr(mode, '+') ? "r+" : "w");
 		if (!f && fd >= 0)
@@ -173,4 +240,5 @@ void files_free(cairn_run *r)
 	for (size_t i = 0; i < r->nfiles; i++)
 		free(r->files[i].path);
 	free(r->files);
+	forget_unclaimed(r);
 }

@@ -55,13 +55,15 @@
 #define files_told cairn__files_told
 #define files_sync cairn__files_sync
 #define files_free cairn__files_free
+#define files_unclaimed cairn__files_unclaimed
+#define files_give cairn__files_give
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 6, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 7, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
 	MSG_HELLO = 1, MSG_EXTENT, MSG_VARS, MSG_FILE, MSG_STORED, MSG_RESTORE, MSG_SAVE, MSG_FINISH, MSG_BYE, MSG_GATHERED,
-	MSG_LIST, MSG_READ, MSG_VARIABLES,
+	MSG_LIST, MSG_READ, MSG_VARIABLES, MSG_MAKE,
 	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS
 };
 
@@ -155,6 +157,12 @@ struct file {
 	ino_t ino;
 };
 
+/* unclaimed is a file of the checkpoint that the program has not opened again. */
+struct unclaimed {
+	uint32_t id;
+	char *entry; /* what the helper says of it */
+};
+
 struct cairn_run {
 	uint64_t left;    /* points until cairn_point looks closer */
 	const uint32_t *wake;  /* … not 0: at once */
@@ -205,6 +213,8 @@ struct cairn_run {
 	struct file *files;
 	size_t nfiles;
 	uint32_t next_file;
+	struct unclaimed *unclaimed;
+	size_t nunclaimed;
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
 	struct ranges changed;  /* … in the mirror since the last save */
@@ -268,6 +278,8 @@ cairn_status files_flush(cairn_run *r); /* what is in buffers of streams; forget
 cairn_status files_tell(cairn_run *r);
 void files_told(cairn_run *r); /* the helper knows which files were closed */
 void files_sync(cairn_run *r); /* streams with the descriptors that the helper has positioned */
+cairn_status files_unclaimed(cairn_run *r); /* reads r->in: which files the helper has opened for the program */
+void files_give(cairn_run *r); /* … puts them into r->out, for another helper */
 void files_free(cairn_run *r);
 
 #endif

@@ -271,6 +271,7 @@ static cairn_status restore(cairn_run *r, int load)
 		return rc;
 	r->out.len = 0;
 	put_u32(&r->out, !load);
+	files_give(r);
 	if ((rc = helper_ask(r, MSG_RESTORE)) >= 0) {
 		yes = get_u32(&r->in);
 		r->last = get_u64(&r->in);
@@ -279,7 +280,7 @@ static cairn_status restore(cairn_run *r, int load)
 			r->vars[i]->fresh = !yes || !load;
 		if (r->in.bad)
 			rc = damaged(r);
-		else if (yes && load)
+		else if ((rc = files_unclaimed(r)) >= 0 && yes && load)
 			rc = copy_in(r);
 	}
 	if (!r->refused) /* else the others know */
@@ -411,7 +412,11 @@ static cairn_status revive(cairn_run *r)
 		rc = helper_start(r);
 	if (rc >= 0 && (rc = files_tell(r)) >= 0 && (rc = vars_tell(r)) >= 0) {
 		put_u32(&r->out, 0);
-		rc = helper_ask(r, MSG_RESTORE);
+		files_give(r);
+		if ((rc = helper_ask(r, MSG_RESTORE)) >= 0) {
+			get_u32(&r->in), get_u64(&r->in), get_u64(&r->in); /* it has its values */
+			rc = files_unclaimed(r);
+		}
 	}
 	if (rc < 0)
 		helper_end(r); /* it does not know all */

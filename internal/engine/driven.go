@@ -222,10 +222,11 @@ func (p *Run) Resuming() bool { return p.files.resuming }
 // ProtectProgramFile is ProtectFile for a file of the program. truncate says that
 // the program wants it empty, unless the checkpoint holds it. A file that
 // Restore has opened is the program's from now on.
-func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) error {
+// It returns the ID of that file's entry, and -1 for any other.
+func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) (claimed int, err error) {
 	st, err := f.Stat()
 	if err != nil {
-		return err
+		return -1, err
 	}
 	name := programPath(f, st)
 	if o := p.files.unclaimed(name, flag); o != nil {
@@ -234,18 +235,18 @@ func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) error {
 			_, err = f.Seek(off, io.SeekStart)
 		}
 		if err != nil {
-			return err
+			return -1, err
 		}
 		o.f.Close()
 		o.f, o.unclaimed = f, false
-		return nil
+		return o.entry.ID, nil
 	}
 	if truncate && !p.files.resuming {
 		if err := f.Truncate(0); err != nil {
-			return err
+			return -1, err
 		}
 	}
-	return p.files.add(f, name, flag, st.Mode().Perm(), truncate && p.files.resuming)
+	return -1, p.files.add(f, name, flag, st.Mode().Perm(), truncate && p.files.resuming)
 }
 
 // programPath is the path of a file of the program. If the program has another

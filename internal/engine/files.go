@@ -29,6 +29,14 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 	if p.files.resuming {
 		truncate = flag&os.O_TRUNC != 0
 		open &^= os.O_TRUNC | os.O_EXCL
+	} else if flag&os.O_EXCL != 0 && p.phase == phaseRunning && !p.files.journaled {
+		again, err := p.MakesAgain(name, flag)
+		if err != nil {
+			return nil, err
+		}
+		if again {
+			open = open&^os.O_EXCL | os.O_TRUNC
+		}
 	}
 	_, gone := os.Stat(name)
 	f, err := os.OpenFile(name, open, perm)

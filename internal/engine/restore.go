@@ -64,6 +64,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err == nil {
 		err = p.settleRunID(table != nil || p.opts.Driver != nil && p.opts.Driver.Running && p.lastCommitted > 0)
 	}
+	if err == nil && table != nil {
+		err = p.remake(table.Index, indices)
+	}
 	if err == nil {
 		err = p.files.mark()
 	}

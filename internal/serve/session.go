@@ -341,7 +341,9 @@ func (s *session) handle(ctx context.Context, m *message) error {
 	case msgVars:
 		err = s.setVars(&m.body)
 	case msgFile:
-		err = s.addFile(m)
+		answer, err = s.addFile(m)
+	case msgMake:
+		answer, err = s.makeFile(&m.body)
 	case msgStored:
 		answer, err = s.stored(&m.body)
 	case msgRestore:
@@ -419,33 +421,6 @@ func (s *session) setVars(c *cursor) error {
 		}
 		s.vars[v.name] = true
 	}
-	return nil
-}
-
-// addFile makes a file of the program part of the state.
-func (s *session) addFile(m *message) error {
-	id, path, flags := m.body.U32(), m.body.text(), m.body.U32()
-	m.body.U32() // permissions, which the descriptor has
-	if err := m.body.end(); err != nil {
-		return err
-	}
-	if len(m.files) != 1 || s.files[id] != nil {
-		return fmt.Errorf("%w: file %d without a descriptor", errProtocol, id)
-	}
-	mode := []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR}[flags&3]
-	if flags&4 != 0 {
-		mode |= os.O_APPEND
-	}
-	fd, err := unix.FcntlInt(m.files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	if err := s.run.ProtectProgramFile(f, mode, flags&8 != 0); err != nil {
-		f.Close()
-		return err
-	}
-	s.files[id] = f
 	return nil
 }
 
@@ -533,7 +508,14 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	if c.U32() != 0 {
 		restore = s.run.Resume
 	}
-	if err := c.end(); err != nil {
+	unclaimed, err := readUnclaimed(c)
+	if err == nil {
+		err = c.end()
+	}
+	if err == nil {
+		err = s.run.SetUnclaimed(unclaimed)
+	}
+	if err != nil {
 		return nil, err
 	}
 	yes, err := restore(ctx)
@@ -547,7 +529,7 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	}
 	b = binary.LittleEndian.AppendUint64(b, s.told)
 	b = binary.LittleEndian.AppendUint64(b, s.run.Points())
-	return b, nil
+	return appendUnclaimed(b, s.run.Unclaimed())
 }
 
 // save begins a checkpoint of what is in the mirror. The program continues when

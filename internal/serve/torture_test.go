@@ -87,6 +87,7 @@ func TestTorture(t *testing.T) {
 		{"asan", []string{"incomplete"}},
 		{"asan", []string{"lost"}},
 		{"asan", []string{"files"}},
+		{"asan", []string{"again"}},
 		{"asan", []string{"blocks", "100"}},
 		{"tsan", []string{"fork"}},
 		{"tsan", []string{"signals"}},

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages; the library has the same.
-const Version = 6
+const Version = 7
 
 // Release is the version of Cairn; cairn.h has the same.
 const Release = "0.1.0"
@@ -45,6 +45,7 @@ const (
 	msgList
 	msgRead
 	msgVariables
+	msgMake
 )
 
 const (

@@ -11,6 +11,7 @@
  *     torture DIR lost         helpers that are killed
  *     torture DIR blocks       arrays that come and go under new names
  *     torture DIR files        files in another directory, and files opened late
+ *     torture DIR again        files that must be new, opened again after restarts and by other helpers
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -439,6 +440,61 @@ static int files(char *dir)
 	return 0;
 }
 
+static void refused(const char *path)
+{
+	expect(cairn_fopen(run, path, "wx") == NULL && strstr(cairn_error(run), "exists") != NULL, path);
+}
+
+static int again(char *dir)
+{
+	int x = 1;
+	FILE *held, *plain, *f;
+	*strrchr(dir, '/') = 0;
+	expect(chdir(dir) == 0, "chdir");
+	dir += strlen(dir) + 1;
+	f = fopen("foreign", "w");
+	expect(f && fputs("not of the run", f) >= 0 && fclose(f) == 0, "a file of somebody else");
+	for (int life = 0; life < 3; life++) {
+		start(dir);
+		check(cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+		check(cairn_restore(run), life ? CAIRN_RESTORED : CAIRN_OK, "restore");
+		if (life == 0) {
+			held = opened("held", "wx", "saved ");
+			plain = opened("plain", "w+", "saved ");
+			expect(cairn_fclose(run, opened("closed", "wx", "closed")) == 0, "fclose");
+			refused("closed");
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+			expect(fputs("lost", held) >= 0 && fclose(held) == 0 && fputs("lost", plain) >= 0 && fclose(plain) == 0, "puts");
+			fclose(opened("future", "wx", "lost")); /* made after the checkpoint */
+		} else if (life == 1) {
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint before the files are opened");
+		} else {
+			kill_helper();
+			check(cairn_point(run), CAIRN_NOTSAVED, "point with another helper");
+			held = opened("held", "wx", "again ");
+			plain = opened("plain", "w+", "again ");
+			kill_helper();
+			check(cairn_point(run), CAIRN_NOTSAVED, "point with another helper");
+			fclose(opened("future", "wx", "new"));
+			refused("future");
+			refused("closed");
+			refused("foreign");
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+			fclose(held);
+			fclose(plain);
+			f = opened("plain", "w+", "emptied"); /* the run has opened it before */
+			fclose(f);
+		}
+		check(cairn_close(run), CAIRN_OK, "close");
+	}
+	contains("held", "saved again ");
+	contains("plain", "emptied");
+	contains("future", "new");
+	contains("closed", "closed");
+	contains("foreign", "not of the run");
+	return 0;
+}
+
 /* mirror returns the size of the memory that is shared with the helper. */
 static long long mirror(void)
 {
@@ -525,6 +581,7 @@ int main(int argc, char **argv)
 	     : strcmp(what, "incomplete") == 0 ? incomplete(argv[1])
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : strcmp(what, "files") == 0 ? files(argv[1])
+	     : strcmp(what, "again") == 0 ? again(argv[1])
 	     : strcmp(what, "blocks") == 0 ? blocks(argv[1], n)
 	     : 2;
 }

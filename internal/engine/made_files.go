@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// Files that must not exist when the program makes them (O_EXCL). A program that
+// resumes from a checkpoint makes those again that it made after it: they are
+// there, and are its own.
+
+// MakesAgain reports whether a program that wants to make a file may open the one
+// that is there, because the run has made it: the checkpoint holds it, or it was
+// made after the checkpoint. Otherwise the file must not exist, and MakesAgain
+// records that the run makes it. Call it after Restore, before the file is made.
+func (p *Run) MakesAgain(path string, flag int) (bool, error) {
+	if p.phase != phaseRunning {
+		return false, errors.New("cairn: files are made again after Restore, and before Close")
+	}
+	st, err := os.Stat(path)
+	for _, o := range p.files.open {
+		if !o.unclaimed || o.f == nil || err != nil || o.entry.Mode != modeOf(flag) {
+			continue
+		}
+		if own, err := o.f.Stat(); err == nil && os.SameFile(st, own) {
+			return true, nil
+		}
+	}
+	real, _ := outside(path)
+	list := p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
+	i := slices.IndexFunc(list, func(m store.MadeFile) bool { return m.Path == real })
+	again := i >= 0 && list[i].After == store.ToBeMade
+	if !again && !errors.Is(err, fs.ErrNotExist) {
+		return false, nil // somebody else's: to make it fails
+	}
+	if i < 0 {
+		i, list = len(list), append(list, store.MadeFile{Path: real})
+	}
+	list[i].After = p.saver.Next() - 1
+	if err := p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, list); err != nil {
+		return false, fmt.Errorf("cairn: recording that the run makes %s: %w", path, err)
+	}
+	return again, nil
+}
+
+// remake notes which files the program will make again: those that were made
+// after the restored checkpoint. Older ones than the oldest checkpoint are
+// forgotten.
+func (p *Run) remake(restored uint64, indices []uint64) error {
+	list := p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
+	if len(list) == 0 {
+		return nil
+	}
+	var now []store.MadeFile
+	for _, m := range list {
+		switch {
+		case m.After >= restored:
+			m.After = store.ToBeMade
+		case m.After < slices.Min(indices):
+			continue
+		}
+		now = append(now, m)
+	}
+	if slices.Equal(now, list) {
+		return nil
+	}
+	return p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, now)
+}
+
+// Unclaimed returns the files of the restored checkpoint that a driven program
+// has not opened again. A process that speaks for the program later must know
+// them.
+func (p *Run) Unclaimed() []ckpt.FileEntry {
+	var list []ckpt.FileEntry
+	for _, o := range p.files.open {
+		if _, ok := o.stream(); !ok && o.unclaimed && o.entry.Path != stdoutPath {
+			list = append(list, o.entry)
+		}
+	}
+	return list
+}
+
+// SetUnclaimed says which files these are. Call it before Restore, of a program
+// that is running.
+func (p *Run) SetUnclaimed(list []ckpt.FileEntry) error {
+	if d := p.opts.Driver; len(list) > 0 && (d == nil || !d.Running) {
+		return errors.New("cairn: the program is not running: Restore finds its files")
+	}
+	for _, e := range list {
+		o := &openFile{entry: e, unclaimed: true}
+		err := o.reopen()
+		if err == nil {
+			_, err = o.f.Seek(e.Offset, io.SeekStart)
+		}
+		if err != nil {
+			return fmt.Errorf("cairn: %w", err)
+		}
+		o.entry.ID = p.files.next
+		p.files.next++
+		p.files.open = append(p.files.open, o)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+//go:build unix
+
+package engine
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestOpenFile_MadeAgain makes files that must be new. After a restart, the run
+// makes those again that it made after the checkpoint, and no others.
+func TestOpenFile_MadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	step := 0
+	begin := func(resumed bool) *Run {
+		p := open(t, at("ckpt"))
+		Protect(p, "step", &step)
+		restore(t, p, resumed)
+		return p
+	}
+	write := func(p *Run, name, text string) {
+		t.Helper()
+		f, err := p.OpenFile(at(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(text)
+		f.Close()
+	}
+	refused := func(p *Run, name string) {
+		t.Helper()
+		if _, err := p.OpenFile(at(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.WriteFile(at("foreign"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(false)
+	write(p, "before", "1")
+	checkpoint(t, p)
+	write(p, "after", "too much")
+	refused(p, "after")
+	closeRun(t, p)
+
+	p = begin(true)
+	checkpoint(t, p) // before the file is made again
+	closeRun(t, p)
+
+	p = begin(true)
+	refused(p, "before")
+	refused(p, "foreign")
+	write(p, "after", "2")
+	refused(p, "after")
+	checkpoint(t, p)
+	closeRun(t, p)
+
+	p = begin(true)
+	refused(p, "after") // made before this checkpoint
+	closeRun(t, p)
+	for name, want := range map[string]string{"before": "1", "after": "2", "foreign": "x"} {
+		if text, err := os.ReadFile(at(name)); string(text) != want {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+
+	// Another run in the directory owns none of them.
+	p = open(t, at("ckpt"), func(o *Options) { o.Fresh = true })
+	Protect(p, "step", &step)
+	restore(t, p, false)
+	refused(p, "after")
+	refused(p, "before")
+}

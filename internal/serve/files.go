@@ -1,0 +1,85 @@
+//go:build linux
+
+package serve
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+)
+
+// addFile makes a file of the program part of the state.
+func (s *session) addFile(m *message) ([]byte, error) {
+	id, path, flags := m.body.U32(), m.body.text(), m.body.U32()
+	m.body.U32() // permissions, which the descriptor has
+	if err := m.body.end(); err != nil {
+		return nil, err
+	}
+	if len(m.files) != 1 || s.files[id] != nil {
+		return nil, fmt.Errorf("%w: file %d without a descriptor", errProtocol, id)
+	}
+	fd, err := unix.FcntlInt(m.files[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	claimed, err := s.run.ProtectProgramFile(f, openMode(flags), flags&8 != 0)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	s.files[id] = f
+	return binary.LittleEndian.AppendUint32(nil, uint32(claimed+1)), nil
+}
+
+// openMode is what flags of a file mean for open.
+func openMode(flags uint32) int {
+	mode := []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR}[flags&3]
+	if flags&4 != 0 {
+		mode |= os.O_APPEND
+	}
+	return mode
+}
+
+// makeFile is asked before the program makes a file that must be new.
+func (s *session) makeFile(c *cursor) ([]byte, error) {
+	path, flags := c.text(), c.U32()
+	if err := c.end(); err != nil {
+		return nil, err
+	}
+	again, err := s.run.MakesAgain(path, openMode(flags))
+	if err != nil || !again {
+		return make([]byte, 4), err
+	}
+	return binary.LittleEndian.AppendUint32(nil, 1), nil
+}
+
+// readUnclaimed reads which files of the checkpoint a program has not opened
+// again; see engine.Run.SetUnclaimed.
+func readUnclaimed(c *cursor) ([]ckpt.FileEntry, error) {
+	list := make([]ckpt.FileEntry, c.count(8))
+	for i := range list {
+		c.U32() // its number at the helper before
+		if err := json.Unmarshal([]byte(c.text()), &list[i]); err != nil {
+			return nil, fmt.Errorf("%w: a file: %w", errProtocol, err)
+		}
+	}
+	return list, nil
+}
+
+func appendUnclaimed(b []byte, list []ckpt.FileEntry) ([]byte, error) {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(list)))
+	for _, e := range list {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		b = appendText(binary.LittleEndian.AppendUint32(b, uint32(e.ID)), string(text))
+	}
+	return b, nil
+}
