@@ -305,6 +305,7 @@ var scenarios = []scenario{
 	{name: "two partners", hosts: 2, partner: 1, steps: []string{"keep partner 1"}, cuts: 1, failures: 1},
 	{name: "two partners, one is lost", hosts: 2, partner: 1, steps: []string{"keep partner 1"}, losses: 1},
 	{name: "two partners, one is replaced", hosts: 2, partner: 1, steps: []string{"keep partner 1"}, owners: 1, losses: 1, replaced: true, cuts: 1},
+	{name: "three partners", hosts: 3, partner: 1, steps: []string{"keep partner 1"}, losses: 1},
 	{name: "three, one owner", hosts: 3, partner: 1, owners: 1, steps: []string{"keep partner 1"}, losses: 1, cuts: 1, failures: 1},
 	{name: "a base is shared", hosts: 2, partner: 1, owners: 1, steps: []string{"keep partner 1", "keep partner 2", "retain partner 2"},
 		objects: map[uint64]string{1: "b", 2: "bd"}, cuts: 1},
@@ -322,11 +323,10 @@ var scenarios = []scenario{
 var larger = []scenario{
 	{name: "shards and copies", hosts: 3, partner: 1, code: [2]int{2, 1}, owners: 1, steps: []string{"keep partner 1", "keep rs 1", "retain rs 1"}, cuts: 1},
 	{name: "one place to receive, two owners", hosts: 3, partner: 2, owners: 2, incoming: 1, steps: []string{"keep partner 1"}, cuts: 1},
-	{name: "three partners", hosts: 3, partner: 1, steps: []string{"keep partner 1"}, losses: 1},
 	{name: "three, one owner, two cuts", hosts: 3, partner: 1, owners: 1, steps: []string{"keep partner 1", "keep partner 2", "retain partner 2"}, losses: 1, cuts: 1},
-	{name: "shards, replaced", hosts: 3, code: [2]int{2, 1}, owners: 1, steps: []string{"keep rs 1", "keep rs 2", "retain rs 2"}, losses: 1, replaced: true},
+	{name: "shards, replaced", hosts: 3, code: [2]int{2, 1}, owners: 1, steps: []string{"keep rs 1"}, losses: 1, replaced: true, cuts: 1},
 	{name: "shards of four hosts", hosts: 4, code: [2]int{2, 2}, owners: 1, steps: []string{"keep rs 1"}, losses: 2},
-	{name: "two partners, everything", hosts: 2, partner: 1, steps: []string{"keep partner 1", "keep partner 2", "retain partner 2"}, cuts: 1, failures: 1},
+	{name: "two partners, two checkpoints", hosts: 2, partner: 1, steps: []string{"keep partner 1", "keep partner 2", "retain partner 2"}},
 }
 
 // TestSearch visits every order of events of small worlds.
