@@ -100,7 +100,11 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 	var ranges []blocks
 	for i := range sinks {
 		d := &s.Header.Datasets[sinks[i].dataset]
-		step := int(max(1, mem.SegmentSize/d.Block))
+		size := int64(mem.SegmentSize)
+		if m := &sinks[i].memory; len(m.Pieces) == 1 && addrOf(m.Pieces[0])%page == 0 && d.Block%page == 0 { // without scratch memory
+			size = transfer(d.Size)
+		}
+		step := int(max(1, size/d.Block))
 		for lo := 0; lo < d.NumBlocks(); lo += step {
 			ranges = append(ranges, blocks{&sinks[i], lo, min(lo+step, d.NumBlocks())})
 		}

@@ -17,7 +17,7 @@ func (c *copying) putStable(seg *Segment, i, k int) bool {
 	if !c.stable[i] || int64(n) != d.Block { // zeros follow the last block in the file
 		return false
 	}
-	if seg.Used+n > mem.SegmentSize {
+	if int64(seg.Used+n) > c.stableSegment() {
 		c.s.writer.Put(*seg)
 		*seg = Segment{Index: -1}
 	}
@@ -27,6 +27,15 @@ func (c *copying) putStable(seg *Segment, i, k int) bool {
 	seg.Used += n
 	c.marks[d.First+k] = MarkStaged
 	return true
+}
+
+// stableSegment is how much stable memory is written at once: much, because disks
+// are faster then, but not so much that some of the writers have nothing to do.
+func (c *copying) stableSegment() int64 { return transfer(c.stableBytes) }
+
+// transfer returns how many of so many bytes to write or read at once.
+func transfer(bytes int64) int64 {
+	return min(max(bytes/(4*writers), mem.SegmentSize), 4*mem.SegmentSize)
 }
 
 // writeStable writes a segment's blocks, without the dropped ones.
