@@ -81,6 +81,12 @@ typedef uint64_t address; /* CUdeviceptr */
 	X(ModuleFunction, "cuModuleGetFunction", (void **, void *, const char *)) \
 	X(Launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))
 
+/* kernel is that of digest.cu, in a context. */
+struct kernel {
+	void *module, *function; /* NULL: it does not work here */
+	int units;               /* how many multiprocessors run it */
+};
+
 /* context is a CUDA context that has variables. */
 struct context {
 	void *handle;
@@ -91,8 +97,8 @@ struct context {
 	size_t staged;                   /* … of so many bytes */
 	address room;                    /* memory of the device for copies */
 	uint64_t has, needs;             /* … its bytes, and what this save needs */
-	void *module, *digest;           /* the kernel; NULL: it does not work here */
-	int tried, units;                /* … and how many multiprocessors run it */
+	struct kernel kernel;
+	int tried; /* … it was compiled, or that failed */
 };
 
 /* part is some bytes of a variable, on the device and in the mirror. */
@@ -127,6 +133,14 @@ struct gpu {
 	sem_t done;     /* its copy is made */
 	pthread_t thread;
 	cairn_run *run;
+	int saves;      /* there was a save */
+	struct {        /* a thread that compiles the kernel before the first save */
+		int begun, running;
+		pthread_t thread;
+		void *context;
+		unsigned long long id; /* of the context */
+		struct kernel kernel;
+	} early;
 };
 
 /* load finds the driver that the program has loaded; NULL: it has none. */
@@ -188,6 +202,9 @@ struct attributes {
 	int managed, device;
 };
 
+/* on_device reports whether the processor should not copy memory itself. */
+static int on_device(const struct attributes *a) { return a->managed || (a->type && a->type != TYPE_HOST); }
+
 /* ask returns the driver's result; type 0: it does not know the memory. */
 static int ask(struct gpu *g, const void *p, struct attributes *a)
 {
@@ -227,14 +244,26 @@ static int readable(const void *p)
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
 }
 
+static int relax(struct gpu *g);
+static void relax_end(struct gpu *g, int mode);
+static void compile_early(struct gpu *g, const struct attributes *a);
+
 cairn_status gpu_check(cairn_run *r, const char *name, const void *p, uint64_t bytes)
 {
 	struct attributes a;
 	struct gpu *g;
-	if (!bytes || (readable(p) && readable((const char *)p + bytes - 1)))
+	int plain = !bytes || (readable(p) && readable((const char *)p + bytes - 1));
+	if (plain && (bytes < LARGE || (r->gpu && r->gpu->early.begun)))
 		return CAIRN_OK;
 	g = load(r);
-	if (g && ask(g, p, &a) == 0 && a.type)
+	if (g) {
+		int mode = relax(g), known = ask(g, p, &a) == 0 && a.type;
+		if (known && bytes >= LARGE)
+			compile_early(g, &a);
+		relax_end(g, mode);
+		plain |= known;
+	}
+	if (plain)
 		return CAIRN_OK;
 	return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": %llu bytes at %p are no memory that this process can read%s", name, (unsigned long long)bytes, p,
 		g ? ", and the CUDA driver does not know them" : "; for memory of a GPU, the program must have loaded a CUDA driver (libcuda.so.1) that works");
@@ -287,6 +316,62 @@ static void leave(struct gpu *g)
 {
 	void *popped;
 	g->Pop(&popped);
+}
+
+/* compile makes the kernel of the current context. What fails here only costs time: all is copied then. */
+static void compile(struct gpu *g, struct kernel *k)
+{
+	int d;
+	if (g->CurrentDevice(&d) || g->DeviceGetAttribute(&k->units, DEVICE_UNITS, d) || g->ModuleLoad(&k->module, digest_ptx) || g->ModuleFunction(&k->function, k->module, "cairn_digest"))
+		k->function = NULL;
+}
+
+static void *compiler(void *arg)
+{
+	struct gpu *g = arg;
+	int mode = relax(g);
+	if (g->Push(g->early.context) == 0) {
+		compile(g, &g->early.kernel);
+		leave(g);
+	}
+	relax_end(g, mode);
+	return NULL;
+}
+
+/* spawn starts a thread that gets none of the program's signals. It returns 0 without one. */
+static int spawn(pthread_t *thread, void *(*f)(void *), struct gpu *g)
+{
+	sigset_t all, was;
+	int code;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	code = pthread_create(thread, NULL, f, g);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	return code == 0;
+}
+
+/*
+ * compile_early compiles the kernel when the first large variable on a device is
+ * protected, so that the first save need not: the driver takes some tenths of a
+ * second. It does so once; a later context compiles its own.
+ */
+static void compile_early(struct gpu *g, const struct attributes *a)
+{
+	void *handle = a->context;
+	if (g->early.begun || g->saves || !on_device(a) || (!handle && (g->Current(&handle) || !handle)))
+		return;
+	g->early.begun = 1;
+	g->early.context = handle;
+	g->early.id = identify(g, handle);
+	g->early.running = spawn(&g->early.thread, compiler, g);
+}
+
+/* compiled waits until the kernel is compiled that compile_early has begun. */
+static void compiled(struct gpu *g)
+{
+	if (g->early.running)
+		pthread_join(g->early.thread, NULL);
+	g->early.running = 0;
 }
 
 /*
@@ -402,9 +487,6 @@ static void no_parts(struct gpu *g)
 		g->contexts[i].needs = 0;
 }
 
-/* on_device reports whether the processor should not copy memory itself. */
-static int on_device(const struct attributes *a) { return a->managed || (a->type && a->type != TYPE_HOST); }
-
 /* find_parts asks the driver of the variables to copy, and lists those on devices. */
 static cairn_status find_parts(cairn_run *r, int in, struct variable *only)
 {
@@ -463,18 +545,22 @@ static int digest(struct gpu *g, struct part *p)
 	struct context *c = &g->contexts[p->context];
 	struct variable *v = p->v;
 	uint64_t words = p->n / 16;
-	unsigned blocks = (unsigned)((p->n / 16 * 16 + BLOCK - 1) / BLOCK), most = 6 * (unsigned)c->units;
+	unsigned blocks = (unsigned)((p->n / 16 * 16 + BLOCK - 1) / BLOCK), most;
 	address list, count;
 	void *args[6];
 	int code;
-	if (!c->tried) { /* what fails here only costs time: all is copied then */
-		int d;
+	if (!c->tried) {
 		c->tried = 1;
-		if (g->CurrentDevice(&d) || g->DeviceGetAttribute(&c->units, DEVICE_UNITS, d) || g->ModuleLoad(&c->module, digest_ptx) || g->ModuleFunction(&c->digest, c->module, "cairn_digest"))
-			c->digest = NULL;
-		most = 6 * (unsigned)c->units;
+		compiled(g);
+		if (g->early.kernel.module && g->early.context == c->handle && g->early.id == c->id) {
+			c->kernel = g->early.kernel;
+			g->early.kernel.module = NULL;
+		} else {
+			compile(g, &c->kernel);
+		}
 	}
-	if (!c->digest || p->n < LARGE || p->n / BLOCK > UINT_MAX / 2 || p->at % 16)
+	most = 6 * (unsigned)c->kernel.units;
+	if (!c->kernel.function || p->n < LARGE || p->n / BLOCK > UINT_MAX / 2 || p->at % 16)
 		return 0;
 	if (v->digests && (v->digest_blocks != blocks || v->digest_context != p->context)) {
 		g->Free(v->digests);
@@ -490,7 +576,7 @@ static int digest(struct gpu *g, struct part *p)
 	}
 	list = v->digests + (uint64_t)blocks * 32, count = list + (uint64_t)blocks * 4;
 	args[0] = &p->at, args[1] = &words, args[2] = &v->digests, args[3] = &list, args[4] = &count, args[5] = &blocks;
-	if ((code = g->Set(count, 0, 1, c->stream)) || (code = g->Launch(c->digest, blocks < most ? blocks : most, 1, 1, 256, 1, 1, 0, c->stream, args, NULL)))
+	if ((code = g->Set(count, 0, 1, c->stream)) || (code = g->Launch(c->kernel.function, blocks < most ? blocks : most, 1, 1, 256, 1, 1, 0, c->stream, args, NULL)))
 		return code;
 	p->blocks = blocks;
 	return 0;
@@ -739,13 +825,9 @@ static void *work(void *arg)
 /* start lets a thread copy; without one, the caller does. */
 static void start(struct gpu *g, int in)
 {
-	sigset_t all, was;
 	g->in = in;
 	g->code = g->hurry = 0;
-	sigfillset(&all); /* the program's signals are not for this thread */
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	g->copying = pthread_create(&g->thread, NULL, work, g) == 0;
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	g->copying = spawn(&g->thread, work, g);
 	if (!g->copying)
 		work(g);
 }
@@ -811,6 +893,7 @@ static cairn_status begin(cairn_run *r, int in, struct variable *only)
 		;
 	__atomic_store_n(&r->page->filling, 0, __ATOMIC_RELAXED);
 	g->background = 0;
+	g->saves |= !in;
 	no_parts(g);
 	if ((code = wait_for_work(g)))
 		return not_saved(r, code, "waiting for the work of the program's GPUs", NULL);
@@ -910,6 +993,11 @@ void gpu_end(cairn_run *r)
 		return;
 	gpu_wait(r);
 	if (r->pid == getpid()) { /* CUDA does not work in a forked process */
+		compiled(g);
+		if (g->early.kernel.module && identify(g, g->early.context) == g->early.id && g->Push(g->early.context) == 0) {
+			g->ModuleUnload(g->early.kernel.module);
+			leave(g);
+		}
 		for (size_t i = 0; i < r->nvars; i++)
 			gpu_forget(r, r->vars[i]);
 		give_back(g, 1);
@@ -925,8 +1013,8 @@ void gpu_end(cairn_run *r)
 			}
 			if (c->frozen)
 				g->EventDestroy(c->frozen);
-			if (c->module)
-				g->ModuleUnload(c->module);
+			if (c->kernel.module)
+				g->ModuleUnload(c->kernel.module);
 			if (c->stream)
 				g->StreamDestroy(c->stream);
 			leave(g);

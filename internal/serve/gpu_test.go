@@ -144,6 +144,20 @@ func TestGPU_Changes(t *testing.T) {
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "change", "dmhpns", "8", "5")
 }
 
+// TestGPU_CompiledEarly compiles the kernel when a variable on a device is
+// protected, once, and not in the first save. A program that saves nothing leaves
+// nothing behind.
+func TestGPU_CompiledEarly(t *testing.T) {
+	run := fakeCUDA(t, build(t))
+	for _, kinds := range []string{"d", "m", "ds", "nd"} {
+		for _, saves := range []string{"3", "0"} {
+			if _, code := run(t, "", filepath.Join(t.TempDir(), "ckpt"), "compile", kinds, "8", saves); code != 0 {
+				t.Errorf("%s, %s saves: %d", kinds, saves, code)
+			}
+		}
+	}
+}
+
 // TestGPU_Reset resets the device: what Cairn had there is gone, too, and is not
 // used any more.
 func TestGPU_Reset(t *testing.T) {
