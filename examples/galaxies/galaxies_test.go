@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestPlain checks that the program is what it says: one that does not know Cairn.
+// TestPlain checks that the program does not import Cairn.
 func TestPlain(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.ImportsOnly)
 	if err != nil {
@@ -27,8 +27,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestParabola checks the cores' path: how near they come, and that they stay
-// opposite each other.
+// TestParabola checks the path of the cores: their shortest distance, and that
+// they stay opposite each other.
 func TestParabola(t *testing.T) {
 	s := encounter(0)
 	nearest := math.Inf(1)
@@ -46,7 +46,8 @@ func TestParabola(t *testing.T) {
 }
 
 // TestKilled runs the program under cairn run, kills it three times with
-// SIGKILL, and compares what it leaves with what the plain program does.
+// SIGKILL, and compares its output and files with those of the plain program.
+
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	cairn, plain := filepath.Join(dir, "cairn"), filepath.Join(dir, "galaxies")

@@ -1,7 +1,7 @@
-// Galaxies lets two galaxies meet, as A. and J. Toomre did in 1972: stars that do
-// not attract each other circle two cores that do, and the tides draw them out
-// into a bridge and two tails. Pictures go to stdout, the path of the second
-// core to a file.
+// Galaxies lets two galaxies meet, as A. and J. Toomre did in 1972. Two cores
+// attract each other and all stars; stars attract nothing. The tides draw the
+// stars out into a bridge and two tails. The program prints pictures, and writes
+// the path of the second core to a file.
 //
 // This is a plain program. It imports nothing of Cairn and does not know that it
 // may be killed:
@@ -19,7 +19,7 @@ import (
 	"os"
 )
 
-const end = 8.4 // of the time
+const end = 8.4 // time at which the program ends
 
 type vector struct{ x, y float64 }
 
@@ -29,7 +29,7 @@ type body struct{ at, speed vector }
 
 func (b *body) drift(t float64) { b.at = b.at.plus(b.speed, t) }
 
-// pull is the acceleration that a core at c gives to what is at a.
+// pull returns the acceleration of a body at a by a core at c.
 func pull(a, c vector) vector {
 	const soft = 0.02
 	dx, dy := c.x-a.x, c.y-a.y
@@ -45,7 +45,7 @@ type sky struct {
 
 // encounter puts two galaxies on parabolas around each other.
 func encounter(stars int) *sky {
-	const far, near = 6.0, 0.8 // how far the cores are from each other now, and when they are closest
+	const far, near = 6.0, 0.8 // distance of the cores at the start, and the shortest one
 	across := 2 * math.Sqrt(near) / far
 	toward := math.Sqrt(4/far - across*across)
 	s := &sky{cores: [2]body{
@@ -63,7 +63,7 @@ func encounter(stars int) *sky {
 	return s
 }
 
-// move moves everything by a short time.
+// move advances all bodies by a short time.
 func (s *sky) move(t float64) {
 	a, b := &s.cores[0], &s.cores[1]
 	a.drift(t / 2)
@@ -79,7 +79,7 @@ func (s *sky) move(t float64) {
 	b.drift(t / 2)
 }
 
-// draw shows where the stars are.
+// draw prints a picture of the stars.
 func (s *sky) draw() {
 	const wide, high, scale = 76, 30, 8.0 // characters in a row, rows, characters in a unit of length
 	const shades = " .:-=+*#%@"

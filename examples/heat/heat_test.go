@@ -137,7 +137,7 @@ func TestRestart(t *testing.T) {
 				}
 				err := gob.NewEncoder(&saved[c.Rank()]).Encode(p)
 				all.Done()
-				all.Wait() // none dies before all have saved
+				all.Wait() // no rank dies before all have saved
 				return errors.Join(killed, err)
 			})
 		})

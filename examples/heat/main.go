@@ -1,14 +1,14 @@
-// Heat computes how heat spreads in a square plate that is hot at one edge. It
-// survives being killed: started again with the same flags, it resumes from its
-// last checkpoint and gives the same result, byte for byte.
+// Heat computes how heat spreads in a square plate that is hot at one edge. If
+// it is killed, start it again with the same flags: it resumes from its last
+// checkpoint and gives the same result, byte for byte.
 //
 //	cairn run -n 4 ./heat -n 1000 -steps 20000 -png plate.png
 //
-// The plate's rows are shared out among the ranks, which exchange the outermost
-// ones in every step. Rank 0 prints how much the temperatures still change,
-// and at the end a digest of the plate, which does not depend on the number of
-// ranks. The exit status is 1 if the run failed, 2 for wrong usage, and 75 if a
-// signal has stopped it after a checkpoint.
+// Each rank has some of the plate's rows. In every step, neighbours exchange
+// their outermost rows. Rank 0 prints how much the temperatures still change, and
+// at the end a digest of the plate, which does not depend on the number of ranks.
+// The exit status is 1 if the run failed, 2 for wrong usage, and 75 if a signal
+// stopped it after a checkpoint.
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// exitStopped is the exit status after a signal that said save and stop.
-// (EX_TEMPFAIL: try again.)
+// exitStopped is the exit status after a signal to save and stop (EX_TEMPFAIL:
+// try again).
 const exitStopped = 75
 
 type config struct {
@@ -77,8 +77,8 @@ func simulate(ctx context.Context, c config) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 
-	// Only rank 0 writes. The file is cut back on a restart to where the
-	// checkpoint was.
+	// Only rank 0 writes. A restart truncates the file to the size that it
+	// had at the checkpoint.
 	world := p.World()
 	out := io.Discard
 	if world.Rank() == 0 {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// glow goes from cold to hot.
+// glow holds the colours from cold to hot.
 var glow = [][3]float64{{0, 0, 10}, {60, 10, 110}, {170, 30, 80}, {240, 100, 20}, {255, 200, 60}, {255, 255, 230}}
 
 // writePicture writes a PNG of n×n temperatures.

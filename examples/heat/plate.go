@@ -12,10 +12,10 @@ import (
 
 const (
 	hot         = 100.0 // the upper edge; the others are at 0
-	diffusivity = 0.2   // times the time step, in units of a point's square; below 1/4
+	diffusivity = 0.2   // diffusivity × time step ÷ (distance of points)²; stable below 1/4
 )
 
-// tags of messages, by where they go.
+// Tags of messages: the direction in which they are sent.
 const (
 	up = iota
 	down
@@ -25,10 +25,10 @@ const (
 type plate struct {
 	N    int // points along a side of the whole plate
 	Step int
-	// The temperatures of the rank's rows, with a row more above and below: the
-	// neighbours' or the edge. Each row has an edge point more at both ends.
+	// The temperatures of the rank's rows, and of one more row above and below:
+	// a neighbour's, or the edge. Each row has an edge point at both ends.
 	U        []float64
-	Residual float64 // the largest change in a step, when it was last looked at
+	Residual float64 // the largest change in a step, as last measured
 }
 
 func newPlate(c *mpi.Comm, n int) (*plate, error) {
@@ -45,11 +45,11 @@ func newPlate(c *mpi.Comm, n int) (*plate, error) {
 	return p, nil
 }
 
-// share returns where part i begins when n rows are divided into parts.
+// share returns the first row of part i if n rows are divided into parts.
 func share(n, parts, i int) int { return n * i / parts }
 
-// run does time steps until steps are done or nothing changes by more than
-// tolerance, and calls point at the beginning of each.
+// run computes time steps until it has done all of them, or until no temperature
+// changes by more than tolerance. It calls point at the beginning of each step.
 func (p *plate) run(c *mpi.Comm, steps, check int, tolerance float64, out io.Writer, point func() error) error {
 	next := make([]float64, len(p.U))
 	copy(next, p.U) // for the edges
@@ -77,7 +77,7 @@ func (p *plate) run(c *mpi.Comm, steps, check int, tolerance float64, out io.Wri
 	return nil
 }
 
-// exchange brings the neighbours' outermost rows.
+// exchange receives the neighbours' outermost rows, and sends them its own.
 func (p *plate) exchange(c *mpi.Comm) error {
 	width := p.N + 2
 	last := len(p.U)/width - 2
@@ -93,7 +93,7 @@ func (p *plate) exchange(c *mpi.Comm) error {
 }
 
 // advance sets next to the temperatures after a time step, and returns the
-// largest change here.
+// largest change on this rank.
 func (p *plate) advance(next []float64) float64 {
 	u, width := p.U, p.N+2
 	change := 0.0

@@ -12,9 +12,9 @@ import (
 // CG, conjugate gradient: the smallest eigenvalue of a large sparse symmetric
 // matrix, by the inverse power method.
 //
-// The ranks form a grid of as many columns as rows, or twice as many. Each has
-// a block of the matrix, and of every vector the part that belongs to its
-// column; the ranks of a column hold the same parts.
+// The ranks form a grid with as many columns as rows, or twice as many. Each rank
+// has a block of the matrix, and the part of every vector that belongs to its
+// column of the grid. All ranks of a column have the same parts.
 
 const cgSteps = 25 // steps of conjugate gradients in an iteration
 
@@ -89,19 +89,21 @@ func cg(c *mpi.Comm, class byte, g guard) (*report, error) {
 	return r, nil
 }
 
-// solver solves A·z = x. Ranks compute parts of vectors each for itself: products are rounded where they are added, so that all have the same bits on any architecture.
+// solver solves A·z = x. Several ranks compute the same part of a vector, each for
+// itself. Products are rounded before they are added, so that all ranks get the
+// same bits on any architecture.
 type solver struct {
 	world, row *mpi.Comm
 	a          *matrix // this rank's block
 	part       int     // length of this rank's part of a vector
-	partner    int     // with whom parts of products are exchanged
-	give       int     // … where the part that it needs begins in ours
+	partner    int     // the rank with which parts of products are exchanged
+	give       int     // … and where the part that it needs begins in ours
 	giveLen    int
 	r, p, q    []float64
-	w, sum     []float64 // a product's part of the block's rows
+	w, sum     []float64 // the part of a product that belongs to the block's rows
 }
 
-// newSolver makes the matrix. It is collective.
+// newSolver makes the matrix. All ranks call it.
 func newSolver(c *mpi.Comm, n, nonzer int, shift float64) (*solver, error) {
 	log := bits.Len(uint(c.Size())) - 1
 	rows := 1 << (log / 2)
@@ -115,8 +117,8 @@ func newSolver(c *mpi.Comm, n, nonzer int, shift float64) (*solver, error) {
 	}
 	rowBegin, rowEnd := share(n, rows, i), share(n, rows, i+1)
 	colBegin, colEnd := share(n, cols, j), share(n, cols, j+1)
-	// The rows of part j belong to the grid's row j/ratio; the rank there that
-	// gives it to us is the one that needs a part of our rows in turn.
+	// The rows of part j belong to row j/ratio of the grid. One rank there gives
+	// us the part, and needs a part of our rows itself.
 	partnerRow, partnerCol := j/ratio, i*ratio+j%ratio
 	s := &solver{
 		world: c, row: row, a: makeMatrix(n, nonzer, shift, rowBegin, rowEnd, colBegin, colEnd),
@@ -131,7 +133,7 @@ func newSolver(c *mpi.Comm, n, nonzer int, shift float64) (*solver, error) {
 	return s, nil
 }
 
-// share returns where part i begins when n things are divided into parts.
+// share returns the start of part i if n elements are divided into parts.
 func share(n, parts, i int) int { return n * i / parts }
 
 // solve does some steps of conjugate gradients from z = 0, and returns
@@ -180,8 +182,8 @@ func (s *solver) solve(x, z []float64) (float64, error) {
 // multiply sets q to A·p.
 func (s *solver) multiply(q, p []float64) error {
 	s.a.multiply(s.w, p)
-	// The rows' products are sums over the ranks of our row of the grid:
-	// exchange them with the rank 1 away, then 2, 4 and so on.
+	// The product of a row is a sum over the ranks of our row of the grid. To
+	// add up, exchange sums with the rank 1 away, then 2, 4 and so on.
 	for away := 1; away < s.row.Size(); away *= 2 {
 		other := s.row.Rank() ^ away
 		if _, err := mpi.Sendrecv(s.row, s.w, other, 0, s.sum, other, 0); err != nil {

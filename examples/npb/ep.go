@@ -8,12 +8,12 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// EP, embarrassingly parallel: Gaussian deviates from pairs of random numbers,
-// by the polar method, and how many lie in each square annulus.
+// EP, embarrassingly parallel: make Gaussian deviates from pairs of random
+// numbers by the polar method, and count those in each square annulus.
 
 const (
 	epSeed  = 271828183
-	epPairs = 1 << 16 // pairs of a block
+	epPairs = 1 << 16 // pairs in a block
 	annuli  = 10
 )
 

@@ -30,9 +30,9 @@ func newFFT(n int) *fft {
 	return f
 }
 
-// transform transforms a in place, without a factor in either direction. It is
-// Stockham's form of the fast Fourier transform: each pass joins transforms
-// of half the length, and writes them so that the order comes right by itself.
+// transform transforms a in place, and scales in neither direction. It is
+// Stockham's form of the fast Fourier transform: each pass joins transforms of
+// half the length, and writes them so that no reordering is needed at the end.
 func (f *fft) transform(a []complex128, d direction) {
 	n := len(a)
 	from, to := a, f.work

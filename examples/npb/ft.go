@@ -8,12 +8,12 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// FT, Fourier transform: a diffusion equation in three dimensions is solved
-// in the space of wave numbers, and brought back at every time step.
+// FT, Fourier transform: a diffusion equation in three dimensions is solved in
+// the space of wave numbers, and transformed back at every time step.
 //
-// In space, each rank has some planes of equal z, in the order [z][y][x]; of
-// the wave numbers it has some planes of equal y, in the order [y][x][z].
-// Going from one to the other, all ranks exchange with all.
+// In space, each rank has some planes of equal z, in the order [z][y][x]. Of the
+// wave numbers, it has some planes of equal y, in the order [y][x][z]. A transform
+// from one to the other is an exchange of all ranks with all.
 
 const ftAlpha = 1e-6
 
@@ -112,7 +112,7 @@ type field struct {
 	nx, ny, nz   int
 	yHere, zHere int // planes of this rank
 	x, y, z      *fft
-	work         []complex128 // in the order of waves, not yet transformed in z
+	work         []complex128 // in the order of wave numbers, not yet transformed in z
 	out, in      []complex128 // what is exchanged
 }
 
@@ -138,7 +138,8 @@ func (f *field) initial(u []complex128) {
 	}
 }
 
-// decay returns, in the order of waves, by what each is multiplied in a step.
+// decay returns the factor by which a step multiplies each wave, in the order of
+// wave numbers.
 func (f *field) decay() []float64 {
 	square := func(i, n int) float64 { // of the wave number at i
 		k := float64((i+n/2)%n - n/2)
@@ -176,7 +177,7 @@ func (f *field) checksum(u []complex128) (complex128, error) {
 // toWaves transforms space, which it overwrites, into waves.
 func (f *field) toWaves(waves, space []complex128) error {
 	f.planes(space, forward)
-	// To each rank go its rows y of all our planes.
+	// Each rank gets its rows y of all our planes.
 	i := 0
 	for y := range f.ny {
 		for z := range f.zHere {
@@ -205,7 +206,7 @@ func (f *field) toWaves(waves, space []complex128) error {
 func (f *field) toSpace(space, waves []complex128) error {
 	copy(f.work, waves)
 	f.lines(f.work, backward)
-	// To each rank goes its part z of all our lines.
+	// Each rank gets its part z of all our lines.
 	i := 0
 	for r := range f.c.Size() {
 		for y := range f.yHere {

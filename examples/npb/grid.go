@@ -11,7 +11,7 @@ import (
 // part's points and a border of one point around them, in the order
 // [z][y][x]; the border holds copies of the neighbours' points.
 type grid struct {
-	c     *mpi.Comm // nil: all is here
+	c     *mpi.Comm // nil: this rank has the whole grid
 	side  int       // of the whole grid
 	n     [3]int    // points here, in x, y and z
 	at    [3]int    // where they begin in the whole grid
@@ -41,15 +41,15 @@ func newGrid(c *mpi.Comm, side int) (*grid, error) {
 	return g, nil
 }
 
-// place returns where a rank is among the ranks, and rank who is there.
+// place returns the position of a rank in the grid of ranks; rank is its inverse.
 func (g *grid) place(rank int) [3]int {
 	return [3]int{rank % g.ranks[0], rank / g.ranks[0] % g.ranks[1], rank / g.ranks[0] / g.ranks[1]}
 }
 
 func (g *grid) rank(at [3]int) int { return (at[2]*g.ranks[1]+at[1])*g.ranks[0] + at[0] }
 
-// coarse returns the grid with a factor-th of the points along each side, nil
-// if it is too small to be shared out.
+// coarse returns the grid with 1/factor of the points along each side. It returns
+// nil if that grid is too small to be divided among the ranks.
 func (g *grid) coarse(factor int) *grid {
 	coarse := *g
 	coarse.side /= factor
@@ -65,12 +65,11 @@ func (g *grid) coarse(factor int) *grid {
 // array returns an array for the grid.
 func (g *grid) array() []float64 { return make([]float64, (g.n[0]+2)*(g.n[1]+2)*(g.n[2]+2)) }
 
-// row returns where the row of that z and y begins in an array; the borders
-// are at 0 and n+1.
+// row returns where row (z, y) begins in an array. The borders are at 0 and n+1.
 func (g *grid) row(z, y int) int { return (z*(g.n[1]+2) + y) * (g.n[0] + 2) }
 
-// exchange fills the border of a. Along each axis the borders of the axes
-// before it go along, so that edges and corners are right in the end.
+// exchange fills the border of a. What is sent along an axis includes the borders
+// of the axes before it, so that edges and corners are right in the end.
 func (g *grid) exchange(a []float64) error {
 	for axis := range 3 {
 		last := g.n[axis]
@@ -93,7 +92,7 @@ func (g *grid) exchange(a []float64) error {
 	return nil
 }
 
-// pack copies the plane at i of an axis, borders included, out of a.
+// pack copies plane i of an axis, with its borders, out of a.
 func (g *grid) pack(a []float64, axis, i int) []float64 {
 	plane := make([]float64, 0, len(a)/(g.n[axis]+2))
 	width := g.n[0] + 2
@@ -112,7 +111,7 @@ func (g *grid) pack(a []float64, axis, i int) []float64 {
 	return plane
 }
 
-// unpack copies a plane to i of an axis of a.
+// unpack copies a plane into plane i of an axis of a.
 func (g *grid) unpack(a []float64, axis, i int, plane []float64) {
 	width := g.n[0] + 2
 	switch axis {
@@ -165,8 +164,8 @@ func (g *grid) smooth(u, r []float64, s stencil) error {
 	return g.exchange(u)
 }
 
-// around adds up, for every x of a row, the four points beside it in y and z,
-// and the four that are across.
+// around adds up, for every x of a row, the four nearest points in y and z, and
+// the four points diagonal to it.
 func (g *grid) around(side, cross, a []float64, z, y int) {
 	width := g.n[0] + 2
 	back, front := a[g.row(z, y-1):][:width], a[g.row(z, y+1):][:width]
@@ -179,7 +178,7 @@ func (g *grid) around(side, cross, a []float64, z, y int) {
 	}
 }
 
-// restrict sets a to the means of b, which is on a grid twice as fine.
+// restrict sets a to weighted means of b, which is on a grid twice as fine.
 func (g *grid) restrict(a []float64, fine *grid, b []float64) error {
 	side, cross := make([]float64, fine.n[0]+2), make([]float64, fine.n[0]+2)
 	for z := 1; z <= g.n[2]; z++ {
@@ -206,7 +205,7 @@ func (g *grid) interpolate(a []float64, coarse *grid, b []float64) {
 	line := make([]float64, width)
 	for z := range g.n[2] + 2 {
 		for y := range g.n[1] + 2 {
-			// The row is between one, two or four rows of b.
+			// The row lies between one, two or four rows of b.
 			rows := [4]int{
 				coarse.row(z/2, y/2), coarse.row(z/2, (y+1)/2),
 				coarse.row((z+1)/2, y/2), coarse.row((z+1)/2, (y+1)/2),
@@ -223,7 +222,7 @@ func (g *grid) interpolate(a []float64, coarse *grid, b []float64) {
 	}
 }
 
-// norm returns the root of the mean square of a.
+// norm returns the root mean square of a.
 func (g *grid) norm(a []float64) (float64, error) {
 	sum := []float64{0}
 	for z := 1; z <= g.n[2]; z++ {
@@ -237,8 +236,8 @@ func (g *grid) norm(a []float64) (float64, error) {
 	return math.Sqrt(sum[0] / math.Pow(float64(g.side), 3)), err
 }
 
-// assemble puts the parts of a, of all ranks, into an array for the whole
-// grid, whose border is left alone. all is memory for its points.
+// assemble copies all ranks' parts of a into an array for the whole grid. It does
+// not set the border of that array. all is memory for its points.
 func (g *grid) assemble(whole, a, all []float64) error {
 	part := make([]float64, 0, g.n[0]*g.n[1]*g.n[2])
 	for z := 1; z <= g.n[2]; z++ {
@@ -262,7 +261,7 @@ func (g *grid) assemble(whole, a, all []float64) error {
 	return nil
 }
 
-// cut takes this rank's part, with its border, out of an array for the whole
+// cut copies this rank's part, with its border, out of an array for the whole
 // grid.
 func (g *grid) cut(a, whole []float64) {
 	w := grid{side: g.side, n: [3]int{g.side, g.side, g.side}}

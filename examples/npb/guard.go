@@ -7,11 +7,11 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// guard is what a kernel needs in order to survive. All ranks make the same
-// calls.
+// guard is what a kernel needs to save and restore its state. All ranks make the
+// same calls.
 type guard interface {
 	// restore is called once, before the main loop, with the variables that
-	// the loop carries, and puts them back if there is something to put back.
+	// the loop carries. It restores them if there is a checkpoint.
 	restore(state ...variable) (resumed bool, err error)
 	// point is called at the top of every iteration, and may save them.
 	point() error

@@ -7,17 +7,17 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// IS, integer sort: the ranks of small integer keys, by a parallel bucket
-// sort. Every rank has the same number of keys, and is given those of some
-// successive buckets to rank.
+// IS, integer sort: find the ranks of small integer keys in their order, by a
+// parallel bucket sort. Every process has the same number of keys at first. Then
+// it gets the keys of some consecutive buckets, and ranks these.
 
 const (
 	isIterations = 10
 	isTests      = 5
 )
 
-// offsetRule tells how the rank of a test key moves with the iterations,
-// as two keys are changed in each.
+// offsetRule says how the rank of a test key changes from one iteration to the
+// next: each iteration changes two keys.
 type offsetRule func(test, iteration int) int
 
 var isClasses = map[byte]struct {
@@ -36,8 +36,8 @@ var isClasses = map[byte]struct {
 	}},
 }
 
-// upTo says that the ranks of tests up to last rise, from one after rise, and
-// the others fall, from one after fall.
+// upTo returns the rule by which the ranks of the tests up to last rise, from one
+// after rise on, and those of the others fall, from one after fall on.
 func upTo(last, rise, fall int) offsetRule {
 	return func(test, iteration int) int {
 		if test <= last {
@@ -136,7 +136,7 @@ func isKeys(n, rank, maxKey int) []int32 {
 // sorter sorts keys that are spread over the ranks of c.
 type sorter struct {
 	c         *mpi.Comm
-	shift     int // a key's bucket is key >> shift
+	shift     int // the bucket of a key is key >> shift
 	counts    []int64
 	totals    []int64
 	next      []int
@@ -162,8 +162,8 @@ func newSorter(c *mpi.Comm, maxKey, buckets int) *sorter {
 	return s
 }
 
-// sort brings every key to the rank that has its bucket, and counts what
-// comes before each possible key there.
+// sort sends every key to the rank that has its bucket. There it counts, for each
+// possible key, the keys that are smaller.
 func (s *sorter) sort(keys []int32) error {
 	// How many keys has each bucket, here and everywhere?
 	clear(s.counts)
@@ -224,7 +224,7 @@ func (s *sorter) sort(keys []int32) error {
 		return err
 	}
 
-	// Count what is less than each key.
+	// Count the keys that are less than each key.
 	s.first = max(firstBucket, 0) << s.shift
 	s.before = resize(s.before, max(endBucket-max(firstBucket, 0), 0)<<s.shift)
 	clear(s.before)
@@ -238,7 +238,7 @@ func (s *sorter) sort(keys []int32) error {
 	return nil
 }
 
-// rank returns how many keys are less than key, if it is in our buckets.
+// rank returns how many keys are less than key, if key is in our buckets.
 func (s *sorter) rank(key int32) (int, bool) {
 	i := int(key) - s.first
 	if i < 0 || i >= len(s.before) {
@@ -247,9 +247,9 @@ func (s *sorter) rank(key int32) (int, bool) {
 	return int(s.before[i]), true
 }
 
-// check puts the keys at their ranks, and tells whether they are all there
-// and in order, also from one rank to the next. The digest is the sum of all
-// keys, each times its rank in the order.
+// check puts the keys in order, and reports whether all are there and in order,
+// also from one process to the next. The digest is the sum of all keys, each
+// multiplied by its rank in the order.
 func (s *sorter) check(total int64) (sorted bool, digest uint64, err error) {
 	place := resize([]int64(nil), len(s.before))
 	copy(place, s.before)
@@ -265,7 +265,7 @@ func (s *sorter) check(total int64) (sorted bool, digest uint64, err error) {
 	}
 
 	bad := uint64(0)
-	previous := []int32{-1} // the largest key of the ranks before
+	previous := []int32{-1} // the largest key of the processes before this one
 	if s.c.Rank() > 0 {
 		if _, err := mpi.Recv(s.c, previous, s.c.Rank()-1, 0); err != nil {
 			return false, 0, err

@@ -1,17 +1,17 @@
-// Npb runs five of the NAS Parallel Benchmarks: EP, CG, IS, FT and MG, written
-// in Go from their specification (Bailey and others, RNR-94-007), and
-// survives being killed.
+// Npb runs five of the NAS Parallel Benchmarks: EP, CG, IS, FT and MG, written in
+// Go from their specification (Bailey and others, RNR-94-007). After it was
+// killed, it resumes from its last checkpoint.
 //
 //	cairn run -n 4 ./npb -kernel cg -class A
 //	mpirun -n 4 ./npb -kernel cg -class A -dir ckpt -every 10s
 //
-// Rank 0 prints a report. The exit status is 1 if the results are not the
-// official ones or the benchmark could not be run, 2 for wrong usage, and 75
-// if a signal said to save and stop.
+// Rank 0 prints a report. The exit status is 1 if the results differ from the
+// official ones or the benchmark could not be run, 2 for wrong usage, and 75 after
+// a signal to save and stop.
 //
-// Each kernel is in the file of its name. Its main loop begins with a call of
-// point, before which restore is given the variables that the loop carries;
-// guard.go makes calls of Cairn out of these. Nothing else in a kernel has to
+// Each kernel is in the file of its name. Before its main loop, it passes the
+// variables that the loop carries to restore; each iteration begins with a call of
+// point. guard.go turns these into calls of Cairn. Nothing else in a kernel has to
 // do with checkpoints.
 package main
 
@@ -30,8 +30,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// exitStopped is the exit status after a signal that said save and stop.
-// (EX_TEMPFAIL: try again.)
+// exitStopped is the exit status after a signal to save and stop (EX_TEMPFAIL:
+// try again).
 const exitStopped = 75
 
 // kernel runs a benchmark on the ranks of c. All ranks call it, and all get
@@ -113,7 +113,7 @@ func errClass(class byte) error {
 	return fmt.Errorf("this benchmark has no class %c: use S, W, A or B", class)
 }
 
-// powerOfTwo returns an error if c has another number of ranks.
+// powerOfTwo returns an error if the number of ranks is not a power of two.
 func powerOfTwo(c *mpi.Comm) error {
 	if n := c.Size(); n&(n-1) != 0 {
 		return fmt.Errorf("this benchmark runs on 1, 2, 4, 8 … ranks, not on %d", n)

@@ -7,11 +7,11 @@ import (
 
 const (
 	rcond    = 0.1 // reciprocal of the matrix's condition number
-	diagonal = 0.5 // the element of vector i at i
+	diagonal = 0.5 // element i of vector i
 )
 
-// matrix is a block of CG's matrix, row by row. Columns count from the
-// block's first.
+// matrix is a block of CG's matrix, row by row. Columns are counted from the
+// first column of the block.
 type matrix struct {
 	begin  []int // row i is at begin[i] to begin[i+1]
 	column []int32
@@ -34,10 +34,10 @@ type element struct {
 	value float64
 }
 
-// makeMatrix returns a block of the matrix of order n: the sum over i of
-// w_i·v_i·v_iᵀ, where the v_i are sparse random vectors with nonzer elements
-// and 0.5 at i, and the weights w_i fall geometrically from 1 to rcond; and
-// rcond − shift on the diagonal.
+// makeMatrix returns a block of the matrix of order n. The matrix is the sum over
+// i of w_i·v_i·v_iᵀ, plus rcond − shift on the diagonal. The v_i are sparse random
+// vectors with nonzer elements and 0.5 at i; the weights w_i fall geometrically
+// from 1 to rcond.
 func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd int) *matrix {
 	random := newRandom(seed, 1) // the first number is not used
 	vectors := make([][]element, n)
@@ -69,7 +69,7 @@ func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd
 		weight *= ratio
 	}
 
-	// Add those that are at the same place.
+	// Add up products that belong to the same element.
 	a := &matrix{begin: make([]int, 1, len(rows)+1)}
 	for _, row := range rows {
 		slices.SortStableFunc(row, func(a, b element) int { return a.index - b.index })
@@ -86,8 +86,8 @@ func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd
 	return a
 }
 
-// sparseVector draws nonzer elements of a vector of length n, and sets the
-// one at i.
+// sparseVector returns a vector of length n with nonzer random elements, and the
+// element at i set.
 func sparseVector(random *random, n, nonzer, i int) []element {
 	bound := 1
 	for bound < n {

@@ -103,7 +103,7 @@ func charges(g *grid) ([]float64, error) {
 	}
 
 	var ours []place
-	low, high := 1.0, 0.0 // what is between them is no candidate
+	low, high := 1.0, 0.0 // numbers between them are not among the extremes
 	for z := range g.n[2] {
 		for y := range g.n[1] {
 			index := ((g.at[2]+z)*g.side+g.at[1]+y)*g.side + g.at[0]
@@ -139,14 +139,14 @@ func charges(g *grid) ([]float64, error) {
 	return v, g.exchange(v)
 }
 
-// multigrid has a grid and the coarser ones below it. Those that are too
-// small to be shared out are on all ranks, each of which does the same work
-// there: that is cheaper than exchanging messages of a few numbers.
+// multigrid is a grid and the coarser ones below it. Grids that are too small to
+// be divided are on all ranks, and all ranks do the same work there. That is
+// cheaper than to exchange messages of a few numbers.
 type multigrid struct {
 	smoother stencil
-	levels   []level // coarsest first; the last has no arrays of its own
+	levels   []level // the coarsest first; the last has no arrays of its own
 	whole    *multigrid
-	all      []float64 // the coarsest shared grid, put together
+	all      []float64 // all points of the coarsest divided grid
 }
 
 type level struct {
@@ -174,8 +174,8 @@ func newMultigrid(top *grid, levels int, smoother stencil) *multigrid {
 	return m
 }
 
-// cycle does a V-cycle: it improves u, the solution of A·u = v, of which r is
-// the residual. r is overwritten.
+// cycle does a V-cycle: it improves u, an approximate solution of A·u = v. r is
+// the residual v − A·u, and is overwritten.
 func (m *multigrid) cycle(u, v, r []float64) error {
 	top := len(m.levels) - 1
 	m.levels[top].u, m.levels[top].r = u, r
@@ -190,7 +190,7 @@ func (m *multigrid) cycle(u, v, r []float64) error {
 	return m.levels[top].smooth(u, r, m.smoother)
 }
 
-// correct adds to the u of a level what the coarser ones find for its r.
+// correct adds to the u of a level the solution of the coarser levels for its r.
 func (m *multigrid) correct(l int) error {
 	fine, coarse := m.levels[l], m.levels[l-1]
 	if err := coarse.restrict(coarse.r, fine.grid, fine.r); err != nil {
@@ -221,7 +221,7 @@ func (m *multigrid) solve(l int) error {
 	return g.smooth(g.u, g.r, m.smoother)
 }
 
-// solveWhole solves the coarsest shared grid on every rank.
+// solveWhole solves the coarsest divided grid on every rank.
 func (m *multigrid) solveWhole() error {
 	part, top := m.levels[0], len(m.whole.levels)-1
 	whole := m.whole.levels[top]

@@ -78,7 +78,7 @@ func TestClassS(t *testing.T) {
 	}
 }
 
-// TestManyRanks has more ranks than processors, and grids that are cut fine.
+// TestManyRanks has more ranks than processors, and grids in many small parts.
 func TestManyRanks(t *testing.T) {
 	ranks := map[string][]int{"is": {16}, "mg": {16, 32}}
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -126,13 +126,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// errKilled is what a rank dies of in these tests.
+// errKilled is the error with which a rank dies in these tests.
 var errKilled = errors.New("killed")
 
 // recording is a guard that keeps what was saved at one point.
 type recording struct {
 	state []variable
-	old   [][]byte // what restore puts back, nil for a fresh start
+	old   [][]byte // what restore restores; nil for a first start
 	saved [][]byte
 	left  int // points until one saves and kills
 	all   *sync.WaitGroup
@@ -160,12 +160,12 @@ func (g *recording) point() error {
 		g.saved = append(g.saved, b.Bytes())
 	}
 	g.all.Done()
-	g.all.Wait() // none dies before all have saved
+	g.all.Wait() // no rank dies before all have saved
 	return errKilled
 }
 
-// TestRestart kills kernels at their points and resumes from what they named
-// as their state. The results must be those of an undisturbed run, bit for
+// TestRestart kills kernels at their points, and resumes from the variables that
+// they passed to restore. The results must be those of an undisturbed run, bit for
 // bit.
 func TestRestart(t *testing.T) {
 	for name := range kernels {
@@ -180,7 +180,7 @@ func TestRestart(t *testing.T) {
 				var wg sync.WaitGroup
 				guards := make([]guard, n)
 				wg.Add(n)
-				left := 1 // at first before anything was done
+				left := 1 // the first time before anything was computed
 				if kills > 0 {
 					left = 2 + kills%2 + want.iterations/8
 				}

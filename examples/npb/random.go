@@ -1,15 +1,15 @@
 package main
 
-// The benchmarks' random numbers: x ← 5^13·x mod 2^46, of which x/2^46 is the
-// number in (0, 1). As 2^46 divides 2^64, the plain product of two words has
-// the right low bits.
+// The random numbers of the benchmarks: x ← 5^13·x mod 2^46; x/2^46 is a number in
+// (0, 1). Because 2^46 divides 2^64, the product of two 64-bit words has the right
+// low bits.
 const (
 	multiplier = 1220703125 // 5^13
 	modulus    = 1 << 46
 	seed       = 314159265 // of all kernels but EP
 )
 
-// random is a place in the sequence of random numbers.
+// random is a position in the sequence of random numbers.
 type random struct{ x uint64 }
 
 // newRandom returns the sequence that begins at seed, after its first skip

@@ -13,15 +13,15 @@ type report struct {
 	iterations int
 	operation  string    // what an operation is
 	mop        float64   // millions of operations of the whole benchmark
-	values     []float64 // the results, in the order of what is printed
+	values     []float64 // the results, in the order in which they are printed
 	lines      []string  // details for the reader
 	verified   bool
 	resumed    bool
-	took       time.Duration // the main loop, without what came before it
+	took       time.Duration // the time of the main loop, without the setup
 }
 
-// compare adds a result, and tells the difference from the official one. It
-// must be no more than tolerance, relative to the official one.
+// compare adds a result, and its relative difference from the official one, which
+// must not exceed tolerance.
 func (r *report) compare(name string, got, want, tolerance float64) {
 	off := math.Abs((got - want) / want)
 	good := off <= tolerance // false for NaN
@@ -53,7 +53,7 @@ func (r *report) print(w io.Writer, name string, class byte, ranks int) error {
 	line("Total processes", ranks)
 	line("Time in seconds", fmt.Sprintf("%.2f", r.took.Seconds()))
 	if r.resumed {
-		// Only a part of the operations was done in this time.
+		// Only a part of the operations was done in that time.
 		line("Mop/s total", "not known, resumed")
 	} else {
 		line("Mop/s total", fmt.Sprintf("%.2f", r.mop/r.took.Seconds()))

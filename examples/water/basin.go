@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Units: cells are 1 wide, still water is 1 deep, and gravity is 1, so waves
-// run about one cell in a unit of time.
+// Units: cells are 1 wide, still water is 1 deep, and gravity is 1. So waves
+// travel about one cell in a unit of time.
 const (
 	dt      = 0.3  // time step
 	drag    = 3e-4 // share of the momentum that is lost in a step
@@ -20,7 +20,7 @@ type basin struct {
 	H       []float64  // height
 	U, V    []float64  // momentum along rows and columns
 	Drops   *rand.Rand // when and where drops fall
-	Fallen  []drop     // what fell so far
+	Fallen  []drop     // the drops that have fallen so far
 }
 
 // drop is a drop of water.
@@ -43,7 +43,7 @@ func newBasin(n int, seed uint64) *basin {
 	return b
 }
 
-// rain lets a drop fall, now and then.
+// rain lets a drop fall in some steps, at random.
 func (b *basin) rain() {
 	if b.Step > 0 && b.Drops.IntN(1000) >= dropsPM {
 		return
@@ -63,7 +63,7 @@ func (b *basin) rain() {
 	}
 }
 
-// walls fills the border so that waves are thrown back.
+// walls sets the border so that it reflects waves.
 func (b *basin) walls() {
 	n, w := b.N, b.N+2
 	for i := 1; i <= n; i++ {
@@ -76,7 +76,8 @@ func (b *basin) walls() {
 	}
 }
 
-// totals returns the water in the basin, and its energy above still water's.
+// totals returns the amount of water in the basin, and how much more energy it
+// has than still water.
 func (b *basin) totals() (mass, energy float64) {
 	w := b.N + 2
 	for y := 1; y <= b.N; y++ {
@@ -89,11 +90,11 @@ func (b *basin) totals() (mass, energy float64) {
 	return mass, energy
 }
 
-// solver steps a basin by the two-step Lax-Wendroff scheme. Its memory is
-// written anew in every step, so it is no part of the state.
+// solver advances a basin by the two-step Lax-Wendroff scheme. Every step
+// overwrites its memory, so it is not part of the state.
 type solver struct {
-	hx, ux, vx []float64 // at the middle of a step, between a cell and its right neighbour
-	hy, uy, vy []float64 // … and the one below
+	hx, ux, vx []float64 // at half a step, between a cell and its right neighbour
+	hy, uy, vy []float64 // … and between a cell and the one below
 }
 
 func newSolver(n int) *solver {

@@ -1,6 +1,6 @@
-// Water simulates drops that fall into a square basin, and survives being
-// killed: started again with the same flags, it resumes from its last checkpoint
-// and gives the same result, byte for byte.
+// Water simulates drops that fall into a square basin. If it is killed, start it
+// again with the same flags: it resumes from its last checkpoint and gives the
+// same result, byte for byte.
 //
 //	go run ./examples/water -n 512 -steps 2000 -dir ckpt -every 2s -out out
 //
@@ -23,8 +23,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// exitStopped is the exit status after a signal that said save and stop: not
-// a failure, but the result is not there yet. (EX_TEMPFAIL: try again.)
+// exitStopped is the exit status after a signal to save and stop: not a failure,
+// but the result is not there yet (EX_TEMPFAIL: try again).
 const exitStopped = 75
 
 type config struct {
@@ -81,8 +81,8 @@ func simulate(ctx context.Context, c config) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.Close()) }()
-		// 2. Open output files through it: they are cut back to where the
-		// checkpoint was, so that no line is lost and none comes twice.
+		// 2. Open output files through it. A restart truncates them to their
+		// size at the checkpoint, so that no line is lost or written twice.
 		openFile = p.OpenFile
 	}
 	file, err := openFile(filepath.Join(c.out, "series.txt"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
@@ -97,7 +97,7 @@ func simulate(ctx context.Context, c config) (err error) {
 		// writer with the lines that are still in its buffer.
 		cairn.Protect(p, "basin", &b)
 		cairn.Protect(p, "series", &series)
-		// 4. Put back what the last checkpoint holds, if there is one.
+		// 4. Restore the last checkpoint, if there is one.
 		resumed, err := p.Restore(ctx)
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func simulate(ctx context.Context, c config) (err error) {
 	s := newSolver(c.n)
 	for b.Step < c.steps {
 		if p != nil {
-			// 5. Here everything is consistent: save, if it is time to.
+			// 5. All variables are consistent here: save, if a checkpoint is due.
 			if err := p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) && !errors.Is(err, cairn.ErrStopped) {
 				fmt.Fprintln(os.Stderr, "water: continuing without a checkpoint:", err)
 			} else if err != nil {

@@ -67,10 +67,10 @@ func picture(field []float64, n int) image.Image {
 	return img
 }
 
-// sea goes from deep to high water.
+// sea holds the colours from low to high water.
 var sea = [][3]float64{{4, 14, 48}, {10, 48, 104}, {22, 104, 156}, {64, 170, 190}, {170, 226, 220}, {255, 255, 250}}
 
-// shade returns the colour of height t in [0, 1] under that much light.
+// shade returns the colour of height t in [0, 1], under the given light.
 func shade(t, light float64) color.RGBA {
 	t = min(max(t, 0), 0.9999) * float64(len(sea)-1)
 	light = min(max(light, 0.35), 1.9)
