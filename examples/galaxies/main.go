@@ -1,10 +1,10 @@
 // Galaxies lets two galaxies meet, as A. and J. Toomre did in 1972. Two cores
 // attract each other and all stars; stars attract nothing. The tides draw the
-// stars out into a bridge and two tails. The program prints pictures, and writes
-// the path of the second core to a file.
+// stars out into a bridge and two tails. The program prints pictures, and
+// writes the path of the second core to a file.
 //
-// This is a plain program. It imports nothing of Cairn and does not know that it
-// may be killed:
+// This is a plain program. It imports nothing of Cairn and does not know that
+// it may be killed:
 //
 //	cairn run ./examples/galaxies
 package main

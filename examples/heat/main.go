@@ -5,10 +5,10 @@
 //	cairn run -n 4 ./heat -n 1000 -steps 20000 -png plate.png
 //
 // Each rank has some of the plate's rows. In every step, neighbours exchange
-// their outermost rows. Rank 0 prints how much the temperatures still change, and
-// at the end a digest of the plate, which does not depend on the number of ranks.
-// The exit status is 1 if the run failed, 2 for wrong usage, and 75 if a signal
-// stopped it after a checkpoint.
+// their outermost rows. Rank 0 prints how much the temperatures still change,
+// and at the end a digest of the plate, which does not depend on the number of
+// ranks. The exit status is 1 if the run failed, 2 for wrong usage, and 75 if a
+// signal stopped it after a checkpoint.
 package main
 
 import (

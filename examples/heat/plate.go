@@ -25,8 +25,9 @@ const (
 type plate struct {
 	N    int // points along a side of the whole plate
 	Step int
-	// The temperatures of the rank's rows, and of one more row above and below:
-	// a neighbour's, or the edge. Each row has an edge point at both ends.
+	// The temperatures of the rank's rows, and of one more row above and
+	// below: a neighbour's, or the edge. Each row has an edge point at both
+	// ends.
 	U        []float64
 	Residual float64 // the largest change in a step, as last measured
 }
@@ -48,8 +49,9 @@ func newPlate(c *mpi.Comm, n int) (*plate, error) {
 // share returns the first row of part i if n rows are divided into parts.
 func share(n, parts, i int) int { return n * i / parts }
 
-// run computes time steps until it has done all of them, or until no temperature
-// changes by more than tolerance. It calls point at the beginning of each step.
+// run computes time steps until it has done all of them, or until no
+// temperature changes by more than tolerance. It calls point at the beginning
+// of each step.
 func (p *plate) run(c *mpi.Comm, steps, check int, tolerance float64, out io.Writer, point func() error) error {
 	next := make([]float64, len(p.U))
 	copy(next, p.U) // for the edges

@@ -12,9 +12,9 @@ import (
 // CG, conjugate gradient: the smallest eigenvalue of a large sparse symmetric
 // matrix, by the inverse power method.
 //
-// The ranks form a grid with as many columns as rows, or twice as many. Each rank
-// has a block of the matrix, and the part of every vector that belongs to its
-// column of the grid. All ranks of a column have the same parts.
+// The ranks form a grid with as many columns as rows, or twice as many. Each
+// rank has a block of the matrix, and the part of every vector that belongs to
+// its column of the grid. All ranks of a column have the same parts.
 
 const cgSteps = 25 // steps of conjugate gradients in an iteration
 
@@ -89,9 +89,9 @@ func cg(c *mpi.Comm, class byte, g guard) (*report, error) {
 	return r, nil
 }
 
-// solver solves A·z = x. Several ranks compute the same part of a vector, each for
-// itself. Products are rounded before they are added, so that all ranks get the
-// same bits on any architecture.
+// solver solves A·z = x. Several ranks compute the same part of a vector, each
+// for itself. Products are rounded before they are added, so that all ranks get
+// the same bits on any architecture.
 type solver struct {
 	world, row *mpi.Comm
 	a          *matrix // this rank's block
@@ -117,8 +117,8 @@ func newSolver(c *mpi.Comm, n, nonzer int, shift float64) (*solver, error) {
 	}
 	rowBegin, rowEnd := share(n, rows, i), share(n, rows, i+1)
 	colBegin, colEnd := share(n, cols, j), share(n, cols, j+1)
-	// The rows of part j belong to row j/ratio of the grid. One rank there gives
-	// us the part, and needs a part of our rows itself.
+	// The rows of part j belong to row j/ratio of the grid. One rank there
+	// gives us the part, and needs a part of our rows itself.
 	partnerRow, partnerCol := j/ratio, i*ratio+j%ratio
 	s := &solver{
 		world: c, row: row, a: makeMatrix(n, nonzer, shift, rowBegin, rowEnd, colBegin, colEnd),
@@ -182,8 +182,8 @@ func (s *solver) solve(x, z []float64) (float64, error) {
 // multiply sets q to A·p.
 func (s *solver) multiply(q, p []float64) error {
 	s.a.multiply(s.w, p)
-	// The product of a row is a sum over the ranks of our row of the grid. To
-	// add up, exchange sums with the rank 1 away, then 2, 4 and so on.
+	// The product of a row is a sum over the ranks of our row of the grid.
+	// To add up, exchange sums with the rank 1 away, then 2, 4 and so on.
 	for away := 1; away < s.row.Size(); away *= 2 {
 		other := s.row.Rank() ^ away
 		if _, err := mpi.Sendrecv(s.row, s.w, other, 0, s.sum, other, 0); err != nil {

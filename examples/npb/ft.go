@@ -11,9 +11,9 @@ import (
 // FT, Fourier transform: a diffusion equation in three dimensions is solved in
 // the space of wave numbers, and transformed back at every time step.
 //
-// In space, each rank has some planes of equal z, in the order [z][y][x]. Of the
-// wave numbers, it has some planes of equal y, in the order [y][x][z]. A transform
-// from one to the other is an exchange of all ranks with all.
+// In space, each rank has some planes of equal z, in the order [z][y][x]. Of
+// the wave numbers, it has some planes of equal y, in the order [y][x][z]. A
+// transform from one to the other is an exchange of all ranks with all.
 
 const ftAlpha = 1e-6
 
@@ -138,8 +138,8 @@ func (f *field) initial(u []complex128) {
 	}
 }
 
-// decay returns the factor by which a step multiplies each wave, in the order of
-// wave numbers.
+// decay returns the factor by which a step multiplies each wave, in the order
+// of wave numbers.
 func (f *field) decay() []float64 {
 	square := func(i, n int) float64 { // of the wave number at i
 		k := float64((i+n/2)%n - n/2)

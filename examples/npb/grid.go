@@ -41,15 +41,16 @@ func newGrid(c *mpi.Comm, side int) (*grid, error) {
 	return g, nil
 }
 
-// place returns the position of a rank in the grid of ranks; rank is its inverse.
+// place returns the position of a rank in the grid of ranks; rank is its
+// inverse.
 func (g *grid) place(rank int) [3]int {
 	return [3]int{rank % g.ranks[0], rank / g.ranks[0] % g.ranks[1], rank / g.ranks[0] / g.ranks[1]}
 }
 
 func (g *grid) rank(at [3]int) int { return (at[2]*g.ranks[1]+at[1])*g.ranks[0] + at[0] }
 
-// coarse returns the grid with 1/factor of the points along each side. It returns
-// nil if that grid is too small to be divided among the ranks.
+// coarse returns the grid with 1/factor of the points along each side. It
+// returns nil if that grid is too small to be divided among the ranks.
 func (g *grid) coarse(factor int) *grid {
 	coarse := *g
 	coarse.side /= factor
@@ -65,11 +66,13 @@ func (g *grid) coarse(factor int) *grid {
 // array returns an array for the grid.
 func (g *grid) array() []float64 { return make([]float64, (g.n[0]+2)*(g.n[1]+2)*(g.n[2]+2)) }
 
-// row returns where row (z, y) begins in an array. The borders are at 0 and n+1.
+// row returns where row (z, y) begins in an array. The borders are at 0 and
+// n+1.
 func (g *grid) row(z, y int) int { return (z*(g.n[1]+2) + y) * (g.n[0] + 2) }
 
-// exchange fills the border of a. What is sent along an axis includes the borders
-// of the axes before it, so that edges and corners are right in the end.
+// exchange fills the border of a. What is sent along an axis includes the
+// borders of the axes before it, so that edges and corners are right in the
+// end.
 func (g *grid) exchange(a []float64) error {
 	for axis := range 3 {
 		last := g.n[axis]
@@ -236,8 +239,8 @@ func (g *grid) norm(a []float64) (float64, error) {
 	return math.Sqrt(sum[0] / math.Pow(float64(g.side), 3)), err
 }
 
-// assemble copies all ranks' parts of a into an array for the whole grid. It does
-// not set the border of that array. all is memory for its points.
+// assemble copies all ranks' parts of a into an array for the whole grid. It
+// does not set the border of that array. all is memory for its points.
 func (g *grid) assemble(whole, a, all []float64) error {
 	part := make([]float64, 0, g.n[0]*g.n[1]*g.n[2])
 	for z := 1; z <= g.n[2]; z++ {

@@ -7,8 +7,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// guard is what a kernel needs to save and restore its state. All ranks make the
-// same calls.
+// guard is what a kernel needs to save and restore its state. All ranks make
+// the same calls.
 type guard interface {
 	// restore is called once, before the main loop, with the variables that
 	// the loop carries. It restores them if there is a checkpoint.

@@ -8,8 +8,8 @@ import (
 )
 
 // IS, integer sort: find the ranks of small integer keys in their order, by a
-// parallel bucket sort. Every process has the same number of keys at first. Then
-// it gets the keys of some consecutive buckets, and ranks these.
+// parallel bucket sort. Every process has the same number of keys at first.
+// Then it gets the keys of some consecutive buckets, and ranks these.
 
 const (
 	isIterations = 10
@@ -36,8 +36,8 @@ var isClasses = map[byte]struct {
 	}},
 }
 
-// upTo returns the rule by which the ranks of the tests up to last rise, from one
-// after rise on, and those of the others fall, from one after fall on.
+// upTo returns the rule by which the ranks of the tests up to last rise, from
+// one after rise on, and those of the others fall, from one after fall on.
 func upTo(last, rise, fall int) offsetRule {
 	return func(test, iteration int) int {
 		if test <= last {
@@ -162,8 +162,8 @@ func newSorter(c *mpi.Comm, maxKey, buckets int) *sorter {
 	return s
 }
 
-// sort sends every key to the rank that has its bucket. There it counts, for each
-// possible key, the keys that are smaller.
+// sort sends every key to the rank that has its bucket. There it counts, for
+// each possible key, the keys that are smaller.
 func (s *sorter) sort(keys []int32) error {
 	// How many keys has each bucket, here and everywhere?
 	clear(s.counts)

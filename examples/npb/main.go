@@ -1,18 +1,18 @@
-// Npb runs five of the NAS Parallel Benchmarks: EP, CG, IS, FT and MG, written in
-// Go from their specification (Bailey and others, RNR-94-007). After it was
+// Npb runs five of the NAS Parallel Benchmarks: EP, CG, IS, FT and MG, written
+// in Go from their specification (Bailey and others, RNR-94-007). After it was
 // killed, it resumes from its last checkpoint.
 //
 //	cairn run -n 4 ./npb -kernel cg -class A
 //	mpirun -n 4 ./npb -kernel cg -class A -dir ckpt -every 10s
 //
 // Rank 0 prints a report. The exit status is 1 if the results differ from the
-// official ones or the benchmark could not be run, 2 for wrong usage, and 75 after
-// a signal to save and stop.
+// official ones or the benchmark could not be run, 2 for wrong usage, and 75
+// after a signal to save and stop.
 //
 // Each kernel is in the file of its name. Before its main loop, it passes the
-// variables that the loop carries to restore; each iteration begins with a call of
-// point. guard.go turns these into calls of Cairn. Nothing else in a kernel has to
-// do with checkpoints.
+// variables that the loop carries to restore; each iteration begins with a call
+// of point. guard.go turns these into calls of Cairn. Nothing else in a kernel
+// has to do with checkpoints.
 package main
 
 import (

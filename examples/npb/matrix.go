@@ -34,10 +34,10 @@ type element struct {
 	value float64
 }
 
-// makeMatrix returns a block of the matrix of order n. The matrix is the sum over
-// i of w_i·v_i·v_iᵀ, plus rcond − shift on the diagonal. The v_i are sparse random
-// vectors with nonzer elements and 0.5 at i; the weights w_i fall geometrically
-// from 1 to rcond.
+// makeMatrix returns a block of the matrix of order n. The matrix is the sum
+// over i of w_i·v_i·v_iᵀ, plus rcond − shift on the diagonal. The v_i are
+// sparse random vectors with nonzer elements and 0.5 at i; the weights w_i fall
+// geometrically from 1 to rcond.
 func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd int) *matrix {
 	random := newRandom(seed, 1) // the first number is not used
 	vectors := make([][]element, n)
@@ -86,8 +86,8 @@ func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd
 	return a
 }
 
-// sparseVector returns a vector of length n with nonzer random elements, and the
-// element at i set.
+// sparseVector returns a vector of length n with nonzer random elements, and
+// the element at i set.
 func sparseVector(random *random, n, nonzer, i int) []element {
 	bound := 1
 	for bound < n {

@@ -139,8 +139,8 @@ func charges(g *grid) ([]float64, error) {
 	return v, g.exchange(v)
 }
 
-// multigrid is a grid and the coarser ones below it. Grids that are too small to
-// be divided are on all ranks, and all ranks do the same work there. That is
+// multigrid is a grid and the coarser ones below it. Grids that are too small
+// to be divided are on all ranks, and all ranks do the same work there. That is
 // cheaper than to exchange messages of a few numbers.
 type multigrid struct {
 	smoother stencil
@@ -190,7 +190,8 @@ func (m *multigrid) cycle(u, v, r []float64) error {
 	return m.levels[top].smooth(u, r, m.smoother)
 }
 
-// correct adds to the u of a level the solution of the coarser levels for its r.
+// correct adds to the u of a level the solution of the coarser levels for its
+// r.
 func (m *multigrid) correct(l int) error {
 	fine, coarse := m.levels[l], m.levels[l-1]
 	if err := coarse.restrict(coarse.r, fine.grid, fine.r); err != nil {

@@ -164,9 +164,9 @@ func (g *recording) point() error {
 	return errKilled
 }
 
-// TestRestart kills kernels at their points, and resumes from the variables that
-// they passed to restore. The results must be those of an undisturbed run, bit for
-// bit.
+// TestRestart kills kernels at their points, and resumes from the variables
+// that they passed to restore. The results must be those of an undisturbed run,
+// bit for bit.
 func TestRestart(t *testing.T) {
 	for name := range kernels {
 		t.Run(name, func(t *testing.T) {

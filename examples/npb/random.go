@@ -1,8 +1,8 @@
 package main
 
-// The random numbers of the benchmarks: x ← 5^13·x mod 2^46; x/2^46 is a number in
-// (0, 1). Because 2^46 divides 2^64, the product of two 64-bit words has the right
-// low bits.
+// The random numbers of the benchmarks: x ← 5^13·x mod 2^46; x/2^46 is a number
+// in (0, 1). Because 2^46 divides 2^64, the product of two 64-bit words has the
+// right low bits.
 const (
 	multiplier = 1220703125 // 5^13
 	modulus    = 1 << 46

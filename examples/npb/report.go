@@ -20,8 +20,8 @@ type report struct {
 	took       time.Duration // the time of the main loop, without the setup
 }
 
-// compare adds a result, and its relative difference from the official one, which
-// must not exceed tolerance.
+// compare adds a result, and its relative difference from the official one,
+// which must not exceed tolerance.
 func (r *report) compare(name string, got, want, tolerance float64) {
 	off := math.Abs((got - want) / want)
 	good := off <= tolerance // false for NaN

@@ -6,7 +6,7 @@ import (
 	"github.com/cairnrun/cairn/device"
 )
 
-// needDoubles tells which device cannot run a program in double precision.
+// needDoubles returns an error if a device has no double precision.
 func needDoubles(program string, devs []*device.Device) error {
 	for _, d := range devs {
 		if !d.Info().Doubles {

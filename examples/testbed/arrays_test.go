@@ -25,7 +25,7 @@ var meshLists = []string{
 	"cuda:0", "host,cuda:0,discrete",
 }
 
-// openList opens devices, or skips the test where there are none such.
+// openList opens devices. It skips the test if this machine has none of them.
 func openList(t *testing.T, list string) []*device.Device {
 	t.Helper()
 	devs, err := device.Open(list)
@@ -58,8 +58,8 @@ func runMesh(t *testing.T, p program, devs []*device.Device) []float64 {
 	return values
 }
 
-// verifyMesh runs a program on every list of devices: the result is within the
-// tolerance, and the same to the last bit everywhere.
+// verifyMesh runs a program on every list of devices. The result must be within
+// the tolerance, and have the same bits everywhere.
 func verifyMesh(t *testing.T, name string) {
 	var first []float64
 	for _, list := range meshLists {
@@ -93,8 +93,8 @@ func sameBits(t *testing.T, got, want []float64) {
 	}
 }
 
-// restartMesh stops a program half-way on some devices and lets it resume on
-// others. seen is called at the end of each.
+// restartMesh stops a program halfway on some devices, and resumes it on
+// others. It calls seen at the end of each part.
 func restartMesh(t *testing.T, name string, seen func(t *testing.T, p program, began []*device.Device)) {
 	restartOn(t, name, func(t *testing.T, p program, began, _ []*device.Device) { seen(t, p, began) })
 }
@@ -152,15 +152,15 @@ func usedInTurn(t *testing.T, got []*device.Device, n int, devs []*device.Device
 	}
 }
 
-// loseMesh runs a program on two devices, the first of which is lost at some
-// moment: the run goes back to its checkpoint and ends on the other one, with
-// the same bits.
+// loseMesh runs a program on two devices, and the first is lost at some moment.
+// The run returns to its checkpoint and ends on the other device, with the same
+// bits.
 func loseMesh(t *testing.T, name string) {
 	want := runMesh(t, programs[name](), openList(t, "host"))
 	try := func(t *testing.T, f *faulty.Fault) *harness {
 		bad, err := driver.Expose[*device.Device](faulty.Wrap(host.New(host.Options{Index: 7, Discrete: true}), f))
 		if err != nil && f.At > 0 && errors.Is(err, device.ErrLost) {
-			return nil // lost before it was there
+			return nil // lost before it was opened
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -21,21 +21,21 @@ var (
 )
 
 const (
-	floydFar    = 1 << 30 // no path; twice that still fits
+	floydFar    = 1 << 30 // no path; twice this number fits into a uint32
 	floydDegree = 16      // edges from each node, on average
 
-	// floydPlain is up to how many nodes the reference is complete.
+	// floydPlain is the largest number of nodes with a complete reference.
 	floydPlain = 2048
 )
 
-// floyd is Floyd and Warshall's algorithm: the shortest paths between all
-// nodes of a random graph, on one device, one node more on the way in each
-// step. All numbers are integers, so the result is the same everywhere.
+// floyd is Floyd and Warshall's algorithm: the shortest paths between all nodes
+// of a random graph, on one device. Each step allows one more node on the way.
+// All numbers are integers, so the result is the same everywhere.
 type floyd struct {
 	dev  *device.Device
 	n    int
 	dist *device.Array[uint32] // n×n
-	path *device.Array[uint32] // last node that was put in between
+	path *device.Array[uint32] // the last node that was inserted into the path
 }
 
 func (f *floyd) setup(size string, devs []*device.Device) error {
@@ -70,7 +70,7 @@ func (f *floyd) step(_ context.Context, k int) error {
 }
 
 // result returns two numbers for each node: the sum of the distances to all
-// that can be reached, and a digest of its row of paths.
+// nodes that it reaches, and a digest of its row of paths.
 func (f *floyd) result() ([]float64, error) {
 	dist, err := f.dist.Read()
 	if err != nil {
@@ -105,8 +105,8 @@ func floydDigest(row []uint32) float64 {
 	return float64(h >> 12)
 }
 
-// reference knows all numbers of small graphs, and the distances from some
-// nodes of large ones.
+// reference returns all numbers for small graphs, and the distances from some
+// nodes for large ones.
 func (f *floyd) reference() []float64 {
 	n := uint32(f.n)
 	row := func(i uint32) []uint32 {
@@ -176,7 +176,7 @@ func dijkstra(from, n uint32, row func(uint32) []uint32) []uint32 {
 	}
 }
 
-// floydLimit is below which value of floydMix there is an edge.
+// floydLimit returns the value of floydMix below which there is an edge.
 func floydLimit(n int) uint32 { return uint32(floydDegree * (1 << 32) / n) }
 
 func floydMix(x uint32) uint32 {
@@ -187,7 +187,7 @@ func floydMix(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// floydWeight is the length of the edge from i to j.
+// floydWeight returns the length of the edge from i to j.
 func floydWeight(i, j, n, limit uint32) uint32 {
 	at := i*n + j
 	switch {

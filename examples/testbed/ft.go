@@ -16,8 +16,8 @@ func init() {
 	programs["ftmd"] = func() program { return &ft{many: true} }
 }
 
-// ftClass is a problem: sides that are powers of two, nx the longest, and the
-// checksums that are published.
+// ftClass is a problem: sides that are powers of two, of which nx is the
+// longest, and the published checksums.
 type ftClass struct {
 	nx, ny, nz int
 	iterations int
@@ -63,12 +63,12 @@ var ftClasses = map[string]ftClass{
 }
 
 // ft is NPB's FT: a diffusion equation in three dimensions is solved in the
-// space of wave numbers, and brought back at every step, of which a checksum
-// is taken. The wave numbers are in the order [y][z][x], space is [z][y][x].
-// On several devices (see ftmd.go) each has some planes of equal y of the
-// waves, and some of equal z of space. All of them compute with the same
-// tables, which are made here, and in the same order, so that the checksums
-// have the same bits on any number of any devices.
+// space of wave numbers. Every step transforms the solution back and computes a
+// checksum. The order of wave numbers is [y][z][x], that of space is [z][y][x].
+// If there are several devices (see ftmd.go), each has some planes of equal y
+// of the waves, and some of equal z of space. All devices use the same tables,
+// which are made here, and compute in the same order. So the checksums have the
+// same bits on any number of any devices.
 type ft struct {
 	many    bool // devices
 	ftClass      // the problem
@@ -76,14 +76,14 @@ type ft struct {
 	waves *device.Array[complex128]
 	found *device.Array[complex128] // checksums, by step
 
-	decay [3]*device.Array[float64] // in a step, by x, y and z: a factor each
+	decay [3]*device.Array[float64] // factors of a step, for x, y and z
 	roots map[ftRoots]*device.Array[complex128]
-	where *device.Array[int32]      // the checksum's points, by z: where in the plane they are
-	picks *device.Array[complex128] // … and what is there
+	where *device.Array[int32]      // positions of the checksum's points in their planes, by z
+	picks *device.Array[complex128] // … and the values there
 	slabs []*slab
 }
 
-// ftRoots names the complex roots of one, forward or backward.
+// ftRoots names the complex roots of unity for a direction.
 type ftRoots struct {
 	n    int
 	back bool
@@ -109,7 +109,7 @@ func (f *ft) prepare(c ftClass, devs []*device.Device) error {
 	if err := f.tables(); err != nil {
 		return err
 	}
-	return f.spread(devs) // restored planes go where they are used
+	return f.spread(devs) // so that planes are restored on the devices that use them
 }
 
 // begin makes NPB's initial state.
@@ -120,7 +120,7 @@ func (f *ft) begin(devs []*device.Device) error {
 	return f.toWaves()
 }
 
-// tables makes what the kernels look up.
+// tables makes the tables of the kernels.
 func (f *ft) tables() error {
 	for i, n := range []int{f.nx, f.ny, f.nz} {
 		d := make([]float64, n)
@@ -214,7 +214,7 @@ func (f *ft) result() ([]float64, error) {
 }
 
 // reference returns NPB's checksums, which have 13 digits, and computes those
-// of iterations that NPB does not have.
+// of the iterations for which NPB has none.
 func (f *ft) reference() []float64 {
 	known := slices.Clone(f.sums)
 	if len(known) < f.iterations {
@@ -223,7 +223,7 @@ func (f *ft) reference() []float64 {
 	return parts(known)
 }
 
-// tolerance is NPB's. The order of additions is another one than theirs.
+// tolerance is that of NPB, which adds in another order.
 func (f *ft) tolerance() float64 { return 1e-12 }
 
 func parts(sums []complex128) []float64 {
@@ -234,18 +234,19 @@ func parts(sums []complex128) []float64 {
 	return v
 }
 
-// lines are where lines of numbers lie: number j of line l is at
+// lines says where lines of numbers are in memory: number j of line l is at
 // a·(l/q) + b·(l%q) + step·j.
 type lines struct{ a, b, step int }
 
 // transform transforms count lines of n numbers on a device, from in to out,
 // or in place if in is nil.
 func (f *ft) transform(d *device.Device, in, out *device.Array[complex128], n, count, q int, from, to lines, back bool) error {
-	width := max(1, 128/(n/2)) // lines of a group
+	width := max(1, 128/(n/2)) // lines in a group
 	if to.b == 1 {
 		width = max(4, width) // neighbours in memory
 	}
-	// A group of more than 512 items may need more registers than there are.
+	// A group of more than 512 items may need more registers than there
+	// are.
 	for most := min(d.Info().MaxGroup, 512); width*n/2 > most; width /= 2 {
 		if width == 1 {
 			return fmt.Errorf("ft: %v has groups of at most %d items, and %d are needed: choose other devices with -devices", d, d.Info().MaxGroup, n/2)

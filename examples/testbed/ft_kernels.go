@@ -19,9 +19,9 @@ var (
 	ftSum       = device.NewKernel(ftSource, "ft_sum", ftSumHost)
 )
 
-// The kernels of ft.cl in Go. Products that are added to something are
-// converted, which keeps compilers from fusing the two: then all devices
-// compute the same bits.
+// The kernels of ft.cl in Go. Products are converted to float64 before they are
+// added to something, so that no compiler fuses the two operations, and all
+// devices compute the same bits.
 
 const (
 	ftMultiplier = 1220703125 // 5^13
@@ -104,8 +104,8 @@ func ftGroups(w *device.Work, in, out, roots []complex128, n, width, q int, from
 	}
 }
 
-// ftEach tells where the numbers of a group's lines are, in the buffer and
-// outside, in the order that suits caches: neighbours together.
+// ftEach returns the positions of the numbers of a group's lines, in the buffer
+// and outside. Neighbours in memory come together, which is good for caches.
 func ftEach(n, width, q, first int, l []int, do func(here, there, count int)) {
 	if l[1] == 1 && first%q+width <= q {
 		at := l[0]*(first/q) + first%q
@@ -126,8 +126,8 @@ func ftEach(n, width, q, first int, l []int, do func(here, there, count int)) {
 	}
 }
 
-// ftPasses transforms lines that lie side by side, and says in which of the
-// two buffers they then are.
+// ftPasses transforms lines that are side by side, and returns the buffer, of
+// the two, that has the result.
 func ftPasses(from, to, roots []complex128, n, width int) []complex128 {
 	for stride := 1; stride < n; stride *= 2 {
 		run := stride * width

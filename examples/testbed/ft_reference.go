@@ -6,15 +6,16 @@ import (
 )
 
 // ftSums computes the checksums of steps from…to of a problem, counted from 1,
-// without the transforms of the grid. The checksum's points are (j, 3j, 5j) for
-// j from 1 to 1024, whole rounds on a grid whose sides divide 1024. So of all
-// waves they see only those that are the same at all of them,
+// without transforms of the grid. The points of a checksum are (j, 3j, 5j) for
+// j from 1 to 1024. If the sides of the grid divide 1024, these points go
+// around the grid a whole number of times. Then only waves that have the same
+// value at all these points contribute to the checksum:
 //
-//	kx/nx + 3·ky/ny + 5·kz/nz = 0, up to whole numbers,
+//	kx/nx + 3·ky/ny + 5·kz/nz = 0, up to integers.
 //
-// which is one kx for every ky and kz if nx is the longest side. These waves
-// are the transform, in two dimensions, of the initial values added up along
-// the direction of the points.
+// If nx is the longest side, that is one kx for every ky and kz. Add up the
+// initial values along the direction of the points: the transform of these
+// sums, in two dimensions, has the waves.
 func ftSums(c ftClass, from, to int) []complex128 {
 	along := make([]complex128, c.nz*c.ny)
 	state := uint64(ftSeed)
@@ -56,8 +57,8 @@ func ftSums(c ftClass, from, to int) []complex128 {
 	return sums
 }
 
-// ftTurn is the Fourier transform of rows of n numbers, by its definition, and
-// their transposition.
+// ftTurn computes the Fourier transform of rows of n numbers, by its
+// definition, and transposes the result.
 func ftTurn(in []complex128, rows, n int) []complex128 {
 	roots := make([]complex128, n)
 	for k := range roots {

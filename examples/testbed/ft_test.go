@@ -20,7 +20,7 @@ func TestFTMDRestart(t *testing.T)  { restartMesh(t, "ftmini", nothingMore) }
 func TestFloydRestart(t *testing.T) { restartMesh(t, "floyd", nothingMore) }
 func TestFTMDLoses(t *testing.T)    { loseMesh(t, "ftmini") }
 
-// mini is FTMD of a size that is quick.
+// mini is FTMD with a problem that takes little time.
 type mini struct{ ft }
 
 func init() { programs["ftmini"] = func() program { return &mini{ft{many: true}} } }
@@ -80,8 +80,8 @@ var miniClass = sync.OnceValue(func() ftClass {
 
 func TestFTMini(t *testing.T) { verifyMesh(t, "ftmini") }
 
-// What iterations that are not published are compared with is right for those
-// that are.
+// The reference for iterations without a published checksum agrees with the
+// published ones.
 func TestFTSums(t *testing.T) {
 	for name, c := range map[string]ftClass{"mini": miniClass(), "tiny": ftClasses["tiny"], "small": ftClasses["small"]} {
 		off, err := deviation(parts(ftSums(c, 1, c.iterations)), parts(c.sums))
@@ -135,7 +135,7 @@ func TestFTMDUneven(t *testing.T) {
 	}
 }
 
-// All planes are somewhere, once.
+// Each plane is on exactly one device.
 func TestFTMDCut(t *testing.T) {
 	host := openList(t, "host")
 	f := &ft{many: true}
@@ -159,7 +159,7 @@ func TestFTMDCut(t *testing.T) {
 	}
 }
 
-// The passes are a Fourier transform, of each of the lines.
+// The passes compute a Fourier transform of each line.
 func TestFTPasses(t *testing.T) {
 	const n, width = 16, 3
 	from, to := make([]complex128, n*width), make([]complex128, n*width)
@@ -186,7 +186,7 @@ func TestFTPasses(t *testing.T) {
 	}
 }
 
-// What the large graph's result is compared with is the same on a small one.
+// The reference for large graphs agrees with the complete one on a small graph.
 func TestDijkstra(t *testing.T) {
 	f := new(floyd)
 	runMesh(t, f, openList(t, "host"))

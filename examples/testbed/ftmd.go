@@ -2,9 +2,9 @@ package main
 
 import "github.com/cairnrun/cairn/device"
 
-// FT on several devices. The waves are one array, of which each device has
-// some planes; when there are other devices, only that changes. Space and what
-// is exchanged are the devices' own, and never saved.
+// FT on several devices. The waves are one array, and each device has some of
+// its planes. With other devices, only this division changes. Each device has
+// arrays of its own for space and for exchanges, which are never saved.
 
 // slab is what one device has.
 type slab struct {
@@ -14,7 +14,7 @@ type slab struct {
 
 	waves *device.Array[complex128] // [y1-y0][nz][nx], a part of all
 	space *device.Array[complex128] // [z1-z0][ny][nx]
-	out   *device.Array[complex128] // [nz][y1-y0][nx]: waves transformed in z, for the others to read; one device has none
+	out   *device.Array[complex128] // [nz][y1-y0][nx]: waves transformed in z, which the others read; nil with one device
 	where *device.Array[int32]      // planes z0…z1
 	picks *device.Array[complex128] // …
 }
@@ -120,8 +120,8 @@ func (f *ft) toWaves() error {
 	return nil
 }
 
-// place puts the nb rows of each in[a] among the rows of out[a], of which
-// there are all, beginning at row from.
+// place copies the nb rows of each in[a] into out[a], which has all rows, from
+// row from on.
 func (f *ft) place(s *slab, in, out *device.Array[complex128], na, nb, all, from int) error {
 	return s.dev.Launch(ftPlace, device.Size{f.nx, nb, na}, device.In(in), device.InOut(out),
 		int32(f.nx), int32(na), int32(nb), int32(all), int32(from))

@@ -24,8 +24,8 @@ import (
 const (
 	never = -1 // default of -stop-at and -checkpoint-at
 
-	// maxPending is the number of steps after which the harness waits for the
-	// devices, so that few launches are pending.
+	// maxPending is the number of steps after which the harness waits for
+	// the devices, so that few launches are pending.
 	maxPending = 256
 
 	// tellEvery is how often progress is reported.
@@ -237,7 +237,7 @@ func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	stop, save := h.stepAt(h.stopAt), h.stepAt(h.checkpointAt)
 	h.point = func(ctx context.Context, i int) error {
 		switch {
-		case i == h.from: // this is where the checkpoint was taken
+		case i == h.from: // the checkpoint was taken here
 		case i == stop:
 			err := p.Checkpoint(ctx)
 			h.report.Stopped = err == nil
@@ -262,7 +262,7 @@ func (h *harness) protected(ctx context.Context) (values []float64, err error) {
 	return values, err
 }
 
-// rollback goes back to the last checkpoint, on the devices that remain.
+// rollback returns to the last checkpoint, on the devices that remain.
 func (h *harness) rollback(ctx context.Context, p *cairn.Run, lost error) error {
 	h.say("%v", lost)
 	if h.report.Rollbacks == maxRollbacks {
@@ -352,10 +352,10 @@ func (h *harness) loop(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// pace says when to wait for the devices: after a number of steps that take
-// about half a second, as far as that is known.
+// pace decides when to wait for the devices: after as many steps as take about
+// half a second, by what was measured so far.
 type pace struct {
-	batch, steps int // between two waits; since the last one
+	batch, steps int // steps between two waits, and since the last one
 	since        time.Time
 }
 
@@ -365,7 +365,7 @@ func (p *pace) due() bool {
 	return p.steps >= p.batch
 }
 
-// waited is called when the devices have done all that was due.
+// waited is called when the devices have finished all steps.
 func (p *pace) waited(now time.Time) {
 	switch took := now.Sub(p.since); {
 	case took < tellEvery/10:
@@ -376,7 +376,7 @@ func (p *pace) waited(now time.Time) {
 	p.steps, p.since = 0, now
 }
 
-// stepAt returns the step at a fraction of all.
+// stepAt returns the step at a fraction of the run.
 func (h *harness) stepAt(fraction float64) int {
 	if fraction == never {
 		return never

@@ -137,7 +137,7 @@ func TestReport(t *testing.T) {
 	}
 	sameBits(t, got, h.p.reference())
 
-	// The same, saved on the way.
+	// The same with a checkpoint.
 	c.dir, c.checkpointAt = filepath.Join(dir, "ckpt"), 0.75
 	saved, _, err := runOn(t, c, "host,host")
 	if err != nil {
@@ -167,7 +167,7 @@ func TestStops(t *testing.T) {
 			t.Errorf("start %d: resumed %v, at %d, not %d", i, h.report.Resumed, h.report.From, at)
 		}
 		at = h.report.To
-		if i == 3 { // it is there already, and continues to the end
+		if i == 3 { // it has passed that step, and continues to the end
 			if h.report.Stopped || h.report.Digest != want.report.Digest {
 				t.Errorf("start %d: %+v", i, h.report)
 			}
@@ -227,8 +227,8 @@ func (s *starter) begin(devs []*device.Device) error {
 	return s.program.begin(devs)
 }
 
-// A program that is brought back makes no initial state, which would take time
-// and memory: it leaves its device alone until the checkpoint was read.
+// A resumed program makes no initial state, which would take time and memory.
+// It does not use its device before the checkpoint was read.
 func TestStart_FromCheckpoint(t *testing.T) {
 	defer delete(programs, "starter")
 	for _, name := range []string{"floyd", "ftmini", "spmv", "summa", "mg", "shwa"} {
@@ -263,8 +263,8 @@ func TestStart_FromCheckpoint(t *testing.T) {
 	}
 }
 
-// The harness waits for devices so often that progress can be told, and not
-// much more often.
+// The harness waits for devices often enough to report progress, and not much
+// more often.
 func TestPace(t *testing.T) {
 	for _, c := range []struct {
 		step        time.Duration
@@ -423,7 +423,9 @@ func TestLosses(t *testing.T) {
 		})
 	}
 
-	// A plain program ends, and one that loses devices for ever too.
+	// A program without checkpoints ends, and so does one that loses
+	// devices again and again.
+
 	losses := []int{2}
 	programs["loser"] = func() program { return &loser{&floyd{}, &losses} }
 	if _, _, err := runOn(t, plain("loser"), "host"); !errors.Is(err, device.ErrLost) {

@@ -1,9 +1,10 @@
-// Testbed runs device programs, saves them on the way and restores them. It is
-// the testbed of Losada and others (A portable and adaptable fault tolerance
-// solution for heterogeneous applications), written again.
+// Testbed runs programs on devices, saves their state while they run, and
+// restores it. It is a new implementation of the testbed of Losada and others
+// (A portable and adaptable fault tolerance solution for heterogeneous
+// applications).
 //
-//	testbed -size small ft                             plain: no call of Cairn
-//	testbed -size small -dir ckpt -stop-at 0.75 ftmd   saves there and ends
+//	testbed -size small ft                             without checkpoints
+//	testbed -size small -dir ckpt -stop-at 0.75 ftmd   saves at 75 % and ends
 //	testbed -size small -dir ckpt -devices host ftmd   resumes on other devices
 //
 // # Programs
@@ -16,9 +17,10 @@
 //	mg     NPB's MG: V-cycles of multigrid for Poisson's equation
 //	shwa   shallow water with a contaminant in an estuary; it draws pictures
 //
-// A program on several devices is malleable if its checkpoints do not say how many
-// there were: after a restart it divides the work among those that are there. It is pseudo-malleable if the division is in the state: it then sees
-// as many devices as before, some of which may be the same one.
+// A program on several devices is malleable if its checkpoints do not depend on
+// the number of devices: after a restart it divides the work among the devices
+// that it finds. It is pseudo-malleable if the division is part of its state:
+// then it sees as many devices as before, some of which may be the same one.
 //
 //	       restart on        because
 //	ft     any one device    all is on the first
@@ -31,11 +33,12 @@
 //
 // # Sizes
 //
-// tiny is for tests, small for a look, medium for measurements on a few
-// processors (between small and large; 6 to 12 s on two), large is the paper's problem or near
-// it, and long is for measurements on a large GPU, where its loop takes
-// 3 to 13 seconds. What is saved is what later steps read, nothing else: that is
-// what state says, of large and long. Steps are iterations of the main loop.
+// tiny is for tests, small for a first try, and medium (between small and
+// large) for measurements on a few processors: 6 to 12 s on two. large is the
+// problem of the paper, or similar. long is for measurements on a large GPU,
+// where its loop takes 3 to 13 seconds. Only what later steps read is saved;
+// the column "state" shows its size, for large and long. Steps are iterations
+// of the main loop.
 //
 //	       tiny       small      large              long                state
 //	ft     64³        128²·32    512·256² (B)       512³ (C)            512 MiB, 2 GiB: the waves
@@ -52,17 +55,17 @@
 //	shwa   64·48      400²       800²               800²                10 MiB: depth, momenta, contaminant
 //	       200 steps  2000       20000              100000
 //
-// The paper's checkpoints (table 5) have 770 MB for FT, as much as the waves and a
-// factor for each; 2048 for Floyd, 410 for Spmv, 1536 for Summa, 300 for MG,
-// as much as u and r of all grids; 6 and 21 for two meshes of Shwa. MG's v is
-// zero but for 20 points, so it takes no room in a checkpoint.
+// The checkpoints of the paper (table 5) have 770 MB for FT (the waves, and a
+// factor for each), 2048 for Floyd, 410 for Spmv, 1536 for Summa, 300 for MG (u
+// and r of all grids), and 6 and 21 for two meshes of Shwa. All but 20 points
+// of MG's v are zero, so it takes no room in a checkpoint.
 //
 // # Results
 //
-// The kernels are in OpenCL C, and in Go for the host. A program's result has
-// the same bits on all devices, on any number of them, resumed or not. With
-// -verify it is compared with a computation that has nothing to do with
-// devices, or with what is published:
+// The kernels are in OpenCL C, and in Go for the host. The result of a program
+// has the same bits on all devices, on any number of them, resumed or not. With
+// -verify it is compared with a computation that uses no device, or with
+// published numbers:
 //
 //	       compared with                                       allowed, of the largest number
 //	ft     NPB's checksums; beyond them, sums of the waves     1e-12, as NPB
@@ -74,12 +77,11 @@
 //	mg     NPB's norm of the residual                          1e-8, as NPB
 //	shwa   the same operations cell by cell; long: nothing     0
 //
-// Where there is nothing, the digests of two runs tell whether they agree.
+// If there is nothing to compare with, compare the digests of two runs.
 //
 // Each program is in the file of its name and implements the interface
-// program; harness.go makes a run out of it. The exit status is 1 if the run
-// failed or the result is wrong, 2 for wrong usage, and 75 if a signal said to
-// save and stop.
+// program; harness.go runs it. The exit status is 1 if the run failed or the
+// result is wrong, 2 for wrong usage, and 75 after a signal to save and stop.
 package main
 
 import (
@@ -99,26 +101,28 @@ import (
 
 // program is one of the testbed. All of its state is in fields.
 type program interface {
-	// setup makes what every start needs, for a problem of one of the sizes:
-	// tables, and arrays that nothing was put in and so take no memory. It
-	// uses no device: there may be a checkpoint to restore.
+	// setup makes what every start needs for a problem of the given size:
+	// tables, and arrays that take no memory because they are not yet
+	// filled. It uses no device, because a checkpoint may be restored.
 	setup(size string, devs []*device.Device) error
 	// protect makes the state part of the run, before Restore.
 	protect(p *cairn.Run)
-	// begin makes the initial state. It is called if there was no checkpoint.
+	// begin makes the initial state. It is called if there was no
+	// checkpoint.
 	begin(devs []*device.Device) error
-	// spread is called when the state is there, new or restored, and after
-	// devices were lost: it divides the work among devs.
+	// spread divides the work among devs. It is called when the state was
+	// made or restored, and after devices were lost.
 	spread(devs []*device.Device) error
-	// steps is how many iterations there are; step does one of them, and must
-	// not wait for its kernels.
+	// steps returns the number of iterations. step does one of them; it
+	// must not wait for its kernels.
 	steps() int
 	step(ctx context.Context, i int) error
-	// result returns the numbers that the run was for.
+	// result returns the numbers that the run computes.
 	result() ([]float64, error)
-	// reference computes them on the host, plainly, or has what is published;
-	// NaN stands for those that would take too long. How far result may be
-	// from it, relative to the largest number, is tolerance.
+	// reference computes these numbers on the host in a simple way, or
+	// returns published ones; NaN stands for numbers that would take too
+	// long. tolerance is how much result may differ, relative to the
+	// largest number.
 	reference() []float64
 	tolerance() float64
 }
@@ -129,8 +133,8 @@ var programs = map[string]func() program{}
 // sizes of problems.
 var sizes = []string{"tiny", "small", "medium", "large", "long"}
 
-// exitStopped is the exit status after a signal that said save and stop.
-// (EX_TEMPFAIL: try again.)
+// exitStopped is the exit status after a signal to save and stop (EX_TEMPFAIL:
+// try again).
 const exitStopped = 75
 
 const usage = `usage: testbed [flags] NAME
@@ -175,7 +179,7 @@ func main() {
 	}
 }
 
-// parse reads the command line. It has complained to w about wrong flags.
+// parse reads the command line. It reports wrong flags to w.
 func parse(args []string, w io.Writer) (*config, error) {
 	c := &config{stopAt: never, checkpointAt: never}
 	f := flag.NewFlagSet("testbed", flag.ContinueOnError)

@@ -15,29 +15,30 @@ import (
 func init() { programs["mg"] = func() program { return new(mg) } }
 
 // mg is the multigrid kernel of the NAS Parallel Benchmarks: V-cycles for
-// Poisson's equation A·u = v on a periodic cubic grid. Grids are cut into slabs
-// along z, one for each device, with a plane of each neighbour; grids that are
-// too coarse for that are on the first device. It is pseudo-malleable: a slab
-// is an array of its own, so after a restart there are as many as before.
+// Poisson's equation A·u = v on a periodic cubic grid. Grids are divided into
+// slabs along z, one for each device, each with a plane of both neighbours.
+// Grids that are too coarse for that are on the first device. mg is
+// pseudo-malleable: each slab is an array, so a restart has as many slabs as
+// before.
 //
-// From one cycle to the next only the finest grid matters; the others are made
-// anew where the program starts, and never saved.
+// Only the finest grid carries values from one cycle to the next. The others
+// are made at every start, and never saved.
 type mg struct {
 	class   mgClass
-	group   device.Group             // a value: Restore puts a number in and leaves the devices
+	group   device.Group             // not a pointer: Restore sets the number and keeps the devices
 	u, r, v []*device.Array[float64] // on the finest grid, by slab
 	grids   []mgGrid                 // coarsest first
 
 	residual, smooth, reduce, extend, ghosts, wrap, zero *device.Kernel
 }
 
-// mgClass is a size of the problem, with the norm of the residual that is
-// published for it. The stencils have weights for the centre, the faces and
-// the edges of a cube; those of the smoother's corners are zero.
+// mgClass is a size of the problem, with the published norm of the residual.
+// The stencils have weights for the centre, the faces and the edges of a cube;
+// the weights of the smoother's corners are zero.
 type mgClass struct {
 	levels   int // the finest grid has 2^levels points a side
-	cycles   int // that solve the problem, as far as NPB wants
-	times    int // that it is solved, from the beginning
+	cycles   int // cycles that solve the problem as exactly as NPB requires
+	times    int // how often the problem is solved, each time from the beginning
 	smoother [3]float64
 	norm     float64
 }
@@ -56,8 +57,8 @@ type mgGrid struct {
 	slabs []mgSlab
 }
 
-// mgSlab is planes first…last of a grid, on a device. Its arrays have a plane
-// more below and above.
+// mgSlab is planes first…last of a grid, on a device. Its arrays have one more
+// plane below and above.
 type mgSlab struct {
 	dev         *device.Device
 	first, last int
@@ -69,7 +70,7 @@ func (s *mgSlab) planes() int { return s.last - s.first }
 //go:embed mg.cl
 var mgSource string
 
-// mgCharges is how many points of each sign v has.
+// mgCharges is the number of points of each sign in v.
 const mgCharges = 10
 
 func (m *mg) setup(size string, devs []*device.Device) error {
@@ -97,15 +98,16 @@ func (m *mg) setup(size string, devs []*device.Device) error {
 		m.r = append(m.r, device.New[float64](b[1]-b[0]+2, side, side))
 		m.v = append(m.v, device.NewConstant[float64](b[1]-b[0]+2, side, side))
 	}
-	return m.spread(devs) // restored slabs go where they are used
+	return m.spread(devs) // so that slabs are restored on the devices that use them
 }
 
-// bounds returns where the slabs of a grid begin and end. All slabs of a grid
-// are twice those of the next coarser one, so that both have the same places.
+// bounds returns where the slabs of a grid begin and end. Each slab has twice
+// as many planes as that of the next coarser grid, so that both cover the same
+// space.
 func (m *mg) bounds(side int) [][2]int {
 	n, top := m.group.Len(), 1<<m.class.levels
-	// The finest grid that is in one piece. With a few planes for every
-	// device the next one can be cut evenly enough.
+	// Find the finest grid that is not divided. The next one has a few
+	// planes for every device, and can be divided evenly enough.
 	whole := 2
 	for whole < 4*n && whole < top/2 {
 		whole *= 2
@@ -137,7 +139,7 @@ func (m *mg) begin([]*device.Device) error {
 		slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.value, b.value) })
 		places = slices.Delete(places, mgCharges, len(places)-mgCharges)
 	}
-	low, high := 1.0, 0.0 // what is between them is no candidate
+	low, high := 1.0, 0.0 // numbers between them are not among the extremes
 	for i := range side * side * side {
 		state = state * multiplier % modulus
 		if v := float64(state) / modulus; v < low || v > high {
@@ -177,8 +179,7 @@ func (m *mg) protect(p *cairn.Run) {
 	cairn.Protect(p, "v", &m.v)
 }
 
-// spread leaves the slabs as they are; the group knows which device stands for
-// which.
+// spread does not change the slabs: the group knows which device has which.
 func (m *mg) spread(_ []*device.Device) error {
 	for _, g := range m.grids[:max(len(m.grids)-1, 0)] {
 		for _, s := range g.slabs {
@@ -215,7 +216,7 @@ func (m *mg) spread(_ []*device.Device) error {
 
 func (m *mg) steps() int { return m.class.cycles * m.class.times }
 
-// restart sets u to zero, and r to what is then left, which is v.
+// restart sets u to zero, and r to the residual, which is then v.
 func (m *mg) restart() error {
 	top := len(m.grids) - 1
 	for _, s := range m.grids[top].slabs {
@@ -226,7 +227,7 @@ func (m *mg) restart() error {
 	return m.rest(top)
 }
 
-// step is a V-cycle, and the residual after it.
+// step does a V-cycle, and computes the residual after it.
 func (m *mg) step(_ context.Context, i int) error {
 	if i%m.class.cycles == 0 {
 		if err := m.restart(); err != nil {
@@ -269,17 +270,17 @@ func firstOf(fs ...func() error) error {
 	return nil
 }
 
-// mgSize is the work of planes of n × n points.
+// mgSize returns the size of a launch for planes of n × n points.
 func mgSize(n, planes int) device.Groups {
 	return device.Size{n, n, planes}.In(min(n, 32), min(n, 4), 1)
 }
 
-// down sets r of level l to the means of that of the next finer one.
+// down sets r of level l to weighted means of r of the next finer level.
 func (m *mg) down(l int) error {
 	coarse, fine := m.grids[l], m.grids[l+1]
 	for i, s := range fine.slabs {
-		// Where the coarser grid is in one piece, every device has a part of
-		// it.
+		// If the coarser grid is not divided, each device computes a
+		// part of it.
 		to, first := coarse.slabs[0].r, int32(1)
 		if len(coarse.slabs) == len(fine.slabs) {
 			to = coarse.slabs[i].r
@@ -314,7 +315,7 @@ func (m *mg) up(l int, add bool) error {
 	return nil
 }
 
-// rest sets r of level l to v − A·u; on coarser grids, v is r.
+// rest sets r of level l to v − A·u. On coarser grids, r takes the place of v.
 func (m *mg) rest(l int) error {
 	for _, s := range m.grids[l].slabs {
 		err := s.dev.Launch(m.residual, mgSize(m.grids[l].side, s.planes()),
@@ -326,7 +327,7 @@ func (m *mg) rest(l int) error {
 	return m.exchange(l, mgR)
 }
 
-// relax smooths u of level l; without add, u was zero.
+// relax smooths u of level l. If add is false, u was zero.
 func (m *mg) relax(l int, add bool) error {
 	w := m.class.smoother
 	for _, s := range m.grids[l].slabs {
@@ -378,8 +379,8 @@ func asInt(b bool) int32 {
 	return 0
 }
 
-// result returns the norm of the residual. It is added up on the host, in the
-// order of the points, so that it does not depend on the number of slabs.
+// result returns the norm of the residual. The host adds it up, in the order of
+// the points, so that it does not depend on the number of slabs.
 func (m *mg) result() ([]float64, error) {
 	side := 1 << m.class.levels
 	sum := 0.0
@@ -395,6 +396,7 @@ func (m *mg) result() ([]float64, error) {
 	return []float64{math.Sqrt(sum / float64(side*side*side))}, nil
 }
 
-// reference is the norm that NPB publishes, and tolerance what NPB allows.
+// reference returns the norm that NPB publishes, and tolerance the deviation
+// that NPB allows.
 func (m *mg) reference() []float64 { return []float64{m.class.norm} }
 func (m *mg) tolerance() float64   { return 1e-8 }

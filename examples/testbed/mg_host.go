@@ -2,16 +2,17 @@ package main
 
 import "github.com/cairnrun/cairn/device"
 
-// The kernels of mg.cl in Go: the same sums in the same order. Conversions to
-// float64 forbid the compiler to fuse a product with an addition.
+// The kernels of mg.cl in Go: the same sums in the same order. Because of the
+// conversions to float64, the compiler does not fuse a product with an
+// addition.
 
-// mgRows is the surroundings of a row of n points: the sums of the four
-// points beside each in y and z, and of the four across.
+// mgRows holds, for each point of a row of n points, the sum of the four
+// nearest points in y and z, and the sum of the four points diagonal to it.
 type mgRows struct{ side, cross []float64 }
 
 func newMGRows(n int) mgRows { return mgRows{make([]float64, n), make([]float64, n)} }
 
-// add sums up around row y of plane z.
+// add computes the sums around row y of plane z.
 func (s mgRows) add(a []float64, y, z int) {
 	n := len(s.side)
 	back, front := (y+n-1)&(n-1), (y+1)&(n-1)

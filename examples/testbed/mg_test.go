@@ -11,7 +11,8 @@ import (
 func TestMG(t *testing.T)     { verifyMesh(t, "mg") }
 func TestMGLoss(t *testing.T) { loseMesh(t, "mg") }
 
-// After a restart there are as many devices as before, and as many slabs.
+// After a restart the program sees as many devices as before, and has as many
+// slabs.
 func TestMGRestart(t *testing.T) {
 	restartOn(t, "mg", func(t *testing.T, p program, began, others []*device.Device) {
 		m := p.(*mg)
@@ -69,7 +70,7 @@ func (m *twice) setup(size string, devs []*device.Device) error {
 	return err
 }
 
-// The second solution is the first again, also if it was interrupted.
+// The second solution equals the first, also if the run was interrupted.
 func TestMGTwice(t *testing.T) {
 	want := runMesh(t, new(mg), openList(t, "host"))
 	programs["twice"] = func() program { return new(twice) }

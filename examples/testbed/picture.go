@@ -14,10 +14,10 @@ import (
 
 // painter is implemented by programs that draw pictures.
 type painter interface {
-	// pictures makes the program draw one after every so many steps into dir,
-	// which is there already. It is called before the first step. Pictures are
-	// named by the step and depend on the state alone: a run that was brought
-	// back draws what the uninterrupted one would.
+	// pictures makes the program write a picture into dir, which exists,
+	// after every so many steps. It is called before the first step. The
+	// name of a picture is its step, and the picture depends on the state
+	// alone: a resumed run draws the same as an uninterrupted one.
 	pictures(dir string, every int)
 }
 
@@ -29,7 +29,7 @@ type chart struct {
 	step   int
 }
 
-// legendHeight is that of the strip below the map.
+// legendHeight is the height of the strip below the map.
 const legendHeight = 46
 
 // Colours from low to high.
@@ -44,7 +44,7 @@ var (
 const (
 	deepest = 14    // metres, the end of the ramps
 	highest = 28    //
-	faint   = 0.004 // concentration that is just seen
+	faint   = 0.004 // the lowest concentration that is visible
 )
 
 type colour [3]float64
@@ -97,7 +97,8 @@ func (c *chart) draw() *image.RGBA {
 	}
 	for y := range h {
 		for x := range w {
-			// The pixel's place, in cells from the middle of the first.
+			// The position of the pixel, in cells from the centre
+			// of the first.
 			px := (float64(x)+0.5)/float64(scale) - 0.5
 			py := float64(c.ny) - 0.5 - (float64(y)+0.5)/float64(scale)
 			img.SetRGBA(x, y, c.pixel(depth, dye, px, py).rgba())
@@ -121,8 +122,8 @@ func (c *chart) between(field []float32, x, y float64) float64 {
 
 func (c *chart) pixel(depth, dye []float32, x, y float64) colour {
 	d := c.between(depth, x, y)
-	// Light falls from the north-west, on the ground and, weaker, through the
-	// water.
+	// Light falls from the north-west, on the ground and, weaker, through
+	// the water.
 	e := max(1, float64(c.nx)/400)
 	slope := (c.between(c.bed, x-e, y+e) - c.between(c.bed, x+e, y-e)) / (2 * e * float64(c.cell()))
 	ground := c.between(c.bed, x, y)
@@ -174,7 +175,7 @@ func fill(img *image.RGBA, x, y, w, h int, c colour) {
 	}
 }
 
-// write puts text at x, y in letters of 5×8 points.
+// write writes text at x, y in letters of 5×8 pixels.
 func write(img *image.RGBA, x, y, scale int, text string) {
 	for _, r := range text {
 		for i, column := range letters[r] {
@@ -188,7 +189,7 @@ func write(img *image.RGBA, x, y, scale int, text string) {
 	}
 }
 
-// save writes the picture to dir, whole or not at all.
+// save writes the picture to dir, completely or not at all.
 func (c *chart) save(dir string) error {
 	path := filepath.Join(dir, fmt.Sprintf("shwa-%06d.png", c.step))
 	f, err := os.Create(path + ".part")
@@ -210,7 +211,7 @@ func (c *chart) save(dir string) error {
 	return nil
 }
 
-// letters by columns, the top point in the lowest bit.
+// letters holds the columns of each letter, the top pixel in the lowest bit.
 var letters = map[rune][5]byte{
 	'0': {0x3e, 0x51, 0x49, 0x45, 0x3e}, '1': {0x00, 0x42, 0x7f, 0x40, 0x00},
 	'2': {0x42, 0x61, 0x51, 0x49, 0x46}, '3': {0x21, 0x41, 0x45, 0x4b, 0x31},

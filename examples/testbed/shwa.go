@@ -18,41 +18,41 @@ func init() { programs["shwa"] = func() program { return new(shwa) } }
 //go:embed shwa.cl
 var shwaText string
 
-// shwaGroup is how many cells of a row make a group in the update;
-// shwaReducers is how many items find the fastest wave.
+// shwaGroup is the number of cells of a row that form a group in the update;
+// shwaReducers is the number of items that find the fastest wave.
 const (
 	shwaGroup    = 64
 	shwaReducers = 256
 )
 
-// shwaPlainSteps is how many steps of the reference there are at most.
+// shwaPlainSteps is the largest number of steps that the reference computes.
 const shwaPlainSteps = 20_000
 
 // shwa is a simulation of shallow water with a contaminant in an estuary,
 // after Viñas et al. (a multi-GPU shallow-water simulation with transport of
 // contaminants): finite volumes of first order, explicit in time.
 //
-// A step is three kernels on each device: one finds the length of the step
-// from the fastest wave and sets the clock, one sums up the flows through the
-// faces of each cell, one updates the cells and finds the fastest wave of each
-// group of 64. The step is as long as the state before it allows, over all
-// devices, and the host never sees it: on one device it never waits, on
-// several it waits where rows and the fastest waves go from one to another,
-// once in a step.
+// A step launches three kernels on each device. The first finds the length of
+// the step from the fastest wave, and sets the clock. The second adds up the
+// flows through the faces of each cell. The third updates the cells, and finds
+// the fastest wave of each group of 64. The fastest wave on all devices decides
+// how long the step is. The host does not read it: with one device, the host
+// never waits. With several, it waits once in a step, when rows and fastest
+// waves are copied from one device to another.
 //
-// Each device computes a band of rows, with views of one image of each array,
-// the state with one more row on either side. The smallest step does not
-// depend on an order: all splits give the same bits.
+// Each device computes a band of rows. It has views of arrays that all devices
+// share; the view of the state has one more row on either side. A minimum does
+// not depend on the order, so any number of devices gives the same bits.
 type shwa struct {
 	shwaSize
-	open bool    // to sea and river
-	rise float32 // of the tide
+	open bool    // the basin is open to sea and river
+	rise float32 // amplitude of the tide
 
-	// The state. u holds for each row four lines: depth, momentum to the east
-	// and to the north, contaminant.
+	// The state. u holds for each row four lines: depth, momentum to the
+	// east and to the north, contaminant.
 	u     *device.Array[float32] // ny × 4 × nx
-	clock *device.Array[float32] // ny × clockLen; a device uses the one of its first row
-	gate  *device.Array[float32] // ny × 3: what flows in from the sea, out to the river, and what came in so far
+	clock *device.Array[float32] // ny × clockLen; a device uses the clock of its first row
+	gate  *device.Array[float32] // ny × 3: flow from the sea, flow to the river, and all water that came in
 	peak  *device.Array[float32] // ny × groups: fastest waves
 
 	bed  *device.Array[float32] // ny × nx
@@ -61,11 +61,11 @@ type shwa struct {
 	limit, fluxes, update *device.Kernel
 	bands                 []shwaBand
 
-	dir   string // of pictures
+	dir   string // directory for pictures
 	every int
 }
 
-// shwaBand is what a device computes, rows lo…hi, and its views of the arrays.
+// shwaBand is the part of a device: rows lo…hi, and its views of the arrays.
 type shwaBand struct {
 	dev       *device.Device
 	lo, hi    int
@@ -93,7 +93,7 @@ func shwaSource() string {
 	for i, name := range []string{"TIME", "PHASE", "RATIO", "STEP", "TIDE", "RIVER", "SOURCE"} {
 		fmt.Fprintf(&b, "#define %s %d\n", name, i)
 	}
-	return b.String() + "#line 1\n" + shwaText // errors tell the line in the file
+	return b.String() + "#line 1\n" + shwaText // so that errors name the line in the file
 }
 
 func (s *shwa) groups() int { return (s.nx + shwaGroup - 1) / shwaGroup }
@@ -125,11 +125,11 @@ func (s *shwa) prepare(devs []*device.Device) error {
 		return err
 	}
 	s.ground(bed)
-	s.divide(devs) // restored rows go where they are used
+	s.divide(devs) // so that rows are restored on the devices that use them
 	return nil
 }
 
-// begin puts water at rest.
+// begin fills the basin with water at rest.
 func (s *shwa) begin([]*device.Device) error {
 	bed, err := s.bed.Read()
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *shwa) protect(p *cairn.Run) {
 }
 
 func (s *shwa) spread(devs []*device.Device) error {
-	// The first row's clock was used by whatever devices there were before.
+	// Any division among devices has used the clock of the first row.
 	clock, err := s.clock.Data()
 	if err != nil {
 		return err
@@ -199,9 +199,9 @@ func (s *shwa) step(_ context.Context, i int) error {
 		open = 1
 	}
 	wide := s.groups() * shwaGroup
-	// What devices need of each other comes with these launches, the rows
-	// around too, though the kernel does not look at them: so it comes before
-	// any device is busy.
+	// These launches copy what devices need from each other. They also copy
+	// the neighbours' rows, which this kernel does not read, so that all
+	// copies are done before any device is busy.
 	for _, b := range s.bands {
 		err := b.dev.Launch(s.limit, device.Size{shwaReducers}.In(shwaReducers),
 			device.In(s.peak), int32(s.ny*s.groups()), device.Local[float32](shwaReducers),
@@ -273,7 +273,8 @@ func (s *shwa) tolerance() float64 { return 0 }
 
 func (s *shwa) pictures(dir string, every int) { s.dir, s.every = dir, every }
 
-// paint draws the state after so many steps. It waits for the devices.
+// paint draws the state after the given number of steps. It waits for the
+// devices.
 func (s *shwa) paint(step int) error {
 	u, err := s.u.Read()
 	if err != nil {

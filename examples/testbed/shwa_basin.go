@@ -13,11 +13,11 @@ var shwaSizes = map[string]shwaSize{
 	"long":   {800, 800, 100000},
 }
 
-// shwaWidth is the basin's, from west to east, in metres.
+// shwaWidth is the width of the basin from west to east, in metres.
 const shwaWidth = 12800
 
-// shwaRise is the amplitude of the tide, and how much the river is higher than
-// the sea.
+// shwaRise is the amplitude of the tide. The river is higher than the sea by
+// the same amount.
 const shwaRise = 1.8
 
 // shwaGround returns the level of the ground at a place of the basin, x and y
@@ -29,7 +29,7 @@ func shwaGround(x, y float64) float32 {
 		dx, dy := (x-cx)/wx, (y-cy)/wy
 		return math.Exp(-dx*dx - dy*dy)
 	}
-	// The channel: how far from its middle, in half widths.
+	// The channel: the distance from its middle, in half widths.
 	middle := 0.5 + 0.20*x*math.Sin(7.2*x+0.4) - 0.02*math.Sin(19*x)
 	half := 0.07 + 0.46*math.Pow(1-x, 1.6) + 0.018*math.Sin(23*x+1)*x
 	r := math.Abs(y-middle) / half
@@ -48,8 +48,8 @@ func shwaGround(x, y float64) float32 {
 	return float32(math.Round(b*1024) / 1024)
 }
 
-// source tells where the source of the contaminant is: a disc of cells,
-// its middle and the square of its radius.
+// source returns the place of the contaminant's source, a disc of cells: its
+// centre and the square of its radius.
 func (s shwaSize) source() (i, j, r2 int) {
 	r := max(1, s.nx/70)
 	return s.nx * 76 / 100, s.ny * 50 / 100, r * r

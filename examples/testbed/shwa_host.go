@@ -24,8 +24,8 @@ func shwaFluxes(w *device.Work) {
 	if lo >= hi {
 		return
 	}
-	// Cells of the row and of the next one, and the flows into the row from
-	// the one before.
+	// Cells of this row and of the next one, and the flows into this row
+	// from the row before.
 	line := func(to []water, y int) {
 		row := u[4*y*nx:][:4*nx]
 		for i := range to {

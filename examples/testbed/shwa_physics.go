@@ -6,21 +6,21 @@ import "math"
 // macros, see shwaSource.
 const (
 	shwaGravity = 9.81
-	shwaDry     = 1e-3  // water that is not deeper stays where it is
-	shwaDrag    = 0.003 // of the ground
+	shwaDry     = 1e-3  // depth up to which water does not move
+	shwaDrag    = 0.003 // friction of the ground
 	shwaCourant = 0.45  // below ½, so that no cell loses more water than it has
 	shwaNothing = 1e-12 // smaller momenta and amounts are 0: no device meets denormal numbers
-	shwaPeriod  = 2400  // of the tide
-	shwaSwell   = 300   // how long the river takes to rise
-	shwaDose    = 1800  // how long the source is open
-	shwaSlowest = 0.1   // wave that limits a step
+	shwaPeriod  = 2400  // period of the tide
+	shwaSwell   = 300   // time that the river takes to rise
+	shwaDose    = 1800  // time for which the source is open
+	shwaSlowest = 0.1   // speed of the slowest wave that limits a step
 )
 
-// What is in the clock, one row for each device.
+// The elements of a clock. Each device has a clock.
 const (
 	clockTime   = iota
 	clockPhase  // of the tide, 0…1
-	clockRatio  // time step by cell size
+	clockRatio  // time step divided by cell size
 	clockStep   // time step
 	clockTide   // level of the sea outside
 	clockRiver  // … of the river
@@ -28,8 +28,8 @@ const (
 	clockLen    = 8
 )
 
-// Products are converted to float32 before they are added to something: that
-// keeps the compiler from fusing the two, on processors where it could. The
+// Products are converted to float32 before they are added to something. So the
+// compiler does not fuse the two operations, where the processor could. The
 // kernels in shwa.cl do the same operations in the same order.
 
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
@@ -48,7 +48,7 @@ func larger(a, b float32) float32 {
 	return b
 }
 
-// trim makes 0 of what is too small to matter.
+// trim returns 0 for numbers that are too small to matter.
 func trim(x float32) float32 {
 	if x < shwaNothing && x > -shwaNothing {
 		return 0
@@ -56,7 +56,7 @@ func trim(x float32) float32 {
 	return x
 }
 
-// water is the state of a cell as the fluxes need it: depth, speeds,
+// water is the state of a cell from which flows are computed: depth, speeds,
 // concentration, and the level of the ground.
 type water struct{ h, u, v, c, bed float32 }
 
@@ -70,24 +70,25 @@ func still(h, hu, hv, hc, bed float32) water {
 // turned exchanges the axes.
 func (w water) turned() water { return water{w.h, w.v, w.u, w.c, w.bed} }
 
-// mirrored is what stands behind a wall across the first axis.
+// mirrored returns the mirror image of a cell behind a wall across the first
+// axis.
 func (w water) mirrored() water { return water{w.h, -w.u, w.v, w.c, w.bed} }
 
-// outside is the sea or the river, at a level, next to a cell of an open
-// boundary.
+// outside returns the sea or the river, at the given level, beside a cell of an
+// open boundary.
 func (w water) outside(level float32) water {
 	return water{larger(0, level-w.bed), 0, 0, 0, w.bed}
 }
 
-// flow is what goes through a face, per metre and second: water, momentum
-// across the face as the cell before it and the one behind it sees it,
-// momentum along the face, contaminant.
+// flow is the flow through a face, per metre and second: water; momentum across
+// the face, one number for the cell on each side; momentum along the face;
+// contaminant.
 type flow struct{ mass, before, behind, along, dye float32 }
 
 // face computes the flow from l to r, with the fluxes of Harten, Lax and van
 // Leer on depths that are reconstructed over the higher ground of the two
-// (Audusse et al. 2004). Each side's pressure is taken off at once, as its
-// share of the slope of the ground: water at rest gives exactly 0.
+// (Audusse et al. 2004). The pressure of each side is subtracted here, as its
+// part of the slope of the ground. So water at rest gives exactly 0.
 func face(l, r water) flow {
 	bed := larger(l.bed, r.bed)
 	hl := larger(0, (l.h+l.bed)-bed)
@@ -116,7 +117,7 @@ func face(l, r water) flow {
 	return flow{mass, push - pl, push - pr, float32(mass * from.v), float32(mass * from.c)}
 }
 
-// change sums up the flows through the faces of a cell: what comes in.
+// change adds up the flows into a cell through its faces.
 func change(west, east, south, north flow) (h, hu, hv, hc float32) {
 	h = (west.mass - east.mass) + (south.mass - north.mass)
 	hu = (west.behind - east.before) + (south.along - north.along)
@@ -125,13 +126,13 @@ func change(west, east, south, north flow) (h, hu, hv, hc float32) {
 	return
 }
 
-// tick sets the clock for the next step, in which waves are at most that fast.
-// rise is the tide's amplitude, and the river's.
+// tick sets the clock for the next step, given the speed of the fastest wave.
+// rise is the amplitude of the tide, and how much the river rises.
 func tick(clock []float32, fastest, cell, rise float32) {
 	t, phase := clock[clockTime], clock[clockPhase]
 	ratio := shwaCourant / larger(fastest, shwaSlowest)
 	step := float32(ratio * cell)
-	// Two parabolas stand for a sine.
+	// Two parabolas approximate a sine.
 	half := phase
 	if phase > 0.5 {
 		half = phase - 0.5
@@ -157,8 +158,9 @@ func tick(clock []float32, fastest, cell, rise float32) {
 	clock[clockSource] = source
 }
 
-// settle returns the state of a cell after a step, from that before and the
-// change of it, and how fast waves are there. at says that the source is there.
+// settle returns the state of a cell after a step, given the state before and
+// its change, and the speed of waves there. at says that the source is in this
+// cell.
 func settle(h, hu, hv, hc, dh, dhu, dhv, dhc float32, clock []float32, at bool) (h1, hu1, hv1, hc1, speed float32) {
 	k := clock[clockRatio]
 	h1 = larger(0, h+float32(k*dh))

@@ -1,11 +1,11 @@
 package main
 
-// shwaPlain is the same simulation without devices: whole arrays, a face at a
-// time.
+// shwaPlain is the same simulation without devices: it computes one face after
+// the other.
 type shwaPlain struct {
 	shwaSize
-	open  bool    // to sea and river
-	rise  float32 // of the tide
+	open  bool    // the basin is open to sea and river
+	rise  float32 // amplitude of the tide
 	u     []float32
 	bed   []float32
 	clock []float32
@@ -36,7 +36,7 @@ func newShwaPlain(s shwaSize) *shwaPlain {
 	return p
 }
 
-// fastest is how fast waves are in water at rest.
+// fastest returns the speed of the fastest wave in water at rest.
 func (p *shwaPlain) fastest() {
 	p.peak = 0
 	for j := range p.ny {
@@ -90,8 +90,8 @@ func (p *shwaPlain) step() {
 	}
 }
 
-// shwaNumbers is what a run is for: the time, the water that came in by row,
-// and the whole state.
+// shwaNumbers returns the results of a run: the time, the water that came in,
+// by row, and the whole state.
 func shwaNumbers(clock, came, u []float32) []float64 {
 	out := make([]float64, 0, 1+len(came)+len(u))
 	out = append(out, float64(clock[clockTime]))

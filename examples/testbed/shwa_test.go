@@ -23,7 +23,8 @@ func TestShwaRestart(t *testing.T) {
 	restartMesh(t, "shwa", func(*testing.T, program, []*device.Device) {})
 }
 
-// newShwa is a tiny one on the devices of the list, after change.
+// newShwa returns a tiny simulation on the devices of the list, after change
+// was called for it.
 func newShwa(t *testing.T, list string, change func(*shwa)) *shwa {
 	t.Helper()
 	devs := openList(t, list)
@@ -95,9 +96,9 @@ func TestShwaAtRest(t *testing.T) {
 	}
 }
 
-// Water is neither made nor lost: what is there more than at the start came in
-// from outside. Depths and concentrations stay in their bounds, land falls dry
-// and is flooded, and the contaminant stays when its source is closed.
+// Water is neither created nor lost: water in addition to that at the start has
+// come from outside. Depths and concentrations stay within bounds, land falls
+// dry and is flooded, and the contaminant remains when its source is closed.
 func TestShwaBalance(t *testing.T) {
 	s := newShwa(t, "host,host", func(s *shwa) { s.rise = 2 * shwaRise })
 	start, _ := s.sums(mustRead(t, s.u))
@@ -188,8 +189,8 @@ func TestShwaDam(t *testing.T) {
 	if math.Abs(after-before) > 1e-6*before {
 		t.Errorf("%v cells of water became %v", before, after)
 	}
-	// The depth between is where the speeds behind the wave and behind the
-	// shock agree.
+	// In between, the depth is such that the speeds behind the wave and
+	// behind the shock are equal.
 	c := math.Sqrt(shwaGravity * deep)
 	lo, hi := shallow, deep
 	for range 60 {
@@ -250,8 +251,8 @@ func TestShwaTurned(t *testing.T) {
 	}
 }
 
-// A step moves the rows between devices and the fastest waves, nothing else;
-// on one device it moves nothing.
+// A step copies rows at the bounds of bands and the fastest waves between
+// devices, and nothing else. With one device it copies nothing.
 func TestShwaMoves(t *testing.T) {
 	for _, list := range []string{"discrete", "discrete,discrete", "discrete,discrete,discrete"} {
 		t.Run(list, func(t *testing.T) {
@@ -284,7 +285,7 @@ func TestShwaMoves(t *testing.T) {
 	}
 }
 
-// A run that is brought back draws the same pictures.
+// A resumed run draws the same pictures.
 func TestShwaPictures(t *testing.T) {
 	base := t.TempDir()
 	whole, parts := filepath.Join(base, "all", "whole"), filepath.Join(base, "parts") // which are not there
@@ -329,7 +330,7 @@ func TestShwaPictures(t *testing.T) {
 	}
 }
 
-// Errors in the kernels tell the line in shwa.cl.
+// Errors in the kernels name the line in shwa.cl.
 func TestShwaLines(t *testing.T) {
 	dev := openList(t, "opencl:0.0")[0]
 	at := 1 + strings.Count(shwaText, "\n")
@@ -340,7 +341,8 @@ func TestShwaLines(t *testing.T) {
 	}
 }
 
-// A device that is lost on the way is done without, and the result is the same.
+// When a device is lost, the run continues without it, and the result is the
+// same.
 func TestShwaLost(t *testing.T) {
 	run := func(f *faulty.Fault) *harness {
 		t.Helper()

@@ -15,12 +15,12 @@ import (
 
 func init() { programs["spmv"] = func() program { return new(spmv) } }
 
-// spmv multiplies a vector with a random sparse matrix, again and again, as
-// the benchmark of the SHOC suite does. It is malleable: there is one image of
-// the matrix and of the vectors, and every device has some of the rows.
+// spmv multiplies a vector by a random sparse matrix, again and again, like the
+// benchmark of the SHOC suite. It is malleable: the matrix and the vectors are
+// arrays that all devices share, and each device has some of the rows.
 type spmv struct {
 	n, iterations int
-	density       float64 // of the matrix
+	density       float64 // share of elements that are not zero
 	shares        []spmvRows
 
 	value    *device.Array[float64] // of the elements that are not zero
@@ -31,7 +31,7 @@ type spmv struct {
 	scale    *device.Kernel
 }
 
-// spmvRows are rows first…last of the matrix, the work of a device.
+// spmvRows is the work of a device: rows first…last of the matrix.
 type spmvRows struct {
 	dev         *device.Device
 	first, last int
@@ -49,7 +49,7 @@ const (
 	spmvLanes = 32  // items that work on one row, as in spmv.cl
 	spmvGroup = 128 // items of a group
 
-	spmvPlain = 10_000 // iterations of the reference at most
+	spmvPlain = 10_000 // the largest number of iterations that the reference computes
 )
 
 func (s *spmv) setup(size string, devs []*device.Device) error {
@@ -78,7 +78,7 @@ func (s *spmv) setup(size string, devs []*device.Device) error {
 	return nil
 }
 
-// begin makes the matrix; only then it is known how long its arrays are.
+// begin makes the matrix. The lengths of its arrays are known only then.
 func (s *spmv) begin([]*device.Device) error {
 	start, column, value, x := s.matrix()
 	s.start = device.NewConstant[int32](len(start))
@@ -93,7 +93,7 @@ func (s *spmv) matrix() (start, column []int32, value, x []float64) {
 	mean := max(4, int(s.density*float64(s.n)+0.5))
 	start = make([]int32, s.n+1)
 	for row := range s.n {
-		// From half to one and a half of the mean.
+		// From 0.5 to 1.5 times the mean.
 		start[row+1] = start[row] + int32(mean/2) + int32(random.next()%uint64(mean+1))
 	}
 	column = make([]int32, start[s.n])
@@ -101,7 +101,7 @@ func (s *spmv) matrix() (start, column []int32, value, x []float64) {
 	for row := range s.n {
 		count := int(start[row+1] - start[row])
 		for k := range count {
-			// One at random in each of count stretches.
+			// One at random in each of count intervals.
 			lo, hi := k*s.n/count, (k+1)*s.n/count
 			column[int(start[row])+k] = int32(lo + int(random.next()%uint64(hi-lo)))
 			value[int(start[row])+k] = random.signed()
@@ -114,14 +114,15 @@ func (s *spmv) matrix() (start, column []int32, value, x []float64) {
 	return start, column, value, x
 }
 
-// factor keeps the vector's size about the same: the eigenvalues of such a
-// matrix fill a disc whose radius is the root of the variances in a row. As
-// the largest are complex, the vector keeps turning and never settles.
+// factor keeps the vector's length about the same. The eigenvalues of such a
+// matrix fill a disc, and its radius is the root of the sum of variances in a
+// row. The largest are complex, so the vector keeps turning and never
+// converges.
 func (s *spmv) factor(elements int) float64 {
 	return 1 / math.Sqrt(float64(elements)/float64(s.n)/3)
 }
 
-// protect leaves y out, which is not needed from one step to the next.
+// protect does not protect y, which carries nothing from one step to the next.
 func (s *spmv) protect(p *cairn.Run) {
 	cairn.Protect(p, "value", &s.value)
 	cairn.Protect(p, "column", &s.column)
@@ -129,7 +130,7 @@ func (s *spmv) protect(p *cairn.Run) {
 	cairn.Protect(p, "x", &s.x)
 }
 
-// spread gives every device rows with about as many elements.
+// spread gives each device rows with about the same number of elements.
 func (s *spmv) spread(devs []*device.Device) error {
 	start, err := s.start.Read()
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *spmv) spread(devs []*device.Device) error {
 		r := spmvRows{dev: d, first: row}
 		end := int32(int64(start[s.n]) * int64(i+1) / int64(len(devs)))
 		for row < s.n && start[row] < end {
-			row += min(64, s.n-row) // offsets that every device can take as they are
+			row += min(64, s.n-row) // so that offsets suit the alignment of every device
 		}
 		if r.last = row; r.first == r.last {
 			continue
@@ -180,9 +181,8 @@ func (s *spmv) step(_ context.Context, i int) error {
 
 func (s *spmv) result() ([]float64, error) { return s.x.Read() }
 
-// reference adds in the same order as the kernels do, so that results are
-// equal to the last bit. For the longest run it would take an hour
-// of a processor.
+// reference adds in the same order as the kernels, so that results have the
+// same bits. For the longest run it would take an hour of processor time.
 func (s *spmv) reference() []float64 {
 	if s.iterations > spmvPlain {
 		return slices.Repeat([]float64{math.NaN()}, s.n)
@@ -216,7 +216,7 @@ func spmvRow(value []float64, column []int32, x []float64) float64 {
 	var sums [spmvLanes]float64
 	for len(value) >= spmvLanes && len(column) >= spmvLanes {
 		for lane := range sums {
-			sums[lane] += float64(value[lane] * x[column[lane]]) // the conversion forbids to fuse
+			sums[lane] += float64(value[lane] * x[column[lane]]) // converted, so that the two are not fused
 		}
 		value, column = value[spmvLanes:], column[spmvLanes:]
 	}

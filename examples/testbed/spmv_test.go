@@ -37,7 +37,7 @@ func TestSpmvNeverSettles(t *testing.T) {
 	}
 }
 
-// The rows are all there, once, for any number of devices.
+// Each row is on exactly one device, for any number of devices.
 func TestSpmvSpread(t *testing.T) {
 	s := new(spmv)
 	one := openList(t, "host")

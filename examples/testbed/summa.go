@@ -11,20 +11,20 @@ import (
 
 func init() { programs["summa"] = func() program { return new(summa) } }
 
-// summa multiplies two matrices, C += A·B once or more often, with the
-// algorithm of van de Geijn and Watts: devices form a grid, each has a block of
-// every matrix, and a step multiplies a panel of A's columns with a panel of
-// B's rows, to which every device brings its own part. It is pseudo-malleable:
-// a device is an array of its own, so after a restart it sees as many devices
-// as before.
+// summa multiplies two matrices, C += A·B, once or several times, by the
+// algorithm of van de Geijn and Watts. Devices form a grid, and each has a
+// block of every matrix. A step multiplies a panel of A's columns by a panel of
+// B's rows; each device contributes its own part of the panels. summa is
+// pseudo-malleable: each block is an array, so after a restart it sees as many
+// devices as before.
 type summa struct {
 	n      int
-	panels int // of a matrix
-	times  int // that the product is added to C
+	panels int // number of panels of a matrix
+	times  int // how often the product is added to C
 	tiny   bool
-	group  device.Group // a value: Restore puts a number in and leaves the devices
-	// Blocks of the grid, row by row. An A is stored by panels,
-	// [panel][row][column], so that a panel is in one piece.
+	group  device.Group // not a pointer: Restore sets the number and keeps the devices
+	// Blocks of the grid, row by row. A block of A is stored by panels,
+	// [panel][row][column], so that a panel is contiguous.
 	a, b, c []*device.Array[float64]
 	panel   *device.Kernel
 }
@@ -76,7 +76,7 @@ func (s *summa) prepare(devs []*device.Device) error {
 			s.c = append(s.c, device.New[float64]((r1-r0)*width, (c1-c0)*width))
 		}
 	}
-	return s.spread(devs) // restored blocks go where they are used
+	return s.spread(devs) // so that blocks are restored on the devices that use them
 }
 
 // begin fills A and B.
@@ -95,8 +95,8 @@ func (s *summa) begin([]*device.Device) error {
 	return nil
 }
 
-// summaGrid returns the shape of the largest grid of n devices at most, the
-// squarest of them.
+// summaGrid returns the shape of the largest grid of at most n devices. If
+// there are several, it returns the one that is closest to a square.
 func summaGrid(n int) (rows, columns int) {
 	for r := 1; r <= summaMost; r++ {
 		if c := min(summaMost, n/r); r <= c && r*c >= rows*columns {
@@ -109,7 +109,8 @@ func summaGrid(n int) (rows, columns int) {
 // part returns the panels of part i out of n.
 func (s *summa) part(i, n int) (first, last int) { return i * s.panels / n, (i + 1) * s.panels / n }
 
-// owner returns the part out of n that has panel k, and which one it is there.
+// owner returns which of n parts has panel k, and the number of the panel
+// there.
 func (s *summa) owner(k, n int) (part, at int) {
 	for i := range n {
 		if first, last := s.part(i, n); k < last {
@@ -168,8 +169,7 @@ func (s *summa) protect(p *cairn.Run) {
 	cairn.Protect(p, "C", &s.c)
 }
 
-// spread leaves the blocks as they are; the group knows which device stands
-// for which.
+// spread does not change the blocks: the group knows which device has which.
 func (s *summa) spread(_ []*device.Device) error {
 	if s.group.Len() != len(s.c) {
 		return fmt.Errorf("summa: %d blocks for a grid of %d devices", len(s.c), s.group.Len())
@@ -206,7 +206,7 @@ func (s *summa) step(_ context.Context, k int) error {
 	return nil
 }
 
-// weights are for sums over the columns of C.
+// weights returns the weights for sums over the columns of C.
 func (s *summa) weights() []float64 {
 	w := make([]float64, s.n)
 	for j := range w {
@@ -241,8 +241,8 @@ func (s *summa) result() ([]float64, error) {
 	return sums, nil
 }
 
-// reference multiplies the matrices if they are small, else only A·(B·w),
-// which is the same but for rounding.
+// reference multiplies the matrices if they are small. Otherwise it computes
+// only A·(B·w), which is the same except for rounding.
 func (s *summa) reference() []float64 {
 	weights, sums := s.weights(), make([]float64, s.n)
 	if !s.tiny {
@@ -282,14 +282,15 @@ func (s *summa) tolerance() float64 {
 func summaPanel(w *device.Work) {
 	c, a, b := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.Slice[float64](w, 2)
 	columns, depth := int(device.Value[int32](w, 3)), int(device.Value[int32](w, 4))
-	const stretch = 256 // columns that stay in the cache
+	const stretch = 256 // number of columns that fit into the cache
 	x0, x1 := w.Range(0)
 	y0, y1 := w.Range(1)
 	for left := x0; left < x1; left += stretch {
 		right := min(left+stretch, x1)
 		for i := y0; i < y1; i++ {
 			sums := c[i*columns+left : i*columns+right]
-			// Four products at a time, still one after the other.
+			// Four products in an iteration, added one after the
+			// other.
 			for k := 0; k < depth; k += 4 {
 				f := a[i*depth+k:][:4]
 				l0, l1 := b[k*columns+left:][:len(sums)], b[(k+1)*columns+left:][:len(sums)]

@@ -10,7 +10,8 @@ import (
 func TestSumma(t *testing.T)     { verifyMesh(t, "summa") }
 func TestSummaLoss(t *testing.T) { loseMesh(t, "summa") }
 
-// After a restart there are as many devices as before, and as many blocks.
+// After a restart the program sees as many devices as before, and has as many
+// blocks.
 func TestSummaRestart(t *testing.T) {
 	restartOn(t, "summa", func(t *testing.T, p program, began, others []*device.Device) {
 		s := p.(*summa)

@@ -1,13 +1,13 @@
-// Water simulates drops that fall into a square basin. If it is killed, start it
-// again with the same flags: it resumes from its last checkpoint and gives the
-// same result, byte for byte.
+// Water simulates drops that fall into a square basin. If it is killed, start
+// it again with the same flags: it resumes from its last checkpoint and gives
+// the same result, byte for byte.
 //
 //	go run ./examples/water -n 512 -steps 2000 -dir ckpt -every 2s -out out
 //
 // It writes out/series.txt (step, mass and energy, a line per step),
 // out/field.f64 (the final height of the water, n×n little-endian float64) and
-// out/field.png. Without -dir it runs without Cairn. The five numbered places in
-// simulate are all that Cairn needs.
+// out/field.png. Without -dir it runs without Cairn. The five numbered places
+// in simulate are all that Cairn needs.
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// exitStopped is the exit status after a signal to save and stop: not a failure,
-// but the result is not there yet (EX_TEMPFAIL: try again).
+// exitStopped is the exit status after a signal to save and stop: not a
+// failure, but the result is not there yet (EX_TEMPFAIL: try again).
 const exitStopped = 75
 
 type config struct {
