@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -463,17 +464,23 @@ exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
 	}
 }
 
-// TestLocal_Kills kills everything at random moments, and resumes on random
-// hosts.
+// TestLocal_Kills kills everything at random moments, also while a rank moves,
+// and resumes on random hosts.
 func TestLocal_Kills(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	const n, kills = 4, 40
 	want := undisturbed(t, n, program(t, "wander"), "-size", "20000", "-steps", "400")
 	w := wanderOn(t, 4, n, "-size", "20000", "-steps", "400")
-	rng := rand.New(rand.NewPCG(uint64(len(want)), 7))
+	seed := uint64(7)
+	if text := os.Getenv("CAIRN_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("CAIRN_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 7))
+	moved := 0
 	for i := range kills {
-		w.lets(10 * (i + 1))
+		w.lets(9 * (i + 1)) // so that it does not end
 		slots := make([]int, 4)
 		for room := 0; room < n; {
 			k := rng.IntN(len(slots))
@@ -488,11 +495,19 @@ func TestLocal_Kills(t *testing.T) {
 		if !ok {
 			t.Fatalf("kill %d: it has ended:\n%s", i, w.text())
 		}
-		w.killsAll()
-		if i == 0 && !slices.Contains(slots, 0) {
-			t.Log("all hosts at first")
+		if rng.IntN(2) == 0 {
+			a := w.travels(n, w.supervisor).asks("--rank", fmt.Sprint(rng.IntN(n)), "--to", w.net.Hosts[rng.IntN(4)])
+			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) // any moment of the move
+			w.killsAll()
+			<-a.done
+			if a.code == 0 {
+				moved++
+			}
+			continue
 		}
+		w.killsAll()
 	}
+	t.Logf("%d moves were over when everything was killed", moved)
 	w.lets(400)
 	w.begins("1 1 1 1")
 	w.finishes()

@@ -128,7 +128,8 @@ func (s *Supervisor) committed(index uint64) {
 	s.suspectFailures, s.failuresBeforePoint = 0, 0
 	s.forgetRemoved()
 	if s.local != nil {
-		s.committedLocal()
+		s.local.commits++
+		s.tidyHosts()
 	}
 	if s.progress.saved(s.a, index, p.Time.Add(-time.Duration(p.TookNS))) {
 		s.failures = 0

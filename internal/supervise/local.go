@@ -35,6 +35,7 @@ type localRun struct {
 	above      uint64
 	commits    int   // since ranks got their homes
 	moved      bool  // some have, while they ran
+	tidied     bool  // what ranks left elsewhere was removed since then
 	outputErr  error // why the ranks' output is not complete here
 }
 
@@ -153,12 +154,15 @@ func (s *Supervisor) completeLocal() []rundir.Checkpoint {
 // what they have left on other hosts is removed.
 const tidyAfter = 2
 
-// committedLocal counts commits. After some, it removes what ranks have left on
-// hosts that are not their homes any more.
-func (s *Supervisor) committedLocal() {
-	if s.local.commits++; s.local.commits != tidyAfter {
+// tidyHosts removes what ranks have left on hosts that are not their homes any
+// more, after some commits. It does not during a move: destinations have files
+// on hosts that are not homes yet. A move, in turn, waits for helpers that are
+// removing files.
+func (s *Supervisor) tidyHosts() {
+	if s.local == nil || s.local.tidied || s.local.commits < tidyAfter || s.move != nil || s.a == nil || s.a.failure != nil {
 		return
 	}
+	s.local.tidied = true
 	homes := make(map[string][]int)
 	for r, home := range s.rec.Started.Homes {
 		homes[home.Dir] = append(homes[home.Dir], r)
@@ -205,6 +209,14 @@ func (s *Supervisor) addHolders() {
 		}
 		s.hosts[i].holds = true
 	}
+}
+
+// dirBusy reports whether a helper is at work in a host's directory. With mpirun
+// and srun, several helpers have one.
+func (s *Supervisor) dirBusy(h *host) bool {
+	return h.files != nil && slices.ContainsFunc(s.hosts, func(x *host) bool {
+		return x.files != nil && x.files.ID == h.files.ID && len(x.asked) > 0
+	})
 }
 
 // needsDir reports whether a directory has files that the run may need. Helpers
@@ -375,7 +387,7 @@ func (s *Supervisor) recordStart() error {
 	if was == nil {
 		was = &control.AttemptRecord{Run: s.rec.ID, Ranks: s.n}
 	}
-	l.attemptID, l.commits, l.moved = store.NewID(), 0, false
+	l.attemptID, l.commits, l.moved, l.tidied = store.NewID(), 0, false, false
 	s.rec.Started = s.stamped(was.Next(l.choice.index, l.attemptID))
 	for r := range s.n {
 		s.rec.Started.Homes = append(s.rec.Started.Homes, control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]})

@@ -93,7 +93,7 @@ func (s *Supervisor) storeHomes(m *move) {
 			to = append(to, x.to)
 		}
 	}
-	s.local.commits, s.local.moved = 0, true
+	s.local.commits, s.local.moved, s.local.tidied = 0, true, false
 	s.rec.Started = s.stamped(&now)
 	if err := s.record(); err != nil {
 		s.moveFailed(fmt.Sprintf("where the ranks are now could not be recorded: %v", err))

@@ -234,7 +234,7 @@ func (s *Supervisor) stepMove() bool {
 	}
 	switch m.State {
 	case control.MovePreparing:
-		if m.all(func(x *movingRank) bool { return x.to != nil && x.to.state == hostUp }) {
+		if m.all(func(x *movingRank) bool { return x.to != nil && x.to.state == hostUp && !s.dirBusy(x.to) }) {
 			s.startDestinations()
 			return true
 		}
@@ -608,6 +608,7 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 
 // afterMove does what was deferred until the end of a move.
 func (s *Supervisor) afterMove(m *move) {
+	s.tidyHosts()
 	for _, h := range m.added {
 		if h.slots == 0 {
 			h.extra = true
