@@ -27,20 +27,20 @@ import (
 // of them it saves; with several ranks, all decide alike.
 type Driver struct {
 	Pid         int // of the program
-	Rank, Ranks int // Ranks 0: a supervisor says it, or there is one rank
-	// Exchange gives what each rank knows to all ranks.
+	Rank, Ranks int // Ranks 0: the supervisor knows, or there is one rank
+	// Exchange sends the bytes of each rank to all ranks.
 	Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
-	// Running says that the program has its values: it has lost the process that
-	// spoke for it before, and Restore changes nothing.
+	// Running says that the program runs already, with its values: it has
+	// lost its previous helper. Restore then changes nothing.
 	Running bool
 	// Tracker says what the program has written since the last Drive.
 	Tracker ckpt.Tracker
-	// Stable reports whether memory is the program's: it stays as it is from Drive
-	// until Attend tells what became of the checkpoint.
+	// Stable reports whether memory is the program's: it stays as it is
+	// from Drive until Attend tells what became of the checkpoint.
 	Stable func(p []byte) bool
 }
 
-// identity is who the program is, where nobody supervises it.
+// identity returns the identity of a program without a supervisor.
 func (d *Driver) identity(ctx context.Context) (*identity, error) {
 	s := singleIdentity()
 	if s.driven = true; d.Ranks <= 1 {
@@ -66,8 +66,8 @@ type drivenSave struct {
 }
 
 // adaptToDriver makes the options those of a driven run, and returns after how
-// many points the program saves. Every Drive of several ranks is a point that is
-// due.
+// many points the program saves. Every Drive of several ranks is a point that
+// is due.
 func (o *Options) adaptToDriver(s *identity) (every int) {
 	if o.Driver == nil {
 		return 0
@@ -85,17 +85,17 @@ func (o *Options) adaptToDriver(s *identity) (every int) {
 
 // Drive is what the program says at a point that saves.
 type Drive struct {
-	Points uint64 // that it has passed, with this one
+	Points uint64 // points passed, with this one
 	Reason string
 	Stop   bool          // it stops when the checkpoint is durable
-	Pause  time.Duration // that the program had
+	Pause  time.Duration // for which the program was paused
 }
 
-// Drive saves the state. It calls recorded with the index of the checkpoint when
-// the program may change its files again. The variables are written from where
-// they are: they may change when Attend tells what became of the checkpoint, or
-// when Drive returns an error. If recorded returns an error, the variables are
-// incomplete, and nothing is saved.
+// Drive saves the state. It calls recorded with the index of the checkpoint
+// when the program may change its files again. The variables are written from
+// where they are: they may change when Attend tells what became of the
+// checkpoint, or when Drive returns an error. If recorded returns an error, the
+// variables are incomplete, and nothing is saved.
 func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) (err error) {
 	if err := p.ready(); err != nil {
 		return err
@@ -141,10 +141,10 @@ type Attention struct {
 	Err       error  // why a checkpoint was not saved
 }
 
-// Attend takes in what became of checkpoints, and says what is due. It is called
-// after Options.OnDue was. While this rank's part of a checkpoint is being
-// written, it tells nothing about that checkpoint, even if another rank has
-// failed: the program would change the variables.
+// Attend notes the outcomes of checkpoints, and returns what is due. Call it
+// after Options.OnDue was called. While this rank's part of a checkpoint is
+// being written, Attend reports nothing about that checkpoint, even if another
+// rank has failed: the program would change the variables.
 func (p *Run) Attend() (a Attention) {
 	if p.phase != phaseRunning {
 		return a
@@ -169,8 +169,8 @@ func (p *Run) Attend() (a Attention) {
 	return a
 }
 
-// failure takes in the outcomes of checkpoints, and returns why one was not
-// saved, or why no other one will be.
+// failure notes the outcomes of checkpoints. It returns why one was not saved,
+// or why there will be no more.
 func (p *Run) failure() (err error) {
 	if p.identity.Size > 1 {
 		p.peers.engine.Lock()
@@ -219,10 +219,10 @@ func (p *Run) Unprotect(names map[string]bool) {
 // Resuming reports whether there are checkpoints to restore.
 func (p *Run) Resuming() bool { return p.files.resuming }
 
-// ProtectProgramFile is ProtectFile for a file of the program. truncate says that
-// the program wants it empty, unless the checkpoint holds it. A file that
-// Restore has opened is the program's from now on.
-// It returns the ID of that file's entry, and -1 for any other.
+// ProtectProgramFile is ProtectFile for a file of the program. truncate says
+// that the program wants it empty, unless the checkpoint holds it. A file that
+// Restore has opened is the program's from now on. It returns the ID of that
+// file's entry, and -1 for any other.
 func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) (claimed int, err error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -277,9 +277,9 @@ func (p *Run) Points() uint64 { return p.points }
 // EveryPoints returns after how many points a checkpoint is due; 0: none is.
 func (p *Run) EveryPoints() uint64 { return uint64(p.driven.saveEvery) }
 
-// createDir makes the directory and takes its lock. The lock of a driven run may
-// be held by the process that spoke for the program before, and that finishes a
-// checkpoint of a program that is gone: createDir waits for it.
+// createDir makes the directory and takes its lock. An earlier helper may hold
+// the lock of a driven run, because it still writes the last checkpoint of a
+// program that has ended: createDir waits for it.
 func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, error) {
 	for began := time.Now(); ; {
 		dir, err := store.CreateFor(o.fs, o.Dir, rank, vfs.AccessFromEnv().With(o.GroupReadable, o.AnyOwner))
@@ -296,7 +296,7 @@ func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, e
 		pid, where, _ := strings.Cut(store.Holder(o.Dir, rank), " ")
 		n, perr := strconv.Atoi(pid)
 		if perr != nil || !strings.HasSuffix(where, processSpace()) {
-			return nil, err // nobody knows who that is
+			return nil, err // the holder is not known
 		}
 		if processName(n) == pid+" "+where && (ranks <= 1 || time.Since(began) > dying) {
 			return nil, err // it is alive
@@ -312,8 +312,8 @@ func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, e
 // dying is how long a launcher that lost a rank may take to end the others.
 const dying = 15 * time.Second
 
-// processName names a process so that another one of the same number has another
-// name: by when it began, and where. A process that is gone has none.
+// processName returns a name that no other process with the same number has: it
+// includes the start time and the namespace. A process that has ended has none.
 func processName(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, ok := strings.Cut(string(stat), ") ")
@@ -324,7 +324,7 @@ func processName(pid int) string {
 	return fmt.Sprintf("%d %s %s", pid, fields[19], processSpace())
 }
 
-// processSpace says where numbers of processes are those of this process.
+// processSpace identifies the namespace of process numbers of this process.
 func processSpace() string {
 	space, _ := os.Readlink("/proc/self/ns/pid")
 	return machineID() + " " + space

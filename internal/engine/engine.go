@@ -1,7 +1,7 @@
 // Package engine protects one process: it takes the checkpoints that are due at
-// its points, restores them, brings its files back, agrees with the other ranks,
-// and moves the process to another host. Package cairn is its interface for
-// programs; package resume uses it for programs that 'cairn build' made.
+// its points, restores them, brings its files back, agrees with the other
+// ranks, and moves the process to another host. Package cairn is its interface
+// for programs; package resume uses it for programs that 'cairn build' made.
 package engine
 
 import (
@@ -75,10 +75,11 @@ type Options struct {
 
 	OnSaved func(CheckpointInfo)
 	OnError func(error)
-	// OnDue is called by any goroutine when Due has become true, or may have.
+	// OnDue is called by any goroutine when Due has become true, or may
+	// have.
 	OnDue func()
-	// OnCopy is called before the state is copied. If it returns an error, no
-	// checkpoint is taken.
+	// OnCopy is called before the state is copied. If it returns an error,
+	// no checkpoint is taken.
 	OnCopy func() error
 	Log    *slog.Logger
 
@@ -113,27 +114,27 @@ type Run struct {
 	log      *slog.Logger
 
 	roots      []graph.Root
-	names      map[string]bool // of those that the program protects
+	names      map[string]bool // names of the variables that the program protects
 	varOptions map[string]ProtectOption
 	types      []reflect.Type
 	collector  graph.Collector
-	protectErr error // a variable was refused
+	protectErr error // why a variable was refused
 	stateErr   error // why the state is undefined: a Rollback failed
 	damaged    map[uint64]bool
 	shapes     map[string]string // of Fixed variables before Restore
 	files      fileTable
 	migration  migration
 
-	leads          bool // it does for its directory what only one rank may do
-	observed       bool // others must learn of each point: ranks or the supervisor
+	leads          bool // this rank does what only one rank per directory may do
+	observed       bool // other ranks or the supervisor must learn of each point
 	points         uint64
 	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
-	pointsLeft     int                    // points until one is due by count
+	pointsLeft     int                    // points until a checkpoint is due by count
 	wake           atomic.Bool            // the next Point has something to do
 	request        atomic.Pointer[string] // who requested a checkpoint; nil: nobody
 	due            atomic.Bool            // a checkpoint is due by time
 	stop           atomic.Pointer[string] // who requested a checkpoint and a stop; nil: nobody
-	deferredReason string                 // why a checkpoint is due that waits for the writer
+	deferredReason string                 // why a checkpoint is due; it waits for the writer
 	timer          *time.Timer
 	dueAt          time.Time // when it fires
 	signals        *signalWatch
@@ -459,7 +460,7 @@ func (p *Run) Close() error {
 	if p.phase == phaseClosed || p.adopted {
 		return nil
 	}
-	known := !p.isDestination() || p.phase == phaseRunning // to the other ranks
+	known := !p.isDestination() || p.phase == phaseRunning // the other ranks know this process
 	p.phase = phaseClosed
 	p.closeStored()
 	p.wakePoint()

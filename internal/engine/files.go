@@ -307,7 +307,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 		}
 		o := &openFile{entry: e, unclaimed: true}
 		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
-			continue // only then did it belong to the run
+			continue // it belonged to the run only at that time
 		}
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {

@@ -51,7 +51,7 @@ func (o *Options) readFresh(s *identity) {
 		o.Fresh = true
 	}
 	if o.Driver != nil && o.Driver.Running {
-		o.Fresh = false // what is there is the program's own
+		o.Fresh = false // the checkpoints are those of the running program
 	}
 }
 
@@ -68,7 +68,8 @@ func (p *Run) checkDirectory(ctx context.Context) error {
 }
 
 // checkEnd returns an error if the run in the directory has finished. If Fresh
-// is set, or if a crash interrupted a discard, it discards what is left instead.
+// is set, or if a crash interrupted a discard, it discards what is left
+// instead.
 //
 // The ranks of a run need not agree here: all look at the same record, or have
 // compared theirs, and each removes its own files.
@@ -89,8 +90,8 @@ func (p *Run) checkEnd(end *store.End, err error) error {
 	return &FinishedError{p.dir.Path(), end.Status, end.Time}
 }
 
-// endHere records that the run has finished, and removes its checkpoints, of all
-// ranks in this directory.
+// endHere records that the run has finished, and removes its checkpoints, of
+// all ranks in this directory.
 func (p *Run) endHere(status int) error {
 	if end, err := p.dir.End(); err != nil || end == nil || end.State != store.Finished {
 		if err := p.dir.SetEnd(store.Finished, status); err != nil {

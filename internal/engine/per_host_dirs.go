@@ -14,8 +14,8 @@ import (
 
 // A checkpoint directory per host.
 //
-// With Options.PerHost, hosts do not share the checkpoint directory: each has the
-// files of the ranks that run there. No rank sees what the others have.
+// With Options.PerHost, hosts do not share the checkpoint directory: each has
+// the files of the ranks that run there. No rank sees what the others have.
 //
 //	one directory for all            one per host
 //	rank 0 records the line          every rank does
@@ -40,7 +40,7 @@ type hostDir struct {
 }
 
 // together reports whether ranks with different directories must agree about
-// them. A destination joins ranks that have.
+// them. A destination joins ranks that have agreed already.
 func (p *Run) together() bool { return p.opts.PerHost && p.identity.Size > 1 && !p.isDestination() }
 
 // told reports whether a supervisor says which checkpoint is restored.

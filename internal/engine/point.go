@@ -89,7 +89,7 @@ func (p *Run) point(ctx context.Context) error {
 	if stop != nil {
 		reason, must = *stop, true
 	}
-	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: take it when the writer is done
+	if reason != "" && !must && p.saver.Busy() { // the disk is too slow: take it when the writer is done
 		p.deferredReason = reason
 		return p.takeError()
 	}
@@ -341,7 +341,7 @@ func (p *Run) takeTogether(ctx context.Context) error {
 
 // committed notes that all ranks have saved a checkpoint.
 func (p *Run) committed(index uint64) {
-	if p.saver.Busy() && p.current.Index == index { // this rank's outcome is there, too
+	if p.saver.Busy() && p.current.Index == index { // this rank's part is written, too
 		p.collect(<-p.outcome)
 	}
 	p.lastCommitted, p.lastErr, p.failures = index, nil, 0

@@ -188,7 +188,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 		p.dir.PerHost()
 		err := p.recordRunID()
 		if err == nil && h.Safe > 0 {
-			err = p.dir.SetLine(store.Line{Index: h.Safe, Ranks: p.identity.Size, Run: p.runID.Run}) // which attempt it is of is not known here
+			err = p.dir.SetLine(store.Line{Index: h.Safe, Ranks: p.identity.Size, Run: p.runID.Run}) // its attempt is not known here
 		}
 		if err != nil {
 			return err

@@ -10,9 +10,9 @@ import (
 )
 
 // reshape lets a slice take the values of an array, and an array those of a
-// slice: what is a slice in Go is an array in C. It returns roots with the types
-// of the image, and a function that gives the program's variables what was
-// loaded into these; nil if all roots are as they were.
+// slice: what is a slice in Go is an array in C. It returns roots with the
+// types of the image, and a function that copies what was loaded into them to
+// the program's variables. The function is nil if no root has changed.
 func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle func() error) {
 	saved := make(map[string]int, len(img.Vars))
 	for i, v := range img.Vars {
@@ -59,8 +59,8 @@ func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle fun
 }
 
 // dimensions returns the shape of a variable of an image, and how many of its
-// dimensions are those of slices. These come first, and all of their elements
-// are as long. Without that, or if the variable is no array, it returns nil.
+// dimensions are those of slices. These come first. If slices of one dimension
+// differ in length, or if the variable is not an array, it returns nil.
 func dimensions(img *graph.Image, index int) (dims []uint64, slices int) {
 	count := uint64(0) // of elements
 	var heads []uint64 // of slices that are elements of slices
@@ -120,7 +120,8 @@ func plain(t reflect.Type) bool {
 	return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128 && t.Kind() != reflect.Uintptr
 }
 
-// arrayFor returns a pointer to an array for the slice v, and how v gets it.
+// arrayFor returns a pointer to an array for the slice v, and a function that
+// sets v to its values.
 func arrayFor(v reflect.Value, dims []uint64) (reflect.Value, func() error) {
 	t, depth, total := v.Type(), 0, uint64(1)
 	for t.Kind() == reflect.Slice {
@@ -161,8 +162,8 @@ func rows(v, flat reflect.Value, dims []uint64) {
 	}
 }
 
-// sliceFor returns a pointer to a slice, of slices if depth is more than 1, for
-// the array v, and how v gets its values.
+// sliceFor returns a pointer to a slice (of slices, if depth is more than 1)
+// for the array v, and a function that sets v to its values.
 func sliceFor(name string, v reflect.Value, depth int) (reflect.Value, func() error) {
 	t := v.Type()
 	for range depth {

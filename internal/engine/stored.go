@@ -12,9 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Resume is Restore for a program that loads its variables with Read: which of
-// them, and when. The checkpoint that Restore takes is verified, and nothing is
-// loaded from it.
+// Resume is Restore for a program that loads its variables itself, with Read.
+// Resume verifies the checkpoint that Restore would load, and loads nothing.
 func (p *Run) Resume(ctx context.Context) (bool, error) {
 	p.stored.only = true
 	return p.Restore(ctx)
@@ -92,9 +91,9 @@ func (o *opened) find(name string) (int, error) {
 	return i, nil
 }
 
-// image returns an image that has variable i, and which of its variables that
-// is. As a rule it has no other: then reading many variables one by one does not
-// become slower with their number.
+// image returns an image with variable i, and the index of the variable in it.
+// Usually it has no other variable, so that the time to read one does not
+// depend on their number.
 func (o *opened) image(i int) (*graph.Image, int) {
 	if one := o.img.Only(i, o.pools[i]); one != nil {
 		return one, 0
@@ -148,8 +147,9 @@ func (p *Run) closeStored() {
 	}
 }
 
-// Stored tells what a checkpoint holds under a name: the type of the elements,
-// and the dimensions. index 0 is the newest checkpoint.
+// Stored describes a variable of a checkpoint: the type of its elements, and
+// its dimensions. index 0 is the newest checkpoint.
+
 func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err error) {
 	o, err := p.openStored(index)
 	if err != nil {
@@ -181,9 +181,9 @@ func (o *opened) variable(i int) StoredVariable {
 	return v
 }
 
-// StoredVariables lists the variables of a checkpoint, in the order in which the
-// program protected them. index 0 is the newest one; if there is none, the list
-// is empty.
+// StoredVariables lists the variables of a checkpoint, in the order in which
+// the program protected them. index 0 is the newest one; if there is none, the
+// list is empty.
 func (p *Run) StoredVariables(index uint64) ([]StoredVariable, error) {
 	if index == 0 {
 		if n, err := p.toRestore(); err != nil || n == 0 {
