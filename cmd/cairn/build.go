@@ -131,7 +131,7 @@ func shorthand(name string) string {
 	return ""
 }
 
-// declareFew declares those that run has, too.
+// declareFew declares the flags that run has as well.
 func (m *makeFlags) declareFew(f *pflag.FlagSet) {
 	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` separated by commas")
 	f.StringVar(&m.take, "take", "", "assume that dynamic calls which may reach these `FUNCTIONS` (separated by commas) reach only them")
@@ -154,7 +154,7 @@ func samples(profile string) (*explain.Samples, error) {
 	return s, nil
 }
 
-// options returns what the flags say.
+// options returns the options that the flags set.
 func (m *makeFlags) options(f *pflag.FlagSet) (golang.MakeOptions, error) {
 	var o golang.MakeOptions
 	var err error

@@ -7,8 +7,8 @@ const (
 	queueNotes = 1000      // remarks that may wait
 )
 
-// displayQueue shows things in order, in a goroutine of its own. So a terminal or
-// a pipe that accepts nothing blocks only those who agree to wait.
+// displayQueue shows things in order, in a goroutine of its own. So a terminal
+// or a pipe that accepts nothing blocks only callers of output.
 type displayQueue struct {
 	mu      sync.Mutex
 	some    sync.Cond

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkFlags refuses flags that cmd does not have, and returns args with two
-// dashes before every long flag, which may be given with one, as to Go's own
-// commands. It stops at "--", and with tail at the first argument: what
-// follows PROGRAM is the program's.
+// checkFlags refuses flags that cmd does not have. It returns args with two
+// dashes before every long flag; users may write one, as for the go command. It
+// stops at "--", and if tail is set, at the first argument: what follows
+// PROGRAM belongs to the program.
 func checkFlags(cmd *cobra.Command, args []string, tail bool) ([]string, error) {
 	cmd.InheritedFlags() // merges them
 	flags := cmd.Flags()
@@ -93,8 +93,8 @@ func dashed(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// suggest returns "(did you mean …?)" with the known names that resemble name
-// most, or nothing if none does.
+// suggest returns "(did you mean …?)" with the known names that are most
+// similar to name, or "" if none is similar.
 func suggest(name string, known []string, prefix string) string {
 	if name == "" {
 		return ""

@@ -12,8 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// askHosts makes the checkpoints of a run visible whose hosts share no files: as
-// if all were in RUN/ckpt. For other runs it does nothing.
+// askHosts collects the checkpoints of a run whose hosts share no files, so
+// that commands see them as if all were in RUN/ckpt. It does nothing for other
+// runs.
 func (c *call) askHosts(run string) error {
 	if c.hosts != nil || c.completing {
 		return nil

@@ -54,7 +54,7 @@ type inspectDocument struct {
 	Files     []fileInfo     `json:"files"`
 }
 
-// variableInfo is a variable; its numbers are those of its datasets together.
+// variableInfo is a variable; its numbers are the sums over its datasets.
 type variableInfo struct {
 	Name   string `json:"name"`
 	GoType string `json:"goType"`
@@ -102,7 +102,7 @@ func inspect(c *call, rank uint) error {
 		summary: c.summarize(s), Format: s.Header.Format,
 		Finding: s.Header.Note.Finding, Tracking: s.Header.Note.Tracking, Files: []fileInfo{},
 	}
-	// A damaged /Context or /FileMap does not keep the rest from being shown.
+	// If /Context or /FileMap is damaged, the rest is shown nevertheless.
 	var failed error
 	img, err := s.Image()
 	if err != nil {
@@ -226,14 +226,14 @@ func (c *call) inspectText(doc *inspectDocument) {
 	}
 }
 
-// references reports whether the dataset is a table of references, and of
-// values that stand beside them.
+// references reports whether the dataset is a table of references, perhaps with
+// values beside them.
 func (d *datasetInfo) references() bool { return isReferences(d.Path) }
 
 func isReferences(path string) bool { return strings.HasPrefix(path, "/Context/Pointers/") }
 
-// bare reports whether the dataset has nothing but references, which the
-// shape of what they refer to makes plain enough.
+// bare reports whether the dataset has nothing but references. The shapes of
+// what they refer to say enough about them.
 func (d *datasetInfo) bare() bool {
 	if !d.references() {
 		return false
@@ -305,12 +305,12 @@ func rootType(img *graph.Image, i int) string {
 	return goType(v.Type)
 }
 
-// isArray reports whether a description is that of an array, which is in
-// the checkpoint as its elements.
+// isArray reports whether a description is that of an array. A checkpoint holds
+// the elements of an array.
 func isArray(text string) bool { return len(text) > 1 && text[0] == '[' && text[1] != ']' }
 
-// holder names the variable that holds the array of variable i, a slice, if
-// that is another one.
+// holder returns the variable that holds the array of variable i, a slice, if
+// it is another variable.
 func holder(img *graph.Image, i int) string {
 	v := &img.Vars[i]
 	if v.Data == 0 {
@@ -356,7 +356,7 @@ func goType(text string) string {
 	return b.String()
 }
 
-// packagePath is what stands before the last element of a package's path.
+// packagePath matches a package's path up to its last element.
 var packagePath = regexp.MustCompile(`([\w.~-]+/)+`)
 
 // cut shortens a type for a table, to []cairn.Options; JSON shows it in full.

@@ -241,7 +241,7 @@ func (c *call) entry(j *judged) listedCheckpoint {
 	return l
 }
 
-// listRest adds what concerns the directory as a whole.
+// listRest adds unfinished checkpoints and sums over the directory.
 func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 	dirs, err := c.checkpointDirs(doc.Dir)
 	if err != nil {

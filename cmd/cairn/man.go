@@ -57,8 +57,7 @@ func manPage(cmd *cobra.Command, dir string) error {
 	return f.Close()
 }
 
-// manText is what the manual says about a command, its flags and examples
-// left out.
+// manText returns the text of a manual page without flags and examples.
 func manText(cmd *cobra.Command) string {
 	text := markdown(cmd.Long)
 	if strings.Contains(cmd.Use, "CHECKPOINT") {
@@ -74,8 +73,8 @@ func exitSection(text string) string {
 	return "# EXIT STATUS\n" + markdown(strings.TrimPrefix(text, "Exit codes\n"))
 }
 
-// markdown makes plain text, in which lines that begin with blanks stand as
-// they are, into Markdown.
+// markdown turns plain text into Markdown. Lines that begin with blanks are
+// kept as they are.
 func markdown(text string) string {
 	var b strings.Builder
 	before := false // the line before stands as it is

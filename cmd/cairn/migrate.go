@@ -27,8 +27,8 @@ const (
 	exitUnknown = 5
 )
 
-// secondAfter is how much later a second signal must come: launchers may send
-// the first one twice.
+// secondAfter is the shortest time between two signals that count as two:
+// launchers may send one signal twice.
 const secondAfter = time.Second
 
 func migrateCommand(c *call) *cobra.Command {

@@ -14,7 +14,7 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-// progress is a line on a terminal that tells how far long work has come.
+// progress is a line on a terminal that shows how much of a long task is done.
 // Its zero value shows nothing.
 type progress struct {
 	c     *call
@@ -57,8 +57,8 @@ func (p *progress) line(done int64, now time.Time) string {
 	return fmt.Sprintf("%s: %s of %s, %.0f %%, %s/s", p.label, control.BytesText(done), control.BytesText(p.total), part, control.BytesText(int64(rate)))
 }
 
-// show replaces the line by blanks where the old one was longer, which every
-// terminal understands.
+// show replaces the line. It overwrites the rest of a longer line with blanks,
+// which works on every terminal.
 func (p *progress) show(line string) {
 	n := utf8.RuneCountInString(line)
 	fmt.Fprintf(p.c.stderr, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-n)))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reporter shows what a long piece of work is doing. When it has been silent
-// for a while it says so again, with the time that has passed.
+// reporter shows the steps of a long task. If it has shown nothing for a while,
+// it repeats the last step, with the time that has passed.
 type reporter struct {
 	to    io.Writer
 	quiet bool   // show warnings only
@@ -67,7 +67,7 @@ func (r *reporter) start() (stop func()) {
 	}
 }
 
-// remind says what is being done if nothing was said for a while.
+// remind repeats the last step if nothing was shown for a while.
 func (r *reporter) remind(began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

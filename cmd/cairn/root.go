@@ -28,11 +28,11 @@ type call struct {
 	completing bool                // a shell waits for completions: no host is asked
 }
 
-// action does a command's work. It returns errFound when all went well and
-// there is something to tell by the exit code.
+// action does a command's work. It returns errFound if the command succeeded,
+// and its exit code must report what it found.
 type action func(ctx context.Context, c *call) error
 
-// does makes an action the work of a command.
+// does sets the action of a command.
 func (c *call) does(do action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c.args = args

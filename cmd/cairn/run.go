@@ -200,8 +200,8 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	// Output that nobody reads is no reason to end. (A signal that is ignored
-	// would stay ignored in helpers; one that is caught does not.)
+	// Output that nobody reads is no reason to end. (A signal that is
+	// ignored would stay ignored in helpers; one that is caught does not.)
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -220,7 +220,8 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(again)
 		s.Stop("interrupted")
-		// The launchers of batch systems may send the same signal twice.
+		// The launchers of batch systems may send the same signal
+		// twice.
 		for soon := time.Now().Add(time.Second); ; {
 			select {
 			case <-again:
@@ -344,7 +345,7 @@ func (r *runFlags) complete(args []string) error {
 		return usagef("run: -n %d: a run has at least one rank", o.Ranks)
 	}
 	o.Grace = cmp.Or(o.Grace, time.Nanosecond)
-	// Zero means zero here, and the default there.
+	// A zero flag means zero; a zero option means the default.
 	o.Retries, o.Quarantine = r.retries, r.quarantine
 	if r.retries <= 0 {
 		o.Retries = -1
@@ -355,7 +356,7 @@ func (r *runFlags) complete(args []string) error {
 	return nil
 }
 
-// transports are those that a run may be told to use.
+// transports are the values of --transport.
 var transports = []string{"shm", "tcp", "mpi", "tcp-reopen"}
 
 // parseTransports reads a list like shm,tcp.

@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// build makes the program if the command names source, and lets the command name
-// what was made. It is nil if the command names a program.
+// build builds the program if the command names source, and makes the command
+// name the result. build is nil if the command names a program.
 func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	o := &r.o
 	n := sourceArgs(o.Command)
@@ -43,20 +43,22 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	program := r.program(made, o.Run)
 	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
 	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
-		// The supervisor wants to see it. If the run is another's, it has one.
+		// The supervisor needs the file. If another process runs, it
+		// exists.
 		return made, elsewhere(r.copy(made, program), otherRun)
 	}
 	return made, r.fits(ctx, made, o.Run)
 }
 
-// program returns the path of a built program in the run directory. All versions
-// of the source have the same path, so the run's command does not change.
+// program returns the path of a built program in the run directory. All
+// versions of the source have the same path, so the run's command does not
+// change.
 func (*runFlags) program(made *golang.Made, run string) string {
 	return filepath.Join(run, "bin", made.Name)
 }
 
-// fits checks that the checkpoints of a run that resumes belong to the same source:
-// places in another one may mean something else.
+// fits checks that the checkpoints of a run that resumes belong to the same
+// source: places in other source may mean something else.
 func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
 	old, err := os.ReadFile(r.program(made, run) + ".source")
 	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh || strings.TrimSpace(string(old)) == made.Source {
@@ -106,8 +108,8 @@ func (r *runFlags) copy(made *golang.Made, program string) error {
 	return made.Copy(program)
 }
 
-// sourceArgs returns how many words of a command name Go source: files, a directory
-// of them, or an import path; 0 if it is a program.
+// sourceArgs returns how many words of a command name Go source: files, a
+// directory of them, or an import path; 0 if it is a program.
 func sourceArgs(command []string) int {
 	n := 0
 	for n < len(command) && strings.HasSuffix(command[n], ".go") {

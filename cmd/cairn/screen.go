@@ -16,8 +16,8 @@ import (
 )
 
 // screen shows what a run does: the ranks' output, and on stderr a status line
-// that is kept up to date on a terminal, or a line per event. Whatever the
-// terminal or the pipe behind stdout does, events do not wait for it.
+// (on a terminal) or a line per event. Events never wait for the terminal or
+// the pipe behind stdout.
 type screen struct {
 	c        *call
 	prefix   bool
@@ -82,8 +82,8 @@ func (s *screen) note(text string) {
 	s.draw()
 }
 
-// print writes to stdout until nobody reads it any more, which is not a failure:
-// 'cairn run … | head'. It reports whether it has written text.
+// print writes to stdout until nobody reads it any more, which is not a
+// failure: 'cairn run … | head'. It reports whether it has written text.
 func (s *screen) print(text []byte) bool {
 	if s.unread {
 		return false
@@ -131,11 +131,12 @@ func (s *screen) draw() {
 	}
 }
 
-// closeTime is how long an interrupted run waits for its last output to be shown.
+// closeTime is how long an interrupted run waits for its last output to be
+// shown.
 const closeTime = 2 * time.Second
 
-// close shows what is left and erases the status line. When ctx is done, it does
-// not wait long for a terminal or a pipe that accepts nothing.
+// close shows what is left and erases the status line. When ctx is done, it
+// does not wait long for a terminal or a pipe that accepts nothing.
 func (s *screen) close(ctx context.Context) {
 	if s.out != s.main {
 		s.out.close()

@@ -13,9 +13,9 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// lineWidth is how many characters fit on a line of the terminal w, less one:
-// a line that wraps cannot be replaced. Where the terminal does not tell, it is
-// that of the narrowest usual one.
+// lineWidth returns the number of characters on a line of the terminal w, minus
+// one: a line that wraps cannot be replaced. If the width is not known, it is
+// that of the narrowest usual terminal.
 func lineWidth(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 1 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// output is stdout; it remembers that it could not be written.
+// output is stdout. It remembers the first error.
 type output struct {
 	w   io.Writer
 	err error
@@ -25,7 +25,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printf writes text to stdout. That it failed is seen at the end, by run.
+// printf writes text to stdout. run reports an error at the end.
 func (c *call) printf(format string, args ...any) { fmt.Fprintf(c.stdout, format, args...) }
 
 // notef writes a remark for people, which is no part of the result, to stderr.
@@ -55,7 +55,7 @@ func (c *call) table(indent string, header ...string) *table {
 	return t
 }
 
-// row adds a line. What a cell holds cannot disturb the columns.
+// row adds a line. Special characters in a cell do not disturb the columns.
 func (t *table) row(cells ...string) {
 	for i, s := range cells {
 		cells[i] = printable(s)
@@ -75,8 +75,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// percent gives part of whole, and never 0 % or 100 % for a little more or
-// less.
+// percent returns part of whole. It returns 0 % and 100 % only for exactly none
+// and all.
 func percent(part, whole int64) string {
 	switch {
 	case whole == 0 || part == 0:
@@ -112,10 +112,10 @@ func age(now, t time.Time) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// clock gives a time of a header in the time zone of the reader.
+// clock returns a time of a header in the local time zone.
 func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// millis gives milliseconds with three digits that mean something.
+// millis returns milliseconds with three significant digits.
 func millis(ms float64) string {
 	switch {
 	case ms >= 10000:
@@ -126,10 +126,11 @@ func millis(ms float64) string {
 	return fmt.Sprintf("%.3g ms", ms)
 }
 
-// number gives a difference as people read it.
+// number returns a difference as people read it.
 func number(v float64) string { return fmt.Sprintf("%.4g", v) }
 
-// finite is v for a JSON document, which has no other numbers: null.
+// finite returns v for a JSON document, and null for NaN and infinities, which
+// JSON does not have.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -157,11 +157,11 @@ type outcome struct {
 	status string // "sound", "incomplete", "damaged" or "unreadable"
 }
 
-// lineage is what the files of a directory have in common.
+// lineage identifies the run that the files of a directory belong to.
 type lineage struct{ first *verifiedFile }
 
-// compare finds a file that is sound by itself and does not belong to those
-// before it.
+// compare finds a file that is intact but does not belong to the files before
+// it.
 func (l *lineage) compare(v, group *verifiedFile) {
 	if v.Status != "sound" {
 		return
@@ -181,8 +181,8 @@ func (l *lineage) compare(v, group *verifiedFile) {
 	v.Status, v.Damage = "damaged", append(v.Damage, damagedBlock{"metadata", why})
 }
 
-// verifyGroup checks the files of all ranks of a checkpoint. With all set, the run
-// may remove them meanwhile.
+// verifyGroup checks the files of all ranks of a checkpoint. With all set, the
+// run may remove them meanwhile.
 func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineage) (o outcome, failed error) {
 	var first *verifiedFile
 	o = outcome{index: g.index, status: "sound"}
@@ -233,7 +233,7 @@ func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineag
 	return o, failed
 }
 
-// notDone reports the previous of several errors, and keeps the last for the end.
+// notDone reports the previous error, and keeps this one for the end.
 func (c *call) notDone(before, err error) error {
 	if before != nil {
 		c.notef("%s", describe(before))
@@ -432,7 +432,8 @@ func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifi
 	return v, nil
 }
 
-// sharing returns the other checkpoints in the directory that share a file with t.
+// sharing returns the other checkpoints in the directory that share a file with
+// t.
 func (c *call) sharing(t target) ([]uint64, error) {
 	mine, err := c.files(filepath.Dir(t.file))
 	if err != nil {

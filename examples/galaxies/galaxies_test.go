@@ -47,7 +47,6 @@ func TestParabola(t *testing.T) {
 
 // TestKilled runs the program under cairn run, kills it three times with
 // SIGKILL, and compares its output and files with those of the plain program.
-
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	cairn, plain := filepath.Join(dir, "cairn"), filepath.Join(dir, "galaxies")

@@ -425,7 +425,6 @@ func TestLosses(t *testing.T) {
 
 	// A program without checkpoints ends, and so does one that loses
 	// devices again and again.
-
 	losses := []int{2}
 	programs["loser"] = func() program { return &loser{&floyd{}, &losses} }
 	if _, _, err := runOn(t, plain("loser"), "host"); !errors.Is(err, device.ErrLost) {
