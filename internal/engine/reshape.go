@@ -121,7 +121,7 @@ func plain(t reflect.Type) bool {
 }
 
 // arrayFor returns a pointer to an array for the slice v, and a function that
-// sets v to its values.
+// gives v its values.
 func arrayFor(v reflect.Value, dims []uint64) (reflect.Value, func() error) {
 	t, depth, total := v.Type(), 0, uint64(1)
 	for t.Kind() == reflect.Slice {
@@ -163,7 +163,7 @@ func rows(v, flat reflect.Value, dims []uint64) {
 }
 
 // sliceFor returns a pointer to a slice (of slices, if depth is more than 1)
-// for the array v, and a function that sets v to its values.
+// for the array v, and a function that gives v its values.
 func sliceFor(name string, v reflect.Value, depth int) (reflect.Value, func() error) {
 	t := v.Type()
 	for range depth {

@@ -149,7 +149,6 @@ func (p *Run) closeStored() {
 
 // Stored describes a variable of a checkpoint: the type of its elements, and
 // its dimensions. index 0 is the newest checkpoint.
-
 func (p *Run) Stored(index uint64, name string) (elem string, dims []uint64, err error) {
 	o, err := p.openStored(index)
 	if err != nil {
