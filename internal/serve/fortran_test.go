@@ -69,6 +69,33 @@ func TestFortran_Types(t *testing.T) {
 	}
 }
 
+// TestFortran_Flang does the same with flang, whose array descriptors differ from
+// gfortran's.
+func TestFortran_Flang(t *testing.T) {
+	flang, err := exec.LookPath("flang")
+	if err != nil {
+		t.Skip("no flang")
+	}
+	if flang, err = filepath.EvalSymlinks(flang); err != nil {
+		t.Fatal(err)
+	}
+	dir, include := t.TempDir(), filepath.Join(filepath.Dir(flang), "../include/flang")
+	output(t, exec.Command("cc", "-O1", "-Wall", "-Werror", "-I"+include, "-I../../lib", "-c", "-o", filepath.Join(dir, "descriptors.o"), fortranSources[1]))
+	types := filepath.Join(dir, "types")
+	output(t, exec.Command(flang, "-O1", "-module-dir", dir, "-o", types, fortranSources[0], "testdata/types.f90", filepath.Join(dir, "descriptors.o"),
+		filepath.Join(build(t), "libcairn.a"), "-lpthread", "-ldl"))
+	ckpt, file := filepath.Join(dir, "ckpt"), filepath.Join(dir, "out")
+	for _, want := range []string{"saved\n", "restored\n"} {
+		out, err := start(t, types, ckpt, file).Output() // flang says on stderr what happened to numbers
+		if err != nil || string(out) != want {
+			t.Fatalf("%v: %s, want %s%s", err, out, want, failure(err))
+		}
+		if want == "saved\n" {
+			readFortran(t, ckpt)
+		}
+	}
+}
+
 // readFortran restores a copy of what testdata/types.f90 has saved.
 func readFortran(t *testing.T, dir string) {
 	t.Helper()

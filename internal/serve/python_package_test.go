@@ -24,10 +24,11 @@ func startPython(t *testing.T, needs string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// pythonEnv lets Python find package cairn and the library.
+// pythonEnv lets Python find package cairn and the library, and what PYTHONPATH
+// says: an mpi4py of another MPI library, for example.
 func pythonEnv(t *testing.T) []string {
 	t.Helper()
-	return []string{"PYTHONPATH=" + source(t, "../../python"), "PYTHONDONTWRITEBYTECODE=1", "CAIRN_LIBRARY=" + filepath.Join(build(t), "libcairn.so")}
+	return []string{"PYTHONPATH=" + source(t, "../../python") + ":" + os.Getenv("PYTHONPATH"), "PYTHONDONTWRITEBYTECODE=1", "CAIRN_LIBRARY=" + filepath.Join(build(t), "libcairn.so")}
 }
 
 // source returns the absolute path of a file beside the tests.

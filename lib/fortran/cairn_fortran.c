@@ -27,6 +27,11 @@ static cairn_type element_type(const CFI_cdesc_t *d, size_t *n)
 		{CFI_type_long_double, CAIRN_LONG_DOUBLE, sizeof(long double)},
 		{CFI_type_long_double_Complex, CAIRN_COMPLEX_LONG_DOUBLE, 2 * sizeof(long double)},
 		{CFI_type_Bool, CAIRN_BOOL, 1},
+#ifdef CFI_type_extended_double /* of flang, whose logicals have the types int_least */
+		{CFI_type_int_least16_t, CAIRN_INT16, 2}, {CFI_type_int_least32_t, CAIRN_INT32, 4}, {CFI_type_int_least64_t, CAIRN_INT64, 8},
+		{CFI_type_extended_double, CAIRN_LONG_DOUBLE, sizeof(long double)},
+		{CFI_type_extended_double_Complex, CAIRN_COMPLEX_LONG_DOUBLE, 2 * sizeof(long double)},
+#endif
 	};
 	*n = 0;
 	if (d->type == CFI_type_char) {
@@ -36,6 +41,16 @@ static cairn_type element_type(const CFI_cdesc_t *d, size_t *n)
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if (d->type == types[i].fortran && d->elem_len == types[i].bytes)
 			return types[i].cairn;
+#ifdef CFI_type_extended_double
+	if (d->type == CFI_type_char32_t) {
+		*n = d->elem_len / 4;
+		return CAIRN_UINT32;
+	}
+	if (d->type == CFI_type_int128_t || d->type == CFI_type_float128 || d->type == CFI_type_float128_Complex) { /* no such type in C */
+		*n = d->elem_len;
+		return CAIRN_BYTES;
+	}
+#endif
 #ifdef CFI_type_Logical /* of gfortran: logicals of all kinds are integers */
 	if ((d->type & CFI_type_mask) == CFI_type_Logical)
 		return d->elem_len == 2 ? CAIRN_INT16 : d->elem_len == 4 ? CAIRN_INT32 : d->elem_len == 8 ? CAIRN_INT64 : 0;

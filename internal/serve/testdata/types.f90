@@ -10,7 +10,7 @@ program types
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env
   implicit none
-  integer, parameter :: quad = selected_real_kind(30), extended = selected_real_kind(18)
+  integer, parameter :: quad = max(selected_real_kind(30), kind(1d0)), extended = selected_real_kind(18)
   integer, parameter :: wide = selected_int_kind(30), ucs4 = selected_char_kind("ISO_10646")
   type, bind(C) :: particle
     integer(c_int) :: id
