@@ -237,13 +237,15 @@ int cairn_checkpoints(cairn_run *r, int max, uint64_t *indices)
 
 static const struct { int sig; void (*handler)(int); int flags; } signals[] = {{SIGUSR1, on_save, SA_RESTART}, {SIGTERM, on_stop, SA_RESTART | (int)SA_RESETHAND}};
 
-/* take_signals installs handlers where the program has none. */
+/* take_signals installs handlers where the program has none. Schedulers signal
+ * all processes of a job, some twice: a supervisor kills a program that does not
+ * stop in time, so only a program without one ends at the second signal. */
 static void take_signals(cairn_run *r)
 {
 	for (int i = 0; !r->opts.no_signals && i < 2; i++) {
 		struct sigaction old, act;
 		memset(&act, 0, sizeof act);
-		act.sa_handler = signals[i].handler, act.sa_flags = signals[i].flags;
+		act.sa_handler = signals[i].handler, act.sa_flags = signals[i].flags & ~(r->supervised ? (int)SA_RESETHAND : 0);
 		sigemptyset(&act.sa_mask);
 		if (sigaction(signals[i].sig, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL && sigaction(signals[i].sig, &act, NULL) == 0)
 			r->signals |= 1 << i;

@@ -17,7 +17,8 @@ import (
 // Some signals are Cairn's as well. SIGUSR1 goes to both. SIGTERM lets a program
 // save and stop, so the first one is not forwarded: a program that ends when it
 // gets one would do so before its next point, as if its work were done. The second
-// one is forwarded.
+// one is forwarded, except under a supervisor: schedulers send more than one, and
+// the supervisor kills a program that does not stop in time.
 
 // numSignals is more than the number of any signal.
 const numSignals = 65
@@ -111,7 +112,9 @@ func dispatch(sig os.Signal) {
 	defer s.Unlock()
 	one := maskOf(sig)
 	if one == term && !s.passed {
-		s.passed = true
+		if s.passed = !supervised; supervised {
+			return
+		}
 		if s.Ignored[0]&term[0] != 0 {
 			signal.Ignore(sig)
 		} else if wanted := s.wanted(); wanted[0]&term[0] != 0 {

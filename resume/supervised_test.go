@@ -68,6 +68,26 @@ func TestSupervised_Stop(t *testing.T) {
 	}
 }
 
+// TestSupervised_TerminatedTwice sends SIGTERM repeatedly to a program before
+// its next point, as some schedulers do. It saves and stops, although it listens
+// for the signal itself.
+func TestSupervised_TerminatedTwice(t *testing.T) {
+	dir, path := t.TempDir(), build(t, "./testdata/cases")
+	cmd, text := supervised(t, dir, "--every", "1h", path, "waiting")
+	cmd.Env = append(os.Environ(), "TERM_TWICE=1")
+	cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 75 || !strings.Contains(text.String(), "stopped with checkpoint 1") {
+		t.Fatalf("status %d: %s", code, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, text = supervised(t, dir, "--every", "1h", path, "waiting")
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "resumed") {
+		t.Errorf("%v: %s\n%s", err, out, text)
+	}
+}
+
 // TestSupervised_InputChanged shows that a program which refuses its input is
 // not restarted repeatedly, and that no checkpoint is quarantined because of
 // it.

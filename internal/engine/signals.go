@@ -8,7 +8,9 @@ import (
 
 // signalWatch turns signals into due checkpoints. After a signal with
 // SaveAndStop, the next one has its usual effect, in case the program never
-// reaches a point.
+// reaches a point. Under a supervisor it has none: schedulers signal all
+// processes of a job, some twice, and the supervisor kills ranks that do not
+// stop in time.
 type signalWatch struct {
 	ch   chan os.Signal
 	done chan struct{}
@@ -35,6 +37,9 @@ func watchSignals(p *Run) *signalWatch {
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
 					p.requestStop(s.String())
+					if p.identity.supervisor != nil {
+						continue
+					}
 					signal.Stop(w.ch) // the next one has its usual effect
 					for other, a := range actions {
 						if a != SaveAndStop {

@@ -4,6 +4,7 @@ package serve
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -102,5 +103,23 @@ func TestSupervised_HelperLost(t *testing.T) {
 	dir := build(t)
 	if got := supervised(t, nil, filepath.Join(dir, "helper"), filepath.Join(t.TempDir(), "ckpt"), "ended"); got != "resumed with 2\n" {
 		t.Errorf("it printed %q", got)
+	}
+}
+
+// TestSupervised_TerminatedTwice sends a program two SIGTERM before its next
+// point, as some schedulers do: it saves and stops, and resumes.
+func TestSupervised_TerminatedTwice(t *testing.T) {
+	dir := build(t)
+	run, ckpt := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "ckpt")
+	start := func() *exec.Cmd {
+		return program(t, "cairn", "run", "--run", run, filepath.Join(dir, "helper"), ckpt, "term")
+	}
+	cmd := start()
+	if _, err := cmd.Output(); cmd.ProcessState.ExitCode() != 75 {
+		t.Fatalf("%v\n%s", err, failure(err))
+	}
+	cmd = start()
+	if out, err := cmd.Output(); err != nil || string(out) != "resumed with 2\n" {
+		t.Errorf("%v: it printed %q\n%s", err, out, failure(err))
 	}
 }

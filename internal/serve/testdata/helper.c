@@ -7,6 +7,7 @@
  *     helper DIR print         prints a line per step; it is killed once
  *     helper DIR twice         has two runs, and starts a program that has one
  *     helper DIR ended         ends when its helper is lost, and resumes
+ *     helper DIR term          gets SIGTERM twice, saves and stops, and resumes
  *     helper DIR fork          a child tries to use the run
  *     helper DIR memory        there is no memory for copies at some times
  *     helper DIR ranks         what fails on one of two ranks
@@ -223,6 +224,25 @@ static int ended(const char *dir)
 	return 3;
 }
 
+/* terminated is for 'cairn run': a scheduler may send SIGTERM more than once. */
+static int terminated(const char *dir)
+{
+	int x = 1, rc;
+	cairn_run *run = start(dir, NULL);
+	check(run, cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+	if ((rc = cairn_restore(run)) == CAIRN_RESTORED) {
+		printf("resumed with %d\n", x);
+		return end(run);
+	}
+	check(run, rc, CAIRN_OK, "restore");
+	x = 2;
+	raise(SIGTERM);
+	raise(SIGTERM);
+	check(run, cairn_point(run), CAIRN_STOPPED, "point");
+	check(run, cairn_close(run), CAIRN_OK, "close");
+	return 75;
+}
+
 /* forked lets a child use the run while the parent's copy has grown. */
 static int forked(const char *dir)
 {
@@ -390,6 +410,7 @@ int main(int argc, char **argv)
 	     : strcmp(what, "print") == 0 ? print(argv[1])
 	     : strcmp(what, "twice") == 0 ? twice(argv[1], argv[0])
 	     : strcmp(what, "ended") == 0 ? ended(argv[1])
+	     : strcmp(what, "term") == 0 ? terminated(argv[1])
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
 	     : strcmp(what, "memory") == 0 ? memory(argv[1])
 	     : strcmp(what, "ranks") == 0 ? ranks(argv[1])

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 
 	cairn_ "github.com/cairnrun/cairn/resume"
 )
@@ -52,6 +54,9 @@ func waiting() {
 	} else {
 		rand.Read(state)
 		fmt.Println("waiting")
+		if os.Getenv("TERM_TWICE") != "" {
+			terminate()
+		}
 	}
 	for {
 		if again {
@@ -65,4 +70,20 @@ func waiting() {
 		}
 		i++
 	}
+}
+
+// terminate sends SIGTERM again and again, as a scheduler may. The program
+// listens for it, too, and would end with status 7.
+func terminate() {
+	c := make(chan os.Signal, 1)
+	cairn_.Notify(c, syscall.SIGTERM)
+	for range 200 {
+		syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		select {
+		case <-c:
+			os.Exit(7)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cairn_.StopNotify(c)
 }
