@@ -51,8 +51,11 @@ If cairn was killed after the ranks had finished, or the disk was full then, the
 same command completes the output without starting them again. The run directory
 may be moved or copied, together with the program or its source.
 
-Ctrl-C, SIGTERM and 'cairn stop' make the ranks save and stop. A second Ctrl-C
-kills them; the last checkpoint remains. After a failure Cairn waits before it
+Ctrl-C, SIGTERM and 'cairn stop' make the ranks save and stop. They have as much
+time as --grace says, or as the scheduler gives that has started cairn: Slurm,
+systemd or Kubernetes (docs/schedulers.md). If the last checkpoints took longer
+than that, no other is begun, and the run resumes from the last one. A second
+Ctrl-C kills the ranks; the last checkpoint remains. After a failure Cairn waits before it
 restarts: 0.1 s at first, then twice as long each time, up to 30 s, until there
 is progress. Progress is a new checkpoint; after an exit status or a crash of the
 program, one from well beyond the place of that failure. So a program that always
@@ -81,7 +84,8 @@ A restart on other hosts brings files from the hosts that have them, by TCP (doc
 Ranks on different hosts connect by TCP. With --launcher
 mpirun or srun, these start the ranks, which can use the cluster's MPI library.
 Open MPI starts no more ranks than there are cores, unless it is told to:
---launcher-args=--oversubscribe.`,
+--launcher-args=--oversubscribe. When srun cannot reach a node any more, the next
+start does without it, if the others have room.`,
 		Example: `  cairn run ./sim                                        # one process
   cairn run --every 10m ./cmd/sim -grid 4096             # a Go program's source, as it is
   cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes
@@ -91,11 +95,12 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
 		Annotations: map[string]string{exitCodes: `  0   finished
-  74  stopped, but the state could not be saved (the disk is full, or --grace was
-      over), and the work since the last checkpoint is lost; or finished, but the
+  74  stopped, but the state could not be saved (the disk is full, or the time was
+      too short), and the work since the last checkpoint is lost; or finished, but the
       ranks' output could not be completed. The same command continues from there
-  75  stopped or interrupted; the same command resumes the run, or starts from the
-      beginning if there is no checkpoint
+  75  stopped or interrupted, or mpirun or srun could not start the ranks again;
+      the same command resumes the run, or starts from the beginning if there is
+      no checkpoint
   2   the command line is wrong, or there is no such program
   3   the run could not start: it is in use, the directory belongs to another
       command, or an error of the system
@@ -126,7 +131,7 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
 	f.DurationVar(&o.Stall, "stall", 0, "count a rank as failed that has no point and no message for `DURATION` (default: never)")
 	f.IntVar(&r.quarantine, "quarantine", 3, "put a checkpoint aside when `N` starts from it failed without a new one (0: never)")
-	f.DurationVar(&o.Grace, "grace", time.Minute, "give ranks `DURATION` to save and stop")
+	f.DurationVar(&o.Grace, "grace", 0, "give ranks `DURATION` to save and stop (default: what Slurm, systemd or Kubernetes give; else 1m0s)")
 	f.BoolVar(&o.Fresh, "fresh", false, "discard the run in the directory, with its checkpoints")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run directory read it and what is made in it")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
@@ -188,7 +193,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if o.RankOutput == "" && !c.json {
 		o.Line = show.line
 	}
-	s, err := supervise.New(*o)
+	s, err := newSupervisor(ctx, c, *o)
 	if err != nil {
 		if errors.Is(err, supervise.ErrOptions) {
 			return usagef("run: %v", strings.TrimPrefix(err.Error(), supervise.ErrOptions.Error()+": "))
@@ -220,12 +225,12 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(again)
 		s.Stop("interrupted")
-		// The launchers of batch systems may send the same signal
-		// twice.
+		// Launchers may send the same signal twice. Batch systems send SIGTERM
+		// again and again, and SIGKILL when the time is over.
 		for soon := time.Now().Add(time.Second); ; {
 			select {
-			case <-again:
-				if time.Now().After(soon) {
+			case sig := <-again:
+				if sig == os.Interrupt && time.Now().After(soon) {
 					cancel()
 					return
 				}
@@ -263,6 +268,29 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		e.text = strings.TrimPrefix(e.text+"; "+late, "; ")
 	}
 	return e
+}
+
+// busyEvery is the time between two checks whether a run directory is free.
+const busyEvery = time.Second
+
+// newSupervisor makes the supervisor. If an earlier start of the scheduler's job
+// still runs, it waits for its end.
+func newSupervisor(ctx context.Context, c *call, o supervise.Options) (*supervise.Supervisor, error) {
+	for told := false; ; {
+		s, err := supervise.New(o)
+		if !errors.Is(err, supervise.ErrStillRuns) {
+			return s, err
+		}
+		if !told && !c.quiet {
+			told = true
+			fmt.Fprintf(c.stderr, "cairn: waiting: %s\n", describe(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, statusError{status: supervise.StoppedStatus, text: fmt.Sprintf("interrupted: %v", err)}
+		case <-time.After(busyEvery):
+		}
+	}
 }
 
 // lateFlag returns a hint if the program's first argument is a flag of run.
@@ -308,7 +336,7 @@ func (r *runFlags) checkRunDir() error {
 }
 
 // runNames are the files that a run directory may hold without a run.json.
-var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "output-offsets", "run-copy.json.tmp", "run.json.tmp"}
+var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "output-offsets", "requeue.lock", "run-copy.json.tmp", "run.json.tmp"}
 
 // complete turns flags and arguments into options.
 func (r *runFlags) complete(args []string) error {
@@ -344,8 +372,10 @@ func (r *runFlags) complete(args []string) error {
 	if r.counted && o.Ranks < 1 {
 		return usagef("run: -n %d: a run has at least one rank", o.Ranks)
 	}
-	o.Grace = cmp.Or(o.Grace, time.Nanosecond)
 	// A zero flag means zero; a zero option means the default.
+	if r.flags.Changed("grace") {
+		o.Grace = cmp.Or(o.Grace, time.Nanosecond)
+	}
 	o.Retries, o.Quarantine = r.retries, r.quarantine
 	if r.retries <= 0 {
 		o.Retries = -1

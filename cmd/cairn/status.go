@@ -89,6 +89,9 @@ func status(ctx context.Context, c *call) error {
 		state += ": " + st.Why
 	}
 	c.printf("state       %s\n", printable(state))
+	if st.Job != "" {
+		c.printf("job         %s\n", printable(st.Job))
+	}
 	c.printf("start       %d", st.Attempt)
 	if st.Restored != nil {
 		c.printf(", from checkpoint %d", *st.Restored)

@@ -21,7 +21,7 @@ var kinds = []Message{
 	(*Listening)(nil), (*Precopy)(nil), (*Precopied)(nil), (*Pause)(nil), (*Paused)(nil), (*Sent)(nil), (*Received)(nil), (*Switch)(nil), (*HandedOver)(nil), (*Linked)(nil),
 	(*MoveFailed)(nil), (*Spawn)(nil), (*Spawned)(nil),
 	(*FromRank)(nil), (*ToRank)(nil), (*Joined)(nil), (*Setup)(nil), (*Ready)(nil), (*Launch)(nil), (*StartDestination)(nil), (*Running)(nil), (*Exited)(nil), (*Drained)(nil),
-	(*Output)(nil), (*OutputTaken)(nil), (*FollowOutput)(nil), (*Evacuate)(nil), (*Terminate)(nil), (*Kill)(nil), (*KillDestination)(nil), (*Quit)(nil), (*Ping)(nil), (*Pong)(nil),
+	(*Output)(nil), (*OutputTaken)(nil), (*FollowOutput)(nil), (*Evacuate)(nil), (*Signaled)(nil), (*Terminate)(nil), (*Kill)(nil), (*KillDestination)(nil), (*Quit)(nil), (*Ping)(nil), (*Pong)(nil),
 	(*Scan)(nil), (*Scanned)(nil), (*Fetch)(nil), (*Fetched)(nil), (*StoreAttempt)(nil), (*AttemptStored)(nil), (*VerifyPart)(nil), (*PartVerified)(nil), (*ReadFile)(nil), (*FileData)(nil), (*Discard)(nil), (*Discarded)(nil),
 	(*ListFiles)(nil), (*FileList)(nil), (*GetFile)(nil), (*FileBytes)(nil),
 	(*Status)(nil), (*Stop)(nil), (*Migrate)(nil), (*Cancel)(nil), (*Answer)(nil),
@@ -303,6 +303,8 @@ type (
 	Evacuate struct {
 		Error string `json:"error,omitempty"`
 	}
+	// Signaled says that a helper which a launcher started got SIGTERM.
+	Signaled struct{}
 	// Terminate sends SIGTERM to all ranks of a helper.
 	Terminate struct{}
 	// Kill sends SIGKILL to all ranks of a helper.
@@ -539,6 +541,7 @@ func (*Output) Kind() Kind           { return "output" }
 func (*OutputTaken) Kind() Kind      { return "outputTaken" }
 func (*FollowOutput) Kind() Kind     { return "followOutput" }
 func (*Evacuate) Kind() Kind         { return "evacuate" }
+func (*Signaled) Kind() Kind         { return "signaled" }
 func (*Terminate) Kind() Kind        { return "terminate" }
 func (*Kill) Kind() Kind             { return "kill" }
 func (*KillDestination) Kind() Kind  { return "killDestination" }

@@ -9,6 +9,7 @@ type RunState struct {
 	Command     []string         `json:"command"`
 	Dir         string           `json:"dir"` // checkpoint directory
 	Pid         int              `json:"pid,omitempty"`
+	Job         string           `json:"job,omitempty"` // the scheduler's job that it belongs to
 	Attempt     int              `json:"attempt"`
 	Failures    int              `json:"failures"` // in a row without progress
 	Why         string           `json:"why,omitempty"`

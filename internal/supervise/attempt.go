@@ -224,11 +224,14 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	return m
 }
 
-// where describes how many ranks are on which hosts.
+// where describes how many ranks are on which hosts, and for which job.
 func (s *Supervisor) where() string {
-	ranks := control.Count(s.n, "rank")
+	ranks, job := control.Count(s.n, "rank"), ""
+	if s.rec.Job.Name != "" {
+		job = fmt.Sprintf(" (%v)", s.rec.Job)
+	}
 	if s.launcher != nil {
-		return ranks + " by " + s.launcher.name
+		return ranks + " by " + s.launcher.name + job
 	}
 	var hosts []string
 	for _, h := range s.hosts {
@@ -242,7 +245,7 @@ func (s *Supervisor) where() string {
 			hosts = append(hosts, fmt.Sprintf("%s:%d", h.name, k))
 		}
 	}
-	return ranks + " on " + strings.Join(hosts, ", ")
+	return ranks + " on " + strings.Join(hosts, ", ") + job
 }
 
 // environment returns the variables that ranks inherit. For another host, it
@@ -570,59 +573,6 @@ func (s *Supervisor) tellAll(m control.Message) {
 			h.queue.Send(m)
 		}
 	}
-}
-
-// stop makes the ranks save and stop. If a move is decided, it does so after
-// the move.
-func (s *Supervisor) stop(why string) {
-	if s.stopping || s.stopAfterMove != "" {
-		return
-	}
-	if s.move != nil && s.move.decided {
-		s.stopAfterMove = why
-		s.say("%s: the run stops when %s moved", why, control.RanksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
-		return
-	}
-	s.stopping, s.why = true, why
-	if s.move != nil {
-		s.moveFailed("the run is to stop")
-	}
-	for len(s.moveQueue) > 0 {
-		s.drop(s.moveQueue[0], "the run is to stop")
-	}
-	if s.a == nil || !s.a.begun() {
-		return
-	}
-	s.happens(stopEvent)
-	s.sink.Hasten(true)
-	s.say("%s: ranks are to save and stop, within %s", why, control.TimeText(s.o.Grace))
-	step.At("stop.asked")
-	s.askStop()
-}
-
-// askStop asks rank 0 to make all ranks save and stop. A program that does not
-// use Cairn gets SIGTERM.
-func (s *Supervisor) askStop() {
-	a := s.a
-	if a.alive == 0 { // they have ended, and the rest of their output is being shown
-		return
-	}
-	if !a.asked {
-		s.after(s.o.Grace, func() {
-			s.say("ranks did not stop within %s and are killed", control.TimeText(s.o.Grace))
-			if a.greeted() && a.unsaved == "" {
-				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s (--grace) and were killed", control.TimeText(s.o.Grace))
-			}
-			s.kill("")
-		})
-	}
-	switch {
-	case a.ranks[0].Cairn:
-		s.tellRank(0, &control.Checkpoint{Reason: s.why, Stop: true})
-	case !a.greeted() && !a.asked:
-		s.tellAll(&control.Terminate{})
-	}
-	a.asked = true
 }
 
 // stallLooks is how often watchStall checks within Options.Stall.

@@ -20,6 +20,7 @@ type commits struct {
 	pending      map[uint64]*partialCheckpoint // checkpoints that some ranks have saved
 	unreported   *partialCheckpoint            // committed, and not reported yet
 	saveFailures control.SaveFailures          // failures to save since the last commit
+	saveTimes    []time.Duration               // how long the last checkpoints took, as many as savesKept
 }
 
 // partialCheckpoint is a checkpoint, and how many ranks have said Saved.
@@ -153,6 +154,7 @@ func (s *Supervisor) reportCheckpoint() {
 	}
 	p := s.unreported.CheckpointState
 	s.unreported = nil
+	s.addSaveTime(time.Duration(p.TookNS))
 	s.save()
 	why := p.Reason
 	if why != "" {

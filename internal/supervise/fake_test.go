@@ -90,7 +90,8 @@ func fakeSupervisor() error {
 // nofinish: it does not say that it has finished. late: ranks other than rank 0
 // report a checkpoint at the next point. refuse: it ends before its first
 // point, with status 2. status=N: it finishes with that status. full=N: the
-// first N checkpoints cannot be saved.
+// first N checkpoints cannot be saved. took=DURATION: it says that checkpoints
+// take that long.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -100,6 +101,7 @@ type fake struct {
 	epoch     uint64
 	index     uint64
 	full      uint64
+	took      time.Duration
 	ask       chan *control.Checkpoint
 	endpoints chan *control.Endpoints
 	faults    []string
@@ -126,7 +128,7 @@ func fakeRank(args []string) error {
 	if w.Move != nil {
 		fmt.Fprintln(os.Stderr, "a destination begins")
 	}
-	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Checkpoint, 16), endpoints: make(chan *control.Endpoints, 16)}
+	f := &fake{Conn: conn, Welcome: w, took: 2 * time.Millisecond, ask: make(chan *control.Checkpoint, 16), endpoints: make(chan *control.Endpoints, 16)}
 	f.member.Store(w.Move == nil)
 	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Switch)
 	points, every, status, finish := 20, 5, 0, true
@@ -137,6 +139,8 @@ func fakeRank(args []string) error {
 			every, _ = strconv.Atoi(v)
 		} else if v, ok := strings.CutPrefix(a, "full="); ok {
 			f.full, _ = strconv.ParseUint(v, 10, 64)
+		} else if v, ok := strings.CutPrefix(a, "took="); ok {
+			f.took, _ = time.ParseDuration(v)
 		} else if v, ok := strings.CutPrefix(a, "status="); ok {
 			status, _ = strconv.Atoi(v)
 		} else if a == "refuse" {
@@ -255,7 +259,7 @@ func (f *fake) coordinate(due bool) error {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		return err
 	}
-	saved := &control.Saved{Index: f.index, Reason: "due", State: 1000, Written: 10, Pause: 1e6, Took: 2e6}
+	saved := &control.Saved{Index: f.index, Reason: "due", State: 1000, Written: 10, Pause: 1e6, Took: f.took}
 	if f.late {
 		f.untold = saved
 	} else {

@@ -124,7 +124,7 @@ func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join str
 	var args []string
 	switch {
 	case l.name == "srun":
-		args = []string{"-N1", "-n1", "-w", host, "--overlap"}
+		args = append([]string{"-N1", "-n1", "-w", host}, srunArgs(l.args, os.Getenv)...)
 	case openMPI(path):
 		args = []string{"-n", "1", "--host", host, "-x", helper.EnvSupervisor, "-x", helper.EnvSecret}
 		if x := l.server.Load(); x.runs() {

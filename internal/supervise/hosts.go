@@ -348,6 +348,8 @@ func (h *host) handle(m control.Message) {
 		h.answers(m)
 	case *control.Evacuate:
 		h.toEvacuate(m)
+	case *control.Signaled:
+		h.s.signaled()
 	case *control.FromRank:
 		h.s.fromRank(h, m)
 	}
@@ -474,6 +476,9 @@ func (s *Supervisor) look() {
 
 // dismiss tells all helpers to end, and waits for them.
 func (s *Supervisor) dismiss() {
+	if s.launcher != nil {
+		s.launcher.note(s.hosts)
+	}
 	for _, h := range s.hosts {
 		if h.queue == nil {
 			continue

@@ -35,6 +35,10 @@ type launcher struct {
 	ended  chan struct{}
 	said   *tail
 
+	lostHosts []*host  // helpers that were lost in the last attempt
+	lostNodes []string // machines that srun may not reach
+	without   bool     // srun is to use other machines than these
+
 	helperLaunches []*helperLaunch // helper launches of moves
 	server         atomic.Pointer[ompiServer]
 	apart          bool // destinations do not join the MPI world of the others, because that failed
@@ -53,6 +57,12 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	l := s.launcher
 	if slices.ContainsFunc(s.failedMoves, func(m *move) bool { return m.decided }) {
 		l.apart = true
+	}
+	for _, h := range l.lostHosts {
+		h.awaitFree(ctx)
+	}
+	if l.lostHosts = nil; s.killed || s.stopping {
+		return false
 	}
 	started, err := false, error(nil)
 	go func() { // starting it includes asking the launcher for its version
@@ -77,7 +87,15 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 			late = time.AfterFunc(joinTime, func() { s.post(func() { overdue = true }) })
 		}
 	}
+	queued := time.AfterFunc(joinTime, func() {
+		s.post(func() {
+			if len(s.hosts) == 0 && !gone {
+				s.say("%s has started no rank yet%s", l.name, l.said.text())
+			}
+		})
+	})
 	defer func() {
+		queued.Stop()
 		if late != nil {
 			late.Stop()
 		}
@@ -102,6 +120,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		s.say("%d connections were refused", n)
 	}
 	if full() && !s.killed && !s.stopping {
+		l.reached()
 		return true
 	}
 	why := fmt.Sprintf("not all ranks came within %s", control.TimeText(joinTime))
@@ -121,7 +140,11 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	why = fmt.Sprintf("%s: %s%s", l.name, why, l.said.text())
 	s.dismiss()
 	if !s.killed && !s.stopping {
+		l.unreached()
 		s.notBegun(why)
+		if s.began { // in another allocation the same command may succeed
+			s.a.failure.status = StoppedStatus
+		}
 	}
 	return false
 }
@@ -139,6 +162,14 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	l.refused.Store(0)
 	go l.accept(s, l.port, l.secret, s.joined)
 	args := []string{"-n", strconv.Itoa(s.n)}
+	env := os.Environ()
+	if l.name == "srun" {
+		args = append(args, srunArgs(l.args, os.Getenv)...)
+		if l.without {
+			args = append(args, "--exclude="+strings.Join(l.lostNodes, ","))
+			env = withoutNodeCount(env)
+		}
+	}
 	if l.name == "mpirun" {
 		// Open MPI passes on only variables that are named; MPICH passes on
 		// all.
@@ -157,7 +188,7 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	args = append(append(args, l.args...), s.o.RemoteHelper...)
 	l.said = new(tail)
 	l.cmd = exec.Command(path, append(args, "--launched")...)
-	l.cmd.Env = append(os.Environ(), helper.EnvSupervisor+"="+strings.Join(addressesOf(l.port), ","), helper.EnvSecret+"="+hex.EncodeToString(l.secret))
+	l.cmd.Env = append(env, helper.EnvSupervisor+"="+strings.Join(addressesOf(l.port), ","), helper.EnvSecret+"="+hex.EncodeToString(l.secret))
 	l.cmd.Stdout, l.cmd.Stderr = l.said, l.said
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.cmd.Start(); err != nil {
@@ -275,12 +306,66 @@ func (l *launcher) shut() {
 	}
 }
 
+// note remembers the helpers that were lost, and the machines of which no
+// helper is left. If none is left anywhere, the machines are not the cause.
+func (l *launcher) note(hosts []*host) {
+	var nodes []string
+	left := false
+	own, _ := os.Hostname()
+	for _, h := range hosts {
+		switch {
+		case h.err == nil:
+			left = true
+		case h.served:
+			l.lostHosts = append(l.lostHosts, h)
+			if !slices.Contains(nodes, h.shared) && h.shared != own && !slices.ContainsFunc(hosts, func(x *host) bool { return x.shared == h.shared && x.err == nil }) {
+				nodes = append(nodes, h.shared)
+			}
+		}
+	}
+	if left {
+		l.suspect(nodes)
+	}
+}
+
+// suspect remembers machines that srun may not reach.
+func (l *launcher) suspect(nodes []string) {
+	for _, n := range nodes {
+		if !slices.Contains(l.lostNodes, n) {
+			l.lostNodes = append(l.lostNodes, n)
+		}
+	}
+}
+
+// reached notes that the launcher has started all helpers.
+func (l *launcher) reached() {
+	if !l.without {
+		l.lostNodes = nil
+	}
+	l.without = false
+}
+
+// unreached notes that the launcher has not started all helpers. Slurm takes
+// minutes to notice that a machine is dead, and srun fails until then. So every
+// other start does without the machines that were lost.
+func (l *launcher) unreached() {
+	if l.name == "srun" {
+		l.suspect(failedNodes(l.said.line()))
+		l.without = !l.without && len(l.lostNodes) > 0
+	}
+}
+
 // end waits for the end of the launcher after its helpers have ended, and kills
-// it if that takes too long.
+// it if that takes too long. A launcher that has lost a machine would wait for
+// it.
 func (l *launcher) end() {
 	l.shut()
 	if l.cmd != nil && l.cmd.Process != nil {
-		endLauncher(l.cmd, l.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
+		signals := []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL}
+		if len(l.lostHosts) > 0 {
+			signals = signals[1:]
+		}
+		endLauncher(l.cmd, l.ended, signals...)
 	}
 	for _, e := range l.helperLaunches {
 		endLauncher(e.cmd, e.ended, 0, syscall.SIGTERM, syscall.SIGKILL)

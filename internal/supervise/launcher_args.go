@@ -5,6 +5,7 @@ package supervise
 import (
 	"context"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,47 @@ func version(path string) string {
 	cmd.WaitDelay = time.Second // for children that keep its output open
 	text, _ := cmd.CombinedOutput()
 	return string(text)
+}
+
+// srunArgs returns the arguments that srun gets besides those of the user. Steps
+// may overlap, because a step keeps its processors after one of its machines has
+// died. Slurm must not kill the helpers on the other machines: they may have to
+// requeue the job. They need the environment, even in a job that was submitted
+// without one.
+func srunArgs(user []string, getenv func(string) string) (out []string) {
+	given := func(name string) bool {
+		return slices.ContainsFunc(user, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
+	}
+	if !given("--overlap") && !given("--exclusive") && getenv("SLURM_EXCLUSIVE") == "" {
+		out = append(out, "--overlap")
+	}
+	if getenv("SLURM_JOB_ID") != "" && !given("--no-kill") && !given("-k") {
+		out = append(out, "--no-kill")
+	}
+	if getenv("SLURM_EXPORT_ENV") != "" && !given("--export") {
+		out = append(out, "--export=ALL")
+	}
+	return out
+}
+
+// withoutNodeCount returns an environment without the number of machines in the
+// job, which srun would insist on.
+func withoutNodeCount(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "SLURM_NNODES" || name == "SLURM_JOB_NUM_NODES"
+	})
+}
+
+var failedNode = regexp.MustCompile(`failed on node ([^\s:]+):`)
+
+// failedNodes returns the machines that srun could not start tasks on, by its
+// messages.
+func failedNodes(said string) (out []string) {
+	for _, m := range failedNode.FindAllStringSubmatch(said, -1) {
+		out = append(out, m[1])
+	}
+	return out
 }
 
 // elsewhere returns a launcher's arguments without those that choose hosts and

@@ -22,3 +22,30 @@ func TestElsewhere_Arguments(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestSrunArgs(t *testing.T) {
+	for _, x := range []struct{ user, env, want string }{
+		{"", "", "--overlap"},
+		{"-v", "SLURM_JOB_ID", "--overlap --no-kill"},
+		{"--exclusive --no-kill", "SLURM_JOB_ID", ""},
+		{"--overlap --export=NONE", "SLURM_EXPORT_ENV", ""},
+		{"", "SLURM_EXPORT_ENV SLURM_EXCLUSIVE", "--export=ALL"},
+	} {
+		getenv := func(name string) string {
+			if slices.Contains(strings.Fields(x.env), name) {
+				return "1"
+			}
+			return ""
+		}
+		if got := strings.Join(srunArgs(strings.Fields(x.user), getenv), " "); got != x.want {
+			t.Errorf("%q with %s: %q, not %q", x.user, x.env, got, x.want)
+		}
+	}
+}
+
+func TestFailedNodes(t *testing.T) {
+	said := "srun: error: Task launch for StepId=1.1 failed on node n3: Communication connection failure | srun: error: Task launch for StepId=1.1 failed on node a-7: x | failed on node"
+	if got := failedNodes(said); !slices.Equal(got, []string{"n3", "a-7"}) {
+		t.Errorf("%q", got)
+	}
+}

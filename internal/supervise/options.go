@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
@@ -63,16 +64,22 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	dir, err := rundir.Open(s.o.Run, s.cwd, s.o.access())
+	if errors.Is(err, rundir.ErrBusy) && s.repeatsJob() {
+		return nil, fmt.Errorf("%w: %w", ErrStillRuns, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.dir = dir
-	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.Local, s.o.RankOutput, o.Fresh); err != nil {
+	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.Local, s.o.RankOutput, o.Fresh, s.scheduler.Job); err != nil {
 		dir.Close()
 		return nil, err
 	}
 	s.rec = s.intent.Record
-	s.last = s.rec.Last
+	s.rec.Job = s.scheduler.Job
+	if s.last = s.rec.Last; s.last != nil {
+		s.addSaveTime(time.Duration(s.last.TookNS))
+	}
 	if s.rec.Local != "" {
 		s.local = newLocalRun(s.rec)
 		s.rec.Shell, s.rec.RemoteHelper = s.o.RemoteShell, s.o.RemoteHelper
@@ -93,11 +100,21 @@ func New(o Options) (*Supervisor, error) {
 	s.instrumentation = instrumentationOf(s.o.Command[0])
 	host, _ := os.Hostname()
 	s.rec.Pid, s.rec.Host = os.Getpid(), host
-	if !s.intent.Finish {
+	if s.intent.Kept {
+		s.o.Fresh = false
+	}
+	if !s.intent.Finish && !s.intent.Over {
 		s.rec.State, s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint, s.rec.Unsaved = rundir.Starting, 0, "", false, nil
 	}
 	s.recordHosts()
 	return s, nil
+}
+
+// repeatsJob reports whether the run in the directory belongs to an earlier
+// start of the scheduler's job.
+func (s *Supervisor) repeatsJob() bool {
+	rec, err := rundir.ReadRecord(s.o.Run)
+	return err == nil && rec != nil && s.scheduler.Job.Repeats(rec.Job)
 }
 
 func optionError(format string, args ...any) error {
@@ -159,14 +176,13 @@ func (s *Supervisor) prepare() (err error) {
 	}
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
 	o.Quarantine = cmp.Or(o.Quarantine, defaultQuarantine)
-	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	if o.RemoteHelper == nil {
 		o.RemoteHelper = o.Helper
 	}
 	if o.EvacuatePoll <= 0 {
 		o.EvacuatePoll = defaultEvacuatePoll
 	}
-	return nil
+	return s.findGrace()
 }
 
 // prepareHosts settles hosts, slots and the number of ranks.

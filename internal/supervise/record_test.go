@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/client"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
@@ -48,7 +49,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 // adopts returns what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	d := &rundir.Dir{FS: fsys, Path: crashRun, Cwd: "/cairn-test"}
-	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), "", d.File("output"), fresh)
+	in, err := d.Claim([]string{"/cairn-test/sim", "-x"}, 1, d.File("ckpt"), "", d.File("output"), fresh, scheduler.Job{})
 	if err != nil {
 		return nil, err
 	}

@@ -12,10 +12,12 @@
 //	helper                 the helper process, which starts ranks
 //	output                 showing and gathering the ranks' output
 //	client                 the requests of cairn status, stop, migrate, …
+//	scheduler              Slurm, systemd and Kubernetes: job and grace time
 //
 // and in this package:
 //
-//	the run                options, supervisor, state, finish, control_socket
+//	the run                options, supervisor, state, stop, finish,
+//	                       control_socket
 //	one start of all ranks attempt, checkpoints, progress, quarantine,
 //	                       instrumentation
 //	hosts and helpers      hosts, host_overrides, placement; with mpirun or
@@ -58,6 +60,11 @@ const UnsavedStatus = 74
 // ErrOptions is an error of New that other options avoid.
 var ErrOptions = errors.New("the run cannot be started like this")
 
+// ErrStillRuns is an error of New: the scheduler has started this job again, and
+// the supervisor of its earlier start still holds the run directory. It may be
+// on a host that the scheduler has lost. Try again.
+var ErrStillRuns = errors.New("an earlier start of this job still runs")
+
 // Host is a machine and how many ranks it takes.
 type Host struct {
 	Name  string
@@ -96,7 +103,7 @@ type Options struct {
 	Retries    int           // failures in a row without progress; 0: 10; below 0: none
 	Quarantine int           // failures of one checkpoint until it is quarantined; 0: 3; below 0: never
 	Stall      time.Duration // without progress for this long a run has failed; 0: never
-	Grace      time.Duration // for ranks to save and stop in; 0: 60 s
+	Grace      time.Duration // for ranks to save and stop in; 0: as the scheduler gives, or 60 s
 
 	// EvacuateWhen is a command for /bin/sh that each host runs every
 	// EvacuatePoll (0: 30 s). When it ends with status 0, that host is

@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/supervise/output"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 )
 
 // Supervisor supervises one run. Only the goroutine of Run uses its fields;
@@ -36,10 +37,9 @@ type Supervisor struct {
 	local    *localRun // nil: hosts share a checkpoint directory
 
 	state    string
-	a        *attempt // the current attempt
-	began    bool     // ranks were started in this or an earlier attempt
-	killed   bool     // ctx has ended: ranks are killed
-	stopping bool
+	a        *attempt       // the current attempt
+	began    bool           // ranks were started in this or an earlier attempt
+	killed   bool           // ctx has ended: ranks are killed
 	owned    bool           // the run directory belongs to this run
 	why      string         // reason of the last failure, or of the stop
 	intent   *rundir.Intent // what to do with the earlier run in the directory
@@ -49,6 +49,12 @@ type Supervisor struct {
 	instrumentation    instrumentation // of the program
 	saidUninstrumented bool
 
+	scheduler *scheduler.Scheduler
+	graceBy   string // whose time Options.Grace is; "": the user's, or the default
+	asksGrace bool   // the scheduler tells the time when ranks are to stop
+	asksEnd   bool   // it is being asked whether it ends the job
+
+	stopRequest
 	commits
 	setbacks
 	migrations
@@ -97,7 +103,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 			return Result{}, err
 		}
 		res := Result{State: rundir.Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
-		if s.intent.New || s.intent.Finish { // until then the directory belongs to the earlier run
+		if s.intent.New || s.intent.Finish || s.intent.Over { // until then the directory belongs to the earlier run
 			s.state, s.why = res.after(s.state), res.Why
 			s.say("stopped: %s", res.Why)
 			return res, nil
@@ -106,6 +112,9 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	}
 	if s.intent.Note != "" {
 		s.say("%s", s.intent.Note)
+	}
+	if s.intent.Over {
+		return Result{State: rundir.Finished, Status: s.rec.Status}, nil
 	}
 	if s.intent.Finish {
 		return s.completeEarlier()
@@ -312,7 +321,7 @@ func (s *Supervisor) changed() {
 
 // snapshot returns the state that status shows.
 func (s *Supervisor) snapshot() control.RunState {
-	st := control.RunState{Run: s.dir.Path, State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Pid: os.Getpid(), Attempt: s.rec.Attempt,
+	st := control.RunState{Run: s.dir.Path, Job: s.rec.Job.String(), State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Pid: os.Getpid(), Attempt: s.rec.Attempt,
 		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
 	if s.last != nil {
 		last := *s.last

@@ -125,9 +125,11 @@ type helper struct {
 func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shell int) error {
 	// Batch systems signal every process of a job. The supervisor decides what
 	// to do. (Signals that are ignored here would stay ignored in ranks.)
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	ignored, term := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(ignored)
+	signal.Notify(term, syscall.SIGTERM)
+	defer signal.Stop(term)
 	h := &helper{up: control.NewSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
 	if rank >= 0 {
 		h.keep = inheritedFiles()
@@ -159,18 +161,22 @@ func help(ctx context.Context, conn *control.Conn, rank int, secret []byte, shel
 		select {
 		case m, ok := <-messages:
 			if !ok {
-				return h.orphaned()
+				return h.orphaned(term)
 			}
 			missed = 0
 			h.handle(m)
 		case <-look.C:
 			if missed++; missed > int(Silence/PingEvery) && !h.sameMachine {
-				return h.orphaned()
+				return h.orphaned(term)
+			}
+		case <-term:
+			if rank >= 0 { // a batch system may signal launched processes and not the supervisor
+				h.up.Send(&control.Signaled{})
 			}
 		case <-ended:
 			h.startLate()
 		case <-ctx.Done():
-			return h.orphaned()
+			return h.orphaned(term)
 		}
 	}
 	h.up.Finish()

@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,16 +12,31 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 )
 
 // orphaned stops the ranks when the supervisor is gone, and waits for their
-// end.
-func (h *helper) orphaned() error {
+// end. Then it sees to it that a batch system does not forget the job, until
+// SIGTERM comes.
+func (h *helper) orphaned(term <-chan os.Signal) error {
 	close(h.gone)
 	h.up.Finish()
+	h.stopRanks()
+	if h.secret != nil && h.lock != nil {
+		for len(term) > 0 { // it was for the supervisor
+			<-term
+		}
+		h.lock.Close() // ranks may start here again
+		watchJob(h.dir, scheduler.Find(), term)
+	}
+	return nil
+}
+
+// stopRanks asks the ranks to save and stop, and kills those that do not.
+func (h *helper) stopRanks() {
 	l := h.now
 	if l == nil {
-		return nil
+		return
 	}
 	until := time.Now().Add(l.start.Grace + 2*PingEvery) // other helpers may notice the loss later
 	asked := false
@@ -44,7 +60,47 @@ func (h *helper) orphaned() error {
 	if h.secret != nil {
 		awaitRanks(h.dir, l.start.Launch, until)
 	}
-	return nil
+}
+
+const (
+	jobEvery = 10 * time.Second // time between two looks at the job
+	jobTime  = 30 * time.Minute // how long Slurm may take to notice that a node is dead
+)
+
+// watchJob makes Slurm start a job again that has lost the node of its script,
+// and with it the supervisor of the run. One helper of the run does that. It
+// ends when there is another supervisor, or when Slurm ends the job.
+func watchJob(run string, s *scheduler.Scheduler, term <-chan os.Signal) {
+	if !s.Slurm() {
+		return
+	}
+	lock, _, err := rundir.TryLock(filepath.Join(run, rundir.RequeueLock))
+	if err != nil {
+		return
+	}
+	defer lock.Close()
+	then, err := rundir.ReadRecord(run)
+	if err != nil || then == nil {
+		return
+	}
+	for end := time.Now().Add(jobTime); time.Now().Before(end); {
+		switch s.State(context.Background()) {
+		case scheduler.JobOver:
+			return
+		case scheduler.JobAbandoned:
+			if s.Requeue(context.Background()) == nil {
+				return
+			}
+		}
+		if now, err := rundir.ReadRecord(run); err == nil && now != nil && now.Seq != then.Seq { // a supervisor wrote it
+			return
+		}
+		select {
+		case <-term:
+			return
+		case <-time.After(jobEvery):
+		}
+	}
 }
 
 // awaitRanks waits until a time for the end of a launch's ranks under all

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -22,21 +23,33 @@ type Intent struct {
 	Record *Record
 	New    bool   // rec is new: until it is written, the directory belongs to an earlier run
 	Finish bool   // the ranks have finished: only the end of the run must be completed
+	Over   bool   // the run has finished in an earlier start of the same job: there is nothing to do
+	Kept   bool   // the run is not discarded, although fresh was set: an earlier start of the same job did that
 	Note   string // text for the user
 }
 
 // Claim decides what to do with the run in the directory, for a run of command
-// on n ranks. local is the directory on each host in which checkpointDir is, if
-// hosts share none. Claim discards an earlier run only with fresh, or if its
-// record says that it has finished, or if there is no trace of a run.
-func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string, fresh bool) (*Intent, error) {
-	made := &Record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Local: local, Output: output}
+// on n ranks, in a job. local is the directory on each host in which
+// checkpointDir is, if hosts share none. Claim discards an earlier run only with
+// fresh, or if its record says that it has finished, or if there is no trace of a
+// run. A job that the scheduler has started again discards no run of its own.
+func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string, fresh bool, job scheduler.Job) (*Intent, error) {
+	made := &Record{Job: job, ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Local: local, Output: output}
 	in := &Intent{Record: made, New: true}
 	old, err := loadRecord(d.FS, d.Path)
 	if err == nil {
 		old.locate(d.Path, d.Cwd)
 		old.relocated(d.Path, d.Cwd)
 		in.Note = old.note
+	}
+	again := err == nil && job.Repeats(old.Job) && old.differs(command, n, checkpointDir, local) == nil && len(old.Clear) == 0
+	if fresh && again {
+		in, err := d.Claim(command, n, checkpointDir, local, output, false, job)
+		if err == nil {
+			in.Kept = true
+			in.Note = joined(in.Note, fmt.Sprintf("--fresh was obeyed at an earlier start of this job (%s); %s", job.Name, freshRemedy(job)))
+		}
+		return in, err
 	}
 	switch {
 	case fresh:
@@ -65,6 +78,10 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 			made.Clear = append(made.Clear, checkpointDir)
 		}
 		return in, nil
+	case old.State == Finished && again:
+		old.Output = output
+		return &Intent{Record: old, Over: true, Note: joined(in.Note, fmt.Sprintf("the run has finished in an earlier start of this job (%s, %s): nothing is started; %s",
+			job.Name, old.Time.Format(time.DateTime), freshRemedy(job)))}, nil
 	case old.State == Finished: // a program that did not call Finish left its checkpoints
 		d.replace(made, old)
 		with := ""
@@ -91,12 +108,20 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 		}
 		return in, nil
 	}
-	again := "give the same command to resume"
+	remedy := "give the same command to resume"
 	if old.State == Finishing {
-		again = "give the same command to complete its end"
+		remedy = "give the same command to complete its end"
 	}
 	return nil, fmt.Errorf("%s: %w: %s (%s); %s, --fresh to discard it, or --run for another directory",
-		d.Path, ErrDiffers, strings.Join(differs, ", "), old.Settled(), again)
+		d.Path, ErrDiffers, strings.Join(differs, ", "), old.Settled(), remedy)
+}
+
+// freshRemedy says how to begin anew in a job that has been started again.
+func freshRemedy(job scheduler.Job) string {
+	if job.Restart == scheduler.Uncounted {
+		return "to begin a new run, change " + scheduler.EnvJob
+	}
+	return "to begin a new run, submit a new job"
 }
 
 // replace records that a new run discards the files of an earlier one.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -57,6 +58,7 @@ type Record struct {
 	Pid              int                      `json:"pid"`
 	Host             string                   `json:"host"`
 	Attempt          int                      `json:"attempt"`
+	Job              scheduler.Job            `json:"job"`                     // of the scheduler, at the last start
 	Cwd              string                   `json:"cwd"`                     // where it was started, absolute
 	Up               int                      `json:"up"`                      // number of levels that Cwd is above RUN; -1: it is elsewhere
 	FormerDirs       []string                 `json:"formerDirs,omitempty"`    // earlier values of Cwd, before RUN was moved or copied together with it

@@ -17,6 +17,9 @@ package rundir
 
 import "errors"
 
+// RequeueLock is the lock of the helper that watches a Slurm job.
+const RequeueLock = "requeue.lock"
+
 // Errors about a run directory.
 var (
 	ErrBusy    = errors.New("another supervisor runs this run")
