@@ -96,7 +96,7 @@ test-s3: ## run the tests of the S3 tier against a real server, versitygw, which
 	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^TestVersity' ./internal/tier/s3
 
 test-long: ## run the long versions of all tests, and the race detector if there is a C compiler; takes hours
-	@scripts/deps
+	@scripts/deps long
 	@$(MAKE) --no-print-directory lint cross
 	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 6h ./...
 	@if command -v gcc >/dev/null; then $(MAKE) --no-print-directory race; fi

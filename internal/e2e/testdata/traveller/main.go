@@ -7,6 +7,7 @@
 //
 //	gate      the file that it waits for
 //	hold      while it exists, a process that starts does not continue
+//	busy      while it exists, a rank that waits for the gate reaches no point
 //	pid-R-N   rank R is, or was, process N
 //	files/R   the file of rank R
 //	routes-R  which transports its messages used in the end, by rank
@@ -122,7 +123,9 @@ func run(ctx context.Context, steps, at, words, fill int, dir string) (err error
 			if ready[0] == 0 {
 				s.Spins[0]++
 				s.Spins[s.Spins[0]%uint64(len(s.Spins))] += got[0]
-				time.Sleep(time.Millisecond)
+				for first := true; first || there("busy"); first = false {
+					time.Sleep(time.Millisecond)
+				}
 				continue
 			}
 		}
