@@ -244,7 +244,7 @@ func TestRun_Usage(t *testing.T) {
 	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {
 		t.Error("the helper is in the help")
 	}
-	cairnRun(t, "run", "--help").exit(exitFine).says("-n, --ranks N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "(default 1m0s)", "(default: never)", "--oversubscribe")
+	cairnRun(t, "run", "--help").exit(exitFine).says("-n, --ranks N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "else 1m0s)", "(default: never)", "--oversubscribe")
 }
 
 // TestRun_FlagsBehindProgram shows that everything after PROGRAM belongs to the

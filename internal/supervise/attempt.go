@@ -166,16 +166,16 @@ func (s *Supervisor) begin() {
 		h.starts = 0
 	}
 	for i, h := range up {
-		ranks := assigned[i]
-		if len(ranks) == 0 {
-			continue
-		}
-		m := s.startOf(h, ranks)
-		for _, r := range ranks {
+		for _, r := range assigned[i] {
 			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: rundir.Starting}, on: h}
 		}
-		a.alive += len(ranks)
-		h.queue.Send(&control.Launch{Start: *m})
+		a.alive += len(assigned[i])
+	}
+	s.changed() // before the first line of output comes
+	for i, h := range up {
+		if len(assigned[i]) > 0 {
+			h.queue.Send(&control.Launch{Start: *s.startOf(h, assigned[i])})
+		}
 	}
 	s.happens(beginEvent)
 	what := "started"
