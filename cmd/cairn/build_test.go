@@ -210,11 +210,12 @@ func main() {
 
 func TestBuild_WarnsOfWorkWithoutPoints(t *testing.T) {
 	inModule(t)
+	write(t, "go.mod", "module example.com/prog\n\ngo 1.17\n") // there goroutines are not saved
 	const text = `package main
 
 func work(x int) int {
-	for i := range 1000 {
-		for j := range 1000 {
+	for i := 0; i < 1000; i++ {
+		for j := 0; j < 1000; j++ {
 			x = (x*3 + i*j) % 7919
 		}
 	}
@@ -223,12 +224,12 @@ func work(x int) int {
 
 func main() {
 	x := 1
-	for range 50 {
+	for i := 0; i < 50; i++ {
 		x = work(x)
 	}
 	done := make(chan int)
 	go func() { done <- 1 }()
-	for range 50 {
+	for i := 0; i < 50; i++ {
 		x = work(x)
 	}
 	println(x, <-done)

@@ -17,8 +17,10 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // HostView is what the hosts of a run have that share no files. It reads them
@@ -44,12 +46,18 @@ type ViewedHost struct {
 }
 
 // ViewHosts looks at the hosts of a run. It returns nil if the run has one
-// directory for all. command starts a helper on this machine. The caller closes
-// the view.
+// directory for all, or if it has checkpoints of its own and its record is
+// damaged. command starts a helper on this machine. The caller closes the view.
 func ViewHosts(ctx context.Context, run string, command []string) (*HostView, error) {
 	rec, err := rundir.ReadRecord(run)
-	if err != nil || rec == nil || rec.Local == "" {
+	if err != nil {
+		if here, _ := store.Holds(vfs.OS(), filepath.Join(run, "ckpt")); here {
+			return nil, nil // they are what the caller wants to see
+		}
 		return nil, err
+	}
+	if rec == nil || rec.Local == "" {
+		return nil, nil
 	}
 	v := &HostView{run: run, rec: rec}
 	var names []string
