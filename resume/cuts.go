@@ -98,7 +98,7 @@ func (c *cutState) others() *routine {
 // onDue is called by the engine when a checkpoint is due.
 func onDue() {
 	setDue()
-	if several && !countEach && begun && !severalRanks() {
+	if several && !countEach.Load() && begun.Load() && !severalRanks() {
 		cuts.request()
 	}
 }
@@ -182,7 +182,7 @@ func (c *cutState) giveUp(late string, lasting bool, waited time.Duration) {
 	c.end()
 	atomic.StoreUint32(&due, 0)
 	noteBlocked(late, lasting)
-	if c.kill || countEach {
+	if c.kill || countEach.Load() {
 		setDue()
 	} else {
 		time.AfterFunc(time.Millisecond+20*waited, onDue)
@@ -258,7 +258,7 @@ func pointOfMany(g *routine, d, last int, frames []any) {
 		cuts.kill = killsHere()
 		if !cuts.kill && !run.Due() {
 			run.PassPoint()
-			if countEach {
+			if countEach.Load() {
 				setDue()
 			}
 			mu.Unlock()

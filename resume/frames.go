@@ -94,7 +94,7 @@ func Resumed() {
 
 // setDueIfNeeded makes the next point call Point, if it has something to do.
 func setDueIfNeeded() {
-	if countEach || run.Due() {
+	if countEach.Load() || run.Due() {
 		setDue()
 	}
 }
@@ -253,7 +253,7 @@ func point(g *routine, d int, frames []any, again bool) {
 	}
 	if !kill && !run.Due() {
 		run.PassPoint()
-		if countEach {
+		if countEach.Load() {
 			setDue()
 		}
 		return
@@ -313,7 +313,7 @@ var missed struct {
 func retryLater(kill bool, took time.Duration) {
 	missed.looks++
 	missed.took += took
-	if kill || countEach || missed.looks < 10 {
+	if kill || countEach.Load() || missed.looks < 10 {
 		setDue()
 		return
 	}

@@ -60,7 +60,7 @@ func startRoutine(at string, f func(), whole bool) {
 	switch {
 	case run == nil || f == nil:
 		go f()
-	case !begun:
+	case !begun.Load():
 		startUnknown(f)
 	default:
 		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
@@ -76,7 +76,7 @@ func StartBackground(at string, f func()) {
 		go f()
 		return
 	}
-	b := &background{savedGoroutine{At: at, F: f}, begun}
+	b := &background{savedGoroutine{At: at, F: f}, begun.Load()}
 	if b.again {
 		cuts.addBackground(b)
 	}

@@ -98,7 +98,9 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 		return nil, err
 	}
 	saved.Opened = opts
-	countEach = countEach || run.CountsPoints()
+	if run.CountsPoints() {
+		countEach.Store(true)
+	}
 	setDue()
 	return cairn.Open(engine.WithRun(ctx, run), o)
 }
@@ -110,7 +112,9 @@ func adoptRun() error {
 		return nil
 	}
 	err := run.Adopt(saved.Opened.options(), true)
-	countEach = countEach || run.CountsPoints()
+	if run.CountsPoints() {
+		countEach.Store(true)
+	}
 	return err
 }
 

@@ -64,15 +64,15 @@ var (
 	// run has finished.
 	supervised bool
 	saved      program
-	nested     int  // how often main is running: the program may call it
-	begun      bool // Begin was called
-	returning  bool // Returning was called
+	nested     int         // how often main is running: the program may call it
+	begun      atomic.Bool // Begin was called
+	returning  bool        // Returning was called
 	closed     bool
 	killAt     []uint64
 	killAll    bool
-	countEach  bool   // each point has to be counted
-	points     uint64 // since the run began
-	since      uint64 // points of the restored checkpoint
+	countEach  atomic.Bool // each point has to be counted
+	points     uint64      // since the run began
+	since      uint64      // points of the restored checkpoint
 )
 
 // due is the result of Due: 0 or 1.
@@ -187,7 +187,7 @@ var exit = os.Exit
 // countPoints decides whether each point is counted: a checkpoint is due after
 // a number of points, or the process kills itself at a later point.
 func countPoints() {
-	countEach = run.CountsPoints() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
+	countEach.Store(run.CountsPoints() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since }))
 }
 
 // Begin begins the run. main calls it first. If there is a checkpoint, package
@@ -250,7 +250,7 @@ func begin() (bool, error) {
 			return false, err
 		}
 	}
-	begun = true
+	begun.Store(true)
 	if err := protectParts(); err != nil {
 		return false, err
 	}
@@ -317,20 +317,20 @@ func finish(done bool, status int) {
 	}
 	closed = true
 	done = releaseRun() && done
-	if done && begun {
+	if done && begun.Load() {
 		if err := files.Sync(); err != nil {
 			warn("%v; the run has not finished", err)
 			done = false
 		}
 	}
-	if done && begun {
+	if done && begun.Load() {
 		run.FinishWith(status)
 	}
 	err := run.Close()
 	if failed != nil {
 		reportUnsaved(failed)
 	}
-	if done && begun {
+	if done && begun.Load() {
 		files.End()
 		if err == nil && !supervised { // the end is recorded
 			files.RemoveOverflow()

@@ -31,7 +31,7 @@ var waiters struct {
 //
 //go:noinline
 func Go(line int, f func()) {
-	if run == nil || f == nil || !begun { // init starts it again with a new channel, so no checkpoint can be taken
+	if run == nil || f == nil || !begun.Load() { // init starts it again with a new channel, so no checkpoint can be taken
 		go f()
 		return
 	}
