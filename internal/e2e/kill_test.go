@@ -46,7 +46,7 @@ func kills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 250
 	}
-	return 12
+	return 5
 }
 
 // TestKill_AnyMoment kills a program at random moments until it has died often

@@ -70,6 +70,7 @@ const (
 // TestNPBCompiled_Sizes compares the saved bytes of each kernel with its
 // arrays.
 func TestNPBCompiled_Sizes(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	p := newCompiledNPB(t)
 	top := make(map[string]string)
@@ -82,9 +83,6 @@ func TestNPBCompiled_Sizes(t *testing.T) {
 	hand := program(t, "npb")
 	t.Logf("%-6s %12s %12s %12s %7s %12s", "kernel", "live arrays", "state", "not zero", "ratio", "by hand")
 	for _, k := range kernelPoints {
-		if !stressed() && k.name != "cg" && k.name != "ft" {
-			continue
-		}
 		args := []string{"-kernel", k.name, "-class", "W"}
 		live := liveBytes(t, told.built, args)
 		r := newRun(t, append([]string{p.made}, args...)...)

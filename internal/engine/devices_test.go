@@ -267,7 +267,7 @@ func TestRollback_DeviceLostAtEveryCall(t *testing.T) {
 				var rollbacks, anew, unsaved int
 				names := make(map[string]bool)
 				n, stride := 2, 1 // the first is made by Use
-				if testing.Short() && kind != faulty.Memory {
+				if os.Getenv("CAIRN_LONG") == "" && kind != faulty.Memory {
 					stride = 5
 				}
 				for ; ; n += stride {

@@ -3,8 +3,6 @@
 // literals, whose entries are stored one after the other.
 package main
 
-//difftest:daily
-
 import "fmt"
 
 var calls int

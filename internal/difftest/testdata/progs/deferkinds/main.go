@@ -2,8 +2,6 @@
 // variables, nil checks, and the order of their effects.
 package main
 
-//difftest:daily
-
 import "fmt"
 
 type stack []string

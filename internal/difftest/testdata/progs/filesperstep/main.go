@@ -2,8 +2,6 @@
 // removed within one step: one result file per step, as simulations do.
 package main
 
-//difftest:daily
-
 import (
 	"fmt"
 	"os"

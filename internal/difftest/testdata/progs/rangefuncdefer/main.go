@@ -2,8 +2,6 @@
 // functions, which are run when the function around the loop ends, and panics.
 package main
 
-//difftest:daily
-
 import (
 	"errors"
 	"fmt"

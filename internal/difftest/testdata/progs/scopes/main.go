@@ -3,8 +3,6 @@
 // needed later.
 package main
 
-//difftest:daily
-
 import "fmt"
 
 func work(n int) (int, string) {

@@ -2,7 +2,6 @@
 // points, and environment variables that the program sets.
 package main
 
-//difftest:daily
 //difftest:stdin lines.txt
 
 import (

@@ -4,8 +4,6 @@
 // call back, panics.
 package main
 
-//difftest:daily
-
 import (
 	"errors"
 	"fmt"
