@@ -294,15 +294,13 @@ func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) boo
 // TestDevices_Killed kills a program with devices under the supervisor, which
 // restarts it.
 func TestDevices_Killed(t *testing.T) {
+	onlyLong(t)
 	places := found(t)
 	want, out, err := bed(t, places[0], "-size", "small", "floyd")
 	if err != nil {
 		t.Fatalf("undisturbed: %v\n%s", err, out)
 	}
-	for i, pl := range places {
-		if !stressed() && i%2 == 0 {
-			continue
-		}
+	for _, pl := range places {
 		t.Run(pl.name, func(t *testing.T) {
 			t.Parallel()
 			var s *supervisor

@@ -58,7 +58,7 @@ func build(t *testing.T, pkg, goarch string) string {
 	if once == nil {
 		once = sync.OnceValues(func() (string, error) {
 			path := filepath.Join(binaries.dir, key)
-			args := []string{"build", "-o", path, pkg}
+			args := []string{"build", "-ldflags=-w", "-o", path, pkg}
 			if goarch != runtime.GOARCH { // there is no C library of that kind here
 				args = []string{"build", "-tags", "static", "-o", path, pkg}
 			}

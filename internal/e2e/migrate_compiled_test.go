@@ -20,6 +20,7 @@ import (
 
 // TestMigrate_Galaxies moves the plain example, started from its source.
 func TestMigrate_Galaxies(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 2)
 	a, b := net.Hosts[0], net.Hosts[1]

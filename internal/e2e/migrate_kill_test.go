@@ -286,6 +286,7 @@ func childrenOf(pid int) (out []int) {
 // random moments of the moves. Every move must end and report its result; every
 // run must end like an undisturbed one.
 func TestMigrate_KilledAtRandom(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 3)
 	seed := uint64(time.Now().UnixNano())
@@ -294,10 +295,7 @@ func TestMigrate_KilledAtRandom(t *testing.T) {
 	}
 	t.Logf("CAIRN_SEED=%d", seed)
 	dice := rand.New(rand.NewPCG(seed, 1))
-	most := 1
-	if stressed() {
-		most = 300
-	}
+	const most = 300
 	const n, steps = 4, "500"
 	want := undisturbed(t, n, program(t, "flight"), "-steps", steps)
 	ends := make(map[string]int)

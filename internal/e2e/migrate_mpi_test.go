@@ -242,6 +242,7 @@ func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) 
 // there and back, after a first attempt whose new process was killed. The
 // library starts the new processes, and admits them.
 func TestMigrate_OpenMPIHosts(t *testing.T) {
+	onlyLong(t)
 	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
 	p.still(p.pidOf(0)) // and so the move is not decided
 	a := p.asks("--rank", "1", "--to", there, "--rounds", "0")

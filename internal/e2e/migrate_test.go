@@ -98,13 +98,11 @@ func TestMigrate_MessagesInflight(t *testing.T) {
 // TestMigrate_NPBKernels moves ranks of the NPB kernels while they compute, over TCP,
 // over shared memory and TCP, and in a run on Open MPI.
 func TestMigrate_NPBKernels(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 3)
 	const n = 8
 	for _, k := range []string{"cg", "ft", "mg"} {
-		if k == "mg" && !stressed() {
-			continue
-		}
 		args := []string{program(t, "npb"), "-kernel", k, "-class", "W"}
 		want := steady(undisturbed(t, n, args...))
 		must(t, want, verified)
@@ -117,9 +115,6 @@ func TestMigrate_NPBKernels(t *testing.T) {
 			{"apart", "--hosts " + slots(net, 8), nil, net.Hosts[:2]},
 			{"mpi", "--launcher mpirun --transport mpi --launcher-args=--oversubscribe", nil, []string{"localhost"}},
 		} {
-			if !stressed() && k+" "+v.name != "ft mixed" {
-				continue
-			}
 			t.Run(k+" "+v.name, func(t *testing.T) {
 				flags := append(strings.Fields(v.flags), "-n", strconv.Itoa(n), "--every", "1h")
 				if v.name == "mpi" {

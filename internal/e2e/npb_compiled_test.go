@@ -175,12 +175,10 @@ func TestNPBCompiled_Killed(t *testing.T) {
 
 // TestNPBCompiled_KilledAtRandom kills processes at random moments.
 func TestNPBCompiled_KilledAtRandom(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	p := newCompiledNPB(t)
-	most := 1
-	if stressed() {
-		most = 60
-	}
+	const most = 60
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CAIRN_SEED"); s != "" {
 		seed, _ = strconv.ParseUint(s, 10, 64)
@@ -193,9 +191,6 @@ func TestNPBCompiled_KilledAtRandom(t *testing.T) {
 		{"is", "W", "--transport shm --every 10ms"},
 		{"mg", "W", "--transport shm --every-points 1"},
 	} {
-		if i > 0 && !stressed() {
-			break
-		}
 		t.Run(v.kernel, func(t *testing.T) {
 			args := []string{"-kernel", v.kernel, "-class", v.class}
 			k := &hunter{t: t, n: compiledRanks, command: append([]string{p.made}, args...), dice: rand.New(rand.NewPCG(seed, uint64(i))), most: most}

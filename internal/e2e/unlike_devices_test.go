@@ -18,6 +18,7 @@ import (
 // devices, more or fewer, and back. The arrays are partly on several devices,
 // partly on the host; some are views of others.
 func TestUnlike_Devices(t *testing.T) {
+	onlyLong(t)
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
 	opencl := "opencl"
@@ -25,13 +26,10 @@ func TestUnlike_Devices(t *testing.T) {
 		t.Logf("without OpenCL: %s", why)
 		opencl = "discrete,host"
 	}
-	for i, route := range [][]string{
+	for _, route := range [][]string{
 		{opencl, "host", "discrete,discrete,discrete", opencl + ",host"},
 		{"discrete,discrete", opencl, "host,host", "discrete"},
 	} {
-		if i > 0 && !stressed() {
-			break
-		}
 		t.Run(strings.Join(route, " "), func(t *testing.T) {
 			t.Parallel()
 			env := place{devices: route[0], pocl: "pthread pthread"}.env()
