@@ -29,7 +29,8 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 	if p.files.resuming {
 		truncate = flag&os.O_TRUNC != 0
 		open &^= os.O_TRUNC | os.O_EXCL
-	} else if flag&os.O_EXCL != 0 && p.phase == phaseRunning && !p.files.journaled {
+	} else if flag&os.O_EXCL != 0 && p.phase == phaseRunning && p.onChoose == nil {
+		// Without a journal, which removes what was made after a checkpoint.
 		again, err := p.MakesAgain(name, flag)
 		if err != nil {
 			return nil, err

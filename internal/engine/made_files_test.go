@@ -75,3 +75,21 @@ func TestOpenFile_MadeAgain(t *testing.T) {
 	refused(p, "after")
 	refused(p, "before")
 }
+
+// TestOpenFile_MadeWithJournal makes a file that must be new while the disk of
+// the checkpoints is full. A journal removes it before a restart, so nothing
+// has to be recorded here.
+func TestOpenFile_MadeWithJournal(t *testing.T) {
+	disk, full := fillable(newDisk(t))
+	p := openFS(t, disk)
+	p.SetJournal(func(uint64) error { return nil })
+	restore(t, p, false)
+	full.Store(true)
+	f, err := p.OpenFile(filepath.Join(t.TempDir(), "new"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	full.Store(false)
+	closeRun(t, p)
+}
