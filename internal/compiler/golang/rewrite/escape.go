@@ -16,7 +16,8 @@ import (
 //     when its goroutine ends,
 //   - a literal in a local variable that is assigned once, and that is only
 //     called or passed to such functions, also by literals of this kind. A
-//     deferred call keeps its func value, unless that is a literal.
+//     deferred call keeps its func value, unless that is a literal. A deferred
+//     literal keeps those of the variables of the block around it.
 func (p *Package) Escaping(n ast.Expr) bool {
 	for _, f := range p.Files {
 		if n.Pos() < f.FileStart || n.Pos() >= f.FileEnd {
@@ -256,9 +257,39 @@ func (e *Escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 		if e.Info.ObjectOf(id).Pos() >= lit.Pos() {
 			break // it is the literal's own variable
 		}
+		if e.deferredInBlock(lit, e.Info.ObjectOf(id)) {
+			return false, nil
+		}
 		within = append(within, lit)
 	}
 	return true, within
+}
+
+// deferredInBlock reports whether a literal is deferred and v is a variable of
+// the block around it. A restart defers the literal again outside of the block,
+// where the literal that v holds cannot be made again.
+func (e *Escapes) deferredInBlock(lit *ast.FuncLit, v types.Object) bool {
+	call, ok := e.Parents[lit].(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	d, ok := e.Parents[call].(*ast.DeferStmt)
+	if !ok {
+		return false
+	}
+	for up := e.Parents[d]; up != nil; up = e.Parents[up] {
+		var around *ast.FuncType
+		switch up := up.(type) {
+		case *ast.FuncLit:
+			around = up.Type
+		case *ast.FuncDecl:
+			around = up.Type
+		default:
+			continue
+		}
+		return v.Pos() >= up.Pos() && v.Parent() != e.Info.Scopes[around]
+	}
+	return false
 }
 
 // Uninstantiated returns an expression for a function without parentheses and
