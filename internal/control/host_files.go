@@ -124,7 +124,8 @@ type Part struct {
 	Rank    int       `json:"rank"`
 	Index   uint64    `json:"index"`
 	Attempt string    `json:"attempt"`
-	Bytes   int64     `json:"bytes"` // with its bases
+	Header  string    `json:"header,omitempty"` // its digest
+	Bytes   int64     `json:"bytes"`            // with its bases
 	Time    time.Time `json:"time"`
 	Error   string    `json:"error,omitempty"` // why it cannot be loaded, as far as its metadata shows
 }

@@ -146,7 +146,7 @@ func (s *Supervisor) begin() {
 	a := s.a
 	up, assigned := s.assign()
 	if s.local != nil {
-		a.kept = s.local.choice.index > 0
+		a.kept = s.local.restores > 0
 	} else {
 		a.kept = s.hasCheckpoints() || s.last != nil
 		s.forgetRemoved()

@@ -30,7 +30,7 @@ type HostView struct {
 	Hosts []*ViewedHost
 	run   string
 	rec   *rundir.Record
-	plan  *localPlan
+	found *localInventory
 }
 
 // ViewedHost is one of the hosts.
@@ -94,7 +94,7 @@ func ViewHosts(ctx context.Context, run string, command []string) (*HostView, er
 			dirs = append(dirs, &hostDir{h.Name, h.Files, nil})
 		}
 	}
-	v.plan = newLocalPlan(rec.Ranks, rec.Started, dirs)
+	v.found = newLocalInventory(rec.Ranks, rec.Started, dirs)
 	return v, nil
 }
 
@@ -181,18 +181,24 @@ func (v *HostView) Close() {
 // be loaded, and the rank's home before others. A damaged one is better than
 // none.
 func (v *HostView) holder(rank int, index uint64) *ViewedHost {
-	list := v.plan.sources(rank, index)
+	var best *ViewedHost
+	worth := 0
 	for _, h := range v.Hosts {
-		if len(list) > 0 && h.Files != nil && h.Files.ID == list[0].ID {
-			return h
+		if h.Files == nil || !slices.ContainsFunc(h.Files.Parts, func(p control.Part) bool { return p.Rank == rank && p.Index == index }) {
+			continue
+		}
+		n := 1
+		if v.found.good(v.found.dirs[h.Files.ID], rank, index) {
+			n = 2
+			if v.found.record.Homes[rank].Dir == h.Files.ID {
+				n = 3
+			}
+		}
+		if n > worth {
+			best, worth = h, n
 		}
 	}
-	for _, h := range v.Hosts {
-		if h.Files != nil && slices.ContainsFunc(h.Files.Parts, func(p control.Part) bool { return p.Rank == rank && p.Index == index }) {
-			return h
-		}
-	}
-	return nil
+	return best
 }
 
 // Verify checks every block of a file that the view's file system shows, on the

@@ -28,9 +28,9 @@ type localRun struct {
 	secret     []byte // for helpers among themselves
 	supervisor string // identifies this supervisor to helpers
 	damaged    map[copyOf]string
-	found      *localPlan   // what hosts had when they were scanned last
-	choice     *localChoice // what this attempt restores
-	at         []string     // the directories in which its ranks run
+	found      *localInventory // what hosts had when they were scanned last
+	restores   uint64          // the checkpoint that this attempt restores; 0: none
+	at         []string        // the directories in which its ranks run
 	attemptID  string
 	above      uint64
 	commits    int   // since ranks got their homes
@@ -57,7 +57,7 @@ func (l *localRun) setup(s *Supervisor) *control.LocalDir {
 func (l *localRun) start(s *Supervisor, m *control.Start) {
 	m.Output, m.Attempt = local.OutputDir(l.dir), s.rec.Started
 	w := &m.Welcome
-	w.Dir, w.PerHost, w.RunID, w.AttemptID, w.Only, w.Above = local.CheckpointDir(l.dir), true, s.rec.ID, l.attemptID, l.choice.index, l.above
+	w.Dir, w.PerHost, w.RunID, w.AttemptID, w.Only, w.Above = local.CheckpointDir(l.dir), true, s.rec.ID, l.attemptID, l.restores, l.above
 	w.Fresh, w.Avoid, w.Expect = false, nil, 0 // what counts is decided
 }
 
@@ -122,14 +122,14 @@ func (s *Supervisor) scanHosts(ctx context.Context) {
 }
 
 // localFound puts together what hosts have.
-func (s *Supervisor) localFound() *localPlan {
+func (s *Supervisor) localFound() *localInventory {
 	var dirs []*hostDir
 	for _, h := range s.hosts {
 		if h.files != nil && h.state == hostUp {
 			dirs = append(dirs, &hostDir{h.title(), h.files, h.addresses})
 		}
 	}
-	p := newLocalPlan(s.n, s.rec.Started, dirs)
+	p := newLocalInventory(s.n, s.rec.Started, dirs)
 	p.damaged, p.avoid = s.local.damaged, s.rec.Quarantined
 	if s.last != nil {
 		p.last = s.last.Index
@@ -259,18 +259,21 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 				l.at[r] = h.files.ID
 			}
 		}
-		choice, err := p.choose()
+		plan, err := p.plan(l.at)
 		if err != nil {
 			var r *refusal
 			s.notBegun(err.Error())
 			s.a.failure.fatal = s.a.failure.fatal || !errors.As(err, &r) || !r.temporary
 			return false
 		}
-		if choice.skipped != "" {
-			s.say("%s; the run resumes from checkpoint %d", choice.skipped, choice.index)
+		l.restores, l.above = 0, p.inventory().Highest()
+		if plan != nil {
+			l.restores = plan.Index
+			if why := p.skipped(plan); why != "" {
+				s.say("%s; the run resumes from checkpoint %d", why, plan.Index)
+			}
 		}
-		l.choice, l.above = choice, p.above()
-		items := p.fetches(choice, l.at)
+		items := p.fetches(plan, l.at)
 		if len(items) == 0 {
 			break
 		}
@@ -315,7 +318,7 @@ func (s *Supervisor) assign() (up []*host, ranks [][]int) {
 		for _, h := range up {
 			dirs = append(dirs, h.files.ID)
 		}
-		return up, s.local.found.placeAtHome(slots, dirs)
+		return up, s.local.found.place(slots, dirs)
 	}
 	counts := place(s.n, slots)
 	if counts == nil {
@@ -388,7 +391,7 @@ func (s *Supervisor) recordStart() error {
 		was = &control.AttemptRecord{Run: s.rec.ID, Ranks: s.n}
 	}
 	l.attemptID, l.commits, l.moved, l.tidied = store.NewID(), 0, false, false
-	s.rec.Started = s.stamped(was.Next(l.choice.index, l.attemptID))
+	s.rec.Started = s.stamped(was.Next(l.restores, l.attemptID))
 	for r := range s.n {
 		s.rec.Started.Homes = append(s.rec.Started.Homes, control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]})
 	}

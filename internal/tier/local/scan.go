@@ -65,7 +65,7 @@ func (d *Dir) part(rank int, index uint64) (*control.Part, error) {
 	s, err := ckpt.Open(d.fs, path)
 	if err == nil {
 		defer s.Close()
-		p.Attempt = s.Header.Attempt
+		p.Attempt, p.Header = s.Header.Attempt, s.Digest()
 		if at, terr := time.Parse(time.RFC3339, s.Header.Time); terr == nil {
 			p.Time = at
 		}

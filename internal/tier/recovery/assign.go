@@ -15,8 +15,9 @@ type Slots struct {
 // newest checkpoint that can be had counts. A rank whose part is on its home,
 // the first host of its Home, gets that host. Of the others as many as
 // possible, the large ones first, get a host that has their part; for that,
-// ranks may change to other hosts that have theirs. The rest fill the free
-// slots in order. Assign returns nil if there is no room.
+// ranks may change to other hosts that have theirs. The rest go to their homes
+// as far as there is room, and then fill the free slots in order. Assign returns
+// nil if there is no room.
 func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 	room := 0
 	for _, h := range hosts {
@@ -37,6 +38,12 @@ func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 	if p, err := MakePlan(inv, Want{Hosts: make([]string, ranks), Avoid: avoid}); err == nil && p != nil {
 		a.match(inv, p, at)
 	}
+	for _, h := range inv.Homes {
+		if i, ok := at[h.first()]; ok && h.Rank < ranks && a.on[h.Rank] < 0 && a.free[i] > 0 {
+			a.free[i]--
+			a.on[h.Rank] = i
+		}
+	}
 	next := 0
 	out := make([]string, ranks)
 	for r := range out {
@@ -50,6 +57,14 @@ func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 		out[r] = hosts[a.on[r]].Host
 	}
 	return out
+}
+
+// first returns the host that a rank ran on; "": none is known.
+func (h *Home) first() string {
+	if len(h.Hosts) == 0 {
+		return ""
+	}
+	return h.Hosts[0]
 }
 
 // assignment is an assignment of ranks to hosts that is being made.

@@ -103,6 +103,9 @@ type Inventory struct {
 	// saved; 0: not known. What is incomplete above it was never complete.
 	Committed uint64
 	Homes     []Home
+	// Titles say in messages what an object is to its rank: "file". An object
+	// without a title is called by its name.
+	Titles map[string]string
 }
 
 // counts reports whether a checkpoint is one of the present line.

@@ -56,6 +56,7 @@ type Piece struct {
 	Rank   int
 	Object string // "": the part is not known
 	Why    string
+	titled bool // Why names the rank and the object's title
 }
 
 // The cost of a byte by the way it comes. Copies on other hosts are preferred
@@ -160,7 +161,7 @@ func (x *index) plan(c Checkpoint, hosts []string) (*Plan, *Missing) {
 		parts := x.parts[c][rank]
 		for i := range parts {
 			if parts[i].Ranks != len(hosts) {
-				pieces = append(pieces, Piece{rank, "", fmt.Sprintf("it was saved by a run of %d ranks, and this one has %d", parts[i].Ranks, len(hosts))})
+				pieces = append(pieces, Piece{Rank: rank, Why: fmt.Sprintf("it was saved by a run of %d ranks, and this one has %d", parts[i].Ranks, len(hosts))})
 				continue
 			}
 			fetches, n, lacks := x.fetch(&parts[i].Part, host, load)
@@ -174,7 +175,7 @@ func (x *index) plan(c Checkpoint, hosts []string) (*Plan, *Missing) {
 		}
 		if best < 0 {
 			if len(parts) == 0 {
-				pieces = []Piece{{rank, "", x.where(c, rank, "nobody knows its part")}}
+				pieces = []Piece{{Rank: rank, Why: x.where(c, rank, "nobody knows its part")}}
 			}
 			missing.Pieces = append(missing.Pieces, pieces...)
 			continue
@@ -207,7 +208,7 @@ func (x *index) fetch(p *Part, host string, load []int64) (out []Fetch, cost int
 		}
 		f, n, ok := x.source(o, to, load)
 		if !ok {
-			lacks = append(lacks, Piece{p.Rank, o.Name, x.where(p.Checkpoint, p.Rank, x.lack(o.Name))})
+			lacks = append(lacks, x.lacking(p, o.Name))
 			continue
 		}
 		f.To, f.Rank = host, p.Rank
@@ -277,6 +278,26 @@ func (x *index) sent(f *Fetch, s Source) int64 {
 		return f.Object.Size
 	}
 	return shardSize(f.Object.Size, f.Data)
+}
+
+// lacking returns the piece that an object is which cannot be had.
+func (x *index) lacking(p *Part, object string) Piece {
+	title := x.inv.Titles[object]
+	if title == "" {
+		return Piece{Rank: p.Rank, Object: object, Why: x.where(p.Checkpoint, p.Rank, x.lack(object))}
+	}
+	var all []string
+	for i := range x.inv.Stores {
+		for _, d := range x.inv.Stores[i].Damaged {
+			if d.Object == object {
+				all = append(all, fmt.Sprintf("rank %d's %s on %s cannot be loaded: %s", p.Rank, title, x.inv.Stores[i].Name, d.Why))
+			}
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, x.where(p.Checkpoint, p.Rank, fmt.Sprintf("rank %d's %s: %s", p.Rank, title, x.lack(object))))
+	}
+	return Piece{p.Rank, object, strings.Join(all, ", "), true}
 }
 
 // lack says what there is of an object that cannot be had.
@@ -353,7 +374,7 @@ func (m *Missing) String() string {
 			break
 		}
 		switch {
-		case p.Rank < 0:
+		case p.Rank < 0 || p.titled:
 			pieces = append(pieces, p.Why)
 		case p.Object == "":
 			pieces = append(pieces, fmt.Sprintf("rank %d: %s", p.Rank, p.Why))

@@ -341,6 +341,20 @@ func TestMakePlan_Errors(t *testing.T) {
 	}
 }
 
+// TestMakePlan_Titles checks that messages say what an object is to its rank.
+func TestMakePlan_Titles(t *testing.T) {
+	file, own := Object{Name: "f", Size: 1}, Object{Name: "o"}
+	part := Part{Checkpoint: Checkpoint{1, "x"}, Ranks: 1, Objects: []Object{file, own}}
+	inv := &Inventory{Stores: []Store{{Name: "a", Parts: []Part{part}, Damaged: []Damage{{"f", "bad block"}}}},
+		Homes: []Home{{Attempt: "x", Hosts: []string{"b"}}}, Titles: map[string]string{"f": "file", "o": "journal"}}
+	_, err := MakePlan(inv, Want{Hosts: []string{"a"}})
+	for _, text := range []string{"checkpoint 1: rank 0's file on a cannot be loaded: bad block; ", "; rank 0's journal: nobody has it; b had it, and is not there"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v\ndoes not say %q", err, text)
+		}
+	}
+}
+
 // TestMakePlan_Balance checks that hosts which have the same things share the
 // work of sending them.
 func TestMakePlan_Balance(t *testing.T) {
@@ -383,8 +397,8 @@ func TestAssign(t *testing.T) {
 		{"b", "a1 c2 d1", "a c c d"}, // c has the copy of rank 1
 		{"b", "a1 c1 d2", "a c d d"}, // rank 2 makes room: d has its copy
 		{"bd", "a2 c2", "a c c a"},
-		{"ab", "c2 d2", "c c d d"}, // rank 0 is lost, and nothing can be had
-		{"abcd", "a2 b2", "a a b b"},
+		{"ab", "c2 d2", "c d c d"}, // rank 0 is lost, and nothing can be had: ranks 2 and 3 go home
+		{"abcd", "a2 b2", "a b a b"},
 		{"", "a1 b1 c1", ""},
 	} {
 		inv := without(cluster(4), strings.Split(c.lost, "")...)
