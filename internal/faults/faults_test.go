@@ -110,7 +110,8 @@ func TestCase_Reproducible(t *testing.T) {
 	seen := make(map[string]bool)
 	for n := range 200 {
 		a, b := kindOf(7, n), kindOf(7, n)
-		if a != b || dice(7, n).Uint64() != dice(7, n).Uint64() {
+		first, again := dice(7, n).Uint64(), dice(7, n).Uint64()
+		if a != b || first != again {
 			t.Fatalf("case %d is not what it was", n)
 		}
 		seen[a.name] = true

@@ -50,11 +50,8 @@ func TestTools(t *testing.T) {
 
 // littleShorts formats 3 by 2 numbers of 16 bits like h5dump.
 func littleShorts(p []byte) string {
-	v := make([]any, 6)
-	for i := range v {
-		v[i] = int16(le.Uint16(p[2*i:]))
-	}
-	return fmt.Sprintf("%d, %d,\n      %d, %d,\n      %d, %d\n", v...) //nolint:staticcheck // v has six
+	v := func(i int) int16 { return int16(le.Uint16(p[2*i:])) }
+	return fmt.Sprintf("%d, %d,\n      %d, %d,\n      %d, %d\n", v(0), v(1), v(2), v(3), v(4), v(5))
 }
 
 func TestRepack(t *testing.T) {

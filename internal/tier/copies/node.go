@@ -41,10 +41,9 @@ type Node struct {
 	up   map[string]bool // hosts that are connected
 	out  []Action
 
-	own    map[PartID]recovery.Part // of this host's ranks
-	kept   []*keep                  // what this host's parts are to be stored on, in order
-	retain map[Tier][]recovery.Checkpoint
-	peers  map[string]*peer
+	own   map[PartID]recovery.Part // of this host's ranks
+	kept  []*keep                  // what this host's parts are to be stored on, in order
+	peers map[string]*peer
 
 	have     map[ID]bool            // on this disk
 	parts    map[PartID][]ID        // on this disk, with the objects that they need here

@@ -104,7 +104,7 @@ func TestCredentials_Sources(t *testing.T) {
 	instance := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case broken:
-			http.Error(w, "busy", 503)
+			http.Error(w, "busy", http.StatusServiceUnavailable)
 		case r.URL.Path == "/latest/api/token":
 			fmt.Fprint(w, "token")
 		case r.URL.Path == "/latest/meta-data/iam/security-credentials/":

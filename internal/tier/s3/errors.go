@@ -41,7 +41,7 @@ func (s *s3Tier) fail(ctx context.Context, name string, err error) error {
 			return s.place(name, err)
 		}
 	}
-	kind, remedy := classify(err)
+	remedy, kind := classify(err)
 	err = s.redact(err)
 	if remedy != "" {
 		err = fmt.Errorf("%w (%s)", err, remedy)
@@ -59,39 +59,39 @@ func (s *s3Tier) place(name string, err error) error {
 	return fmt.Errorf("%s: %s: %w", s, name, err)
 }
 
-// classify returns the kind of an error, or nil if it is permanent, and what to
-// do about it.
-func classify(err error) (kind error, remedy string) {
+// classify returns what to do about an error, and its kind, or nil if it is
+// permanent.
+func classify(err error) (remedy string, kind error) {
 	var r minio.ErrorResponse
 	var cert *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &cert), errors.As(err, &authority):
-		return nil, "set SSL_CERT_FILE to the certificate of the store's authority"
+		return "set SSL_CERT_FILE to the certificate of the store's authority", nil
 	case !errors.As(err, &r):
-		return tier.ErrTemporary, "" // the network
+		return "", tier.ErrTemporary // the network
 	}
 	switch r.Code {
 	case "NoSuchBucket":
-		return nil, "create the bucket"
+		return "create the bucket", nil
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled", "AccountProblem":
-		return nil, "check the credentials, and what they may do with this bucket"
+		return "check the credentials, and what they may do with this bucket", nil
 	case "RequestTimeTooSkewed":
-		return nil, "set this host's clock"
+		return "set this host's clock", nil
 	case "RequestTimeout", "BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "ExpiredToken", "SlowDown", "OperationAborted", "ConditionalRequestConflict", "NoSuchUpload":
-		return tier.ErrTemporary, ""
+		return "", tier.ErrTemporary
 	case "QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity":
-		return nil, "the store is full"
+		return "the store is full", nil
 	}
 	switch {
 	case r.StatusCode == http.StatusNotFound:
-		return tier.ErrNotExist, ""
+		return "", tier.ErrNotExist
 	case r.StatusCode == http.StatusNotImplemented:
-		return nil, "the store does not know this operation"
+		return "the store does not know this operation", nil
 	case r.StatusCode >= 500, r.StatusCode == http.StatusRequestTimeout, r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusConflict:
-		return tier.ErrTemporary, ""
+		return "", tier.ErrTemporary
 	}
-	return nil, ""
+	return "", nil
 }
 
 // redact removes credentials from the text of an error. A store may repeat what

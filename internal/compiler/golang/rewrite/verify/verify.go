@@ -29,15 +29,19 @@ const (
 // firstNames are the names of variables that are true in the first iteration.
 var firstNames = regexp.MustCompile(`^` + rewrite.Prefix + `again\d+$`)
 
+// object is what an identifier denotes, as the parser finds it: the code of a
+// continuation is checked before it has types.
+type object = ast.Object //nolint:staticcheck // deprecated because it does without types
+
 // Verifier checks the code of one continuation.
 type Verifier struct {
 	Saved    map[string]bool // fields of the frame
 	noValue  map[token.Pos]bool
 	enters   map[token.Pos]bool
-	index    map[*ast.Object]int    // variables that begin without a value
-	captured map[*ast.Object]bool   // variables that func literals capture
-	flags    map[*ast.Object]uint64 // variables that are true in the first iteration
-	results  []*ast.Object
+	index    map[*object]int    // variables that begin without a value
+	captured map[*object]bool   // variables that func literals capture
+	flags    map[*object]uint64 // variables that are true in the first iteration
+	results  []*object
 	Recovers bool            // the function has deferred calls
 	gotos    map[string]flow // flows that arrive at labels
 	again    bool            // a label received more than before: check again
@@ -47,7 +51,7 @@ type Verifier struct {
 }
 
 func New() *Verifier {
-	return &Verifier{Saved: map[string]bool{rewrite.Prefix + "at": true}, index: map[*ast.Object]int{}, captured: map[*ast.Object]bool{}, flags: map[*ast.Object]uint64{}, gotos: map[string]flow{}}
+	return &Verifier{Saved: map[string]bool{rewrite.Prefix + "at": true}, index: map[*object]int{}, captured: map[*object]bool{}, flags: map[*object]uint64{}, gotos: map[string]flow{}}
 }
 
 // jumpTarget is a statement that break and continue may refer to.
@@ -269,7 +273,7 @@ func (v *Verifier) give(id *ast.Ident, value ast.Expr, in flow) flow {
 }
 
 // raise sets or clears a flag.
-func (v *Verifier) raise(o *ast.Object, on bool, in flow) flow {
+func (v *Verifier) raise(o *object, on bool, in flow) flow {
 	flag := v.flags[o]
 	if flag == 0 {
 		if len(v.flags) == 64 {
