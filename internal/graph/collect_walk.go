@@ -113,6 +113,14 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 		if z != nil && len(z.name) > 0 {
 			return c.push(uintptr(unsafe.Pointer(unsafe.StringData(z.name))), p.elem, uint64(len(z.name)), viaString, i, at)
 		}
+	case kType:
+		if t := *(*unsafe.Pointer)(ptr); t != nil {
+			if err := c.names.check(typeAt(t)); err != nil {
+				return c.refuse(p, i, at, err.Error())
+			}
+			name := storedName(t)
+			return c.push(uintptr(unsafe.Pointer(unsafe.StringData(name))), p.elem, uint64(len(name)), viaString, i, at)
+		}
 	case kFile:
 		if _, ok := c.fileID(ptr); !ok {
 			return c.refuse(p, i, at, "the file is not known to the run")

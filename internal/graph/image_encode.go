@@ -203,6 +203,12 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 		return e.iface(o, p, src, dst)
 	case kTime, kLoc:
 		return e.time(o, p, src, dst)
+	case kType:
+		name := ""
+		if t := *(*unsafe.Pointer)(src); t != nil {
+			name = storedName(t)
+		}
+		e.text(o, unsafe.Pointer(unsafe.StringData(name)), len(name), p, dst)
 	case kFile:
 		e.c.lock.Lock()
 		id, _ := e.c.fileID(src)

@@ -87,7 +87,7 @@ func TestCollect_Refused(t *testing.T) {
 		"rwmutex":   {&rw, "v (sync.RWMutex) cannot be saved: the mutex is locked"},
 		"waitgroup": {&wg, "v (sync.WaitGroup) cannot be saved: the WaitGroup is in use"},
 		"reflect":   {&struct{ v reflect.Value }{reflect.ValueOf(1)}, "v.v (reflect.Value) cannot be saved: it is bound to its process"},
-		"type":      {&[]reflect.Type{reflect.TypeOf(1)}, "*v[0].(*reflect.rtype) (reflect.rtype) cannot be saved: it is bound to its process"},
+		"type":      {&[]reflect.Type{reflect.TypeOf(localA())}, "v[0].(*reflect.rtype) (*reflect.rtype) cannot be saved: two types are called " + pkg + "T (declared inside functions); register one with cairn.Register"},
 		"seed":      {&[]maphash.Seed{maphash.MakeSeed()}, "v[0] (hash/maphash.Seed) cannot be saved: a maphash seed is bound to its process"},
 		"file":      {&[]any{os.Stdout}, "v[0].(*os.File) (*os.File) cannot be saved: the file is not known to the run"},
 		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) cannot be saved: it is a context"},

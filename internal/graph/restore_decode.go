@@ -190,6 +190,8 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 		return d.iface(o, dst, src)
 	case kTime, kLoc:
 		return d.time(o, dst, src)
+	case kType:
+		return d.reflectType(o, dst, src)
 	case kFunc:
 		return d.function(p, dst, obj)
 	case kChan, kTimer:

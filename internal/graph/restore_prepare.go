@@ -39,6 +39,7 @@ type Builder struct {
 	inPlace spanSet
 	static  []staticPlace
 	locs    locations
+	names   *resolver
 	words   map[wordKey]unsafe.Pointer
 	late    []lateIface
 	fixes   []fix
@@ -194,9 +195,9 @@ func (b *Builder) match(roots []Root, opt Options) error {
 			errs = append(errs, &MismatchError{Name: r.Name, Path: r.Name, Detail: "the checkpoint has no such variable", Added: true})
 		}
 	}
-	names := newResolver(ps, b.env.Types)
+	b.names = newResolver(ps, b.env.Types)
 	for _, d := range b.img.Types {
-		t, err := names.resolve(d.Name)
+		t, err := b.names.resolve(d.Name)
 		if err != nil && len(opt.Drop) > 0 && !errors.Is(err, ErrInvalid) {
 			b.dyn = append(b.dyn, nil) // perhaps only a dropped variable had a value of this type
 			continue

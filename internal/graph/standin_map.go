@@ -89,7 +89,7 @@ func order(p *plan, a, b unsafe.Pointer) int {
 			return o
 		}
 		return strings.Compare(s.Location().String(), t.Location().String())
-	case kPtr, kFile, kLoc, kTimer:
+	case kPtr, kFile, kLoc, kType, kTimer:
 		return cmp.Compare(*(*uintptr)(a), *(*uintptr)(b))
 	case kScalar:
 		switch p.t.Kind() {

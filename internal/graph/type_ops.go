@@ -44,6 +44,7 @@ type op struct {
 var members = map[kind][]string{
 	kPtr:     {"obj", "off"},
 	kString:  {"obj", "off", "len"},
+	kType:    {"obj", "off", "len"},
 	kSlice:   {"obj", "off", "len", "cap"},
 	kSyncMap: {"obj", "off", "len", "cap"},
 	kCodec:   {"obj", "off", "len", "cap"},

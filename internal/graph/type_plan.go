@@ -25,6 +25,7 @@ const (
 	kIface               //
 	kTime                // time.Time
 	kLoc                 // *time.Location
+	kType                // *reflect.rtype, which a reflect.Type holds
 	kFile                // *os.File
 	kSyncMap             // sync.Map, stand-in: []pair
 	kCodec               // describes its own state, stand-in: []record

@@ -16,6 +16,7 @@ var (
 	byteType     = reflect.TypeFor[byte]()
 	timeType     = reflect.TypeFor[time.Time]()
 	locType      = reflect.TypeFor[*time.Location]()
+	rtypeType    = reflect.TypeOf(reflect.TypeFor[byte]())
 	fileType     = reflect.TypeFor[*os.File]()
 	syncMapType  = reflect.TypeFor[sync.Map]()
 	pairType     = reflect.TypeFor[pair]()
@@ -130,6 +131,11 @@ func (p *plan) special() bool {
 		p.form = packed(
 			hdf5.Field{Name: "zone", Type: reference("obj", "off", "len")},
 			hdf5.Field{Name: "offset", Type: number(hdf5.Int, 4)})
+		return true
+	case rtypeType:
+		p.kind, p.enc = kType, true
+		p.elem = p.kid(shell(byteType))
+		p.form = reference("obj", "off", "len")
 		return true
 	case fileType:
 		p.kind, p.enc = kFile, true
