@@ -113,7 +113,8 @@ const (
 	SaveAndStop                             // save a checkpoint, commit it, and return ErrStopped
 )
 
-// Options configure a run. Only Dir, or Local, is required.
+// Options configure a run. Only Dir, or Local, is required; under 'cairn run',
+// neither is.
 type Options struct {
 	// Dir is the directory for the checkpoints. It belongs to one run at a
 	// time; all ranks of a run name the same one. Under 'cairn run' it may be

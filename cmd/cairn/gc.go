@@ -23,14 +23,15 @@ func gcCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc [--keep N] [--dry-run] DIR",
 		Short: "remove older checkpoints and what crashes have left",
-		Long: `Keeps the newest checkpoints of a directory and removes the others. It also removes
-what crashes have left: unfinished checkpoints, half-written files, links that no
-checkpoint needs. A checkpoint with damaged metadata does not count as kept, and
-is removed; if no checkpoint is sound, nothing is removed. What a newer
-checkpoint needs of an older one stays with the newer one.
+		Long: `Keeps the newest checkpoints of a directory and removes the others. It also
+removes what crashes have left: unfinished checkpoints, half-written files, links
+that no checkpoint needs. A checkpoint with damaged metadata is removed, and does
+not count as one of the newest; but if all checkpoints are damaged, nothing is
+removed. If a newer checkpoint needs blocks of an older one, it keeps them.
 
-With several ranks, a checkpoint counts only if all ranks can load it. Older ones
-that a rank lacks are removed; newer ones, above the recovery line, stay.
+With several ranks, a checkpoint counts only if all ranks can load it. The newest
+of these is the recovery line. Incomplete checkpoints that are older than it are
+removed; newer ones stay.
 
 The command locks the directory, so no run may be using it; --dry-run takes no
 lock and removes nothing. Only metadata is checked: to be sure that the

@@ -20,14 +20,14 @@ func inspectCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [--rank N] [CHECKPOINT]",
 		Short: "show what a checkpoint holds and how it was taken",
-		Long: `Shows how a checkpoint was taken: why, how long the program was paused, how changes
-were found, and whether the kernel could track writes. Then its variables: the Go
-type, the type and shape in the file, the size, how much is in blocks of zeros
-(not stored) and in unchanged blocks (stored in the file of an older checkpoint),
-what this file stores, and what compression saved. A variable whose values have
-several types has one more line for each type; --json shows every dataset. A slice
-of memory that belongs to another variable is shown as part of that variable. At
-the end, the data files that were open.
+		Long: `Shows how a checkpoint was taken: why, how long the program was paused, how
+changes were found, and whether the kernel could track writes. Then it shows the
+variables: the Go type, the type and shape in the file, the size, how much is in
+blocks of zeros (not stored) and in unchanged blocks (stored in the file of an
+older checkpoint), how much this file stores, and how much compression saved. A
+variable whose values have several types has one more line for each type; --json
+shows every dataset. If a slice shares memory with another variable, it is shown
+as part of that variable. At the end, it shows the data files that were open.
 
 With several ranks, each has its own file: --rank chooses one. Without
 CHECKPOINT, it shows the newest one of the only *.cairn directory here.`,

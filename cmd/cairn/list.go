@@ -30,13 +30,13 @@ have committed the checkpoint; the newest one that all can load is the recovery
 line, from which a restart resumes.
 
 Only metadata is checked, which is quick. A checkpoint that cannot be read is
-marked damaged, with the reason, and the exit code is 1; so it is if no checkpoint
-is complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
-*.cairn directory here.
+marked as damaged, with the reason. The exit code is 1 if a checkpoint is damaged,
+or if none is complete. 'cairn verify DIR' checks every byte. Without DIR, the
+command uses the only *.cairn directory here.
 
-If the hosts of a run share no files (cairn run --local), list asks each of them,
-as 'cairn run' reaches it, and shows what it has. So do verify and inspect. On such
-a host, DIR may also be the run's directory there.`,
+If the hosts of a run share no files (cairn run --local), list asks each host,
+which it reaches as 'cairn run' does, and shows what the host has. So do verify
+and inspect. On such a host, DIR may also be the run's directory there.`,
 		Example: `  cairn list                                           # of the run in this directory
   cairn list ckpt                                      # of directory ckpt
   cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,

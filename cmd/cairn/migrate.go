@@ -35,15 +35,16 @@ func migrateCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate [flags] [RUN]",
 		Short: "move ranks of a running run to another host",
-		Long: `Moves ranks to another host while the run continues: their memory, their open
-files and their place among the ranks. The other ranks stay where they are. The
-program is paused for a moment, and nothing is computed twice. RUN is the run
-directory; if left out, the only *.cairn directory here.
+		Long: `Moves ranks (processes of the run) to another host while the run continues: their
+memory, their open files and their place among the ranks. The other ranks stay
+where they are. The program is paused for a moment, and nothing is computed twice.
+RUN is the run directory; if left out, the only *.cairn directory here.
 
 --rank names the ranks to move. --host moves all ranks off a host, and places no
-more ranks there. The destination need not be a host of the run: it is reached in
-the same way (ssh, or --rsh of 'cairn run'). Without --to, it is the host of the
-run with the most free slots, or several hosts if one has not enough.
+more ranks there. The destination need not be a host of the run: Cairn reaches it
+in the same way (ssh, or --rsh of 'cairn run'). Without --to, the destination is
+the host of the run with the most free slots, or several hosts if one does not
+have enough.
 
 The destination may differ from the source: another architecture or byte order
 (--program names the program's file there), or other devices (--env

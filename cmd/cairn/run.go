@@ -27,65 +27,70 @@ func runCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] PROGRAM [ARGS]",
 		Short: "run a program on one or many hosts, and restart it after failures",
-		Long: `PROGRAM is a program, or the Go source of one: a directory, files or an import
-path. Cairn builds source first, with checkpointing and without changes to it
-(see 'cairn help build').
+		Long: `PROGRAM is an executable file in any language, or the Go source of a program: a
+directory, files or an import path. Cairn first builds the source, with
+checkpointing and without changes to it (see 'cairn help build').
 
-'cairn run' starts the ranks of PROGRAM and watches them. When a rank crashes, is
-killed or stalls, or a host is lost, it restarts all ranks from the newest
-checkpoint. Flags stand before PROGRAM; what follows it belongs to the program
-(a '--' in between is dropped). A program that does not use Cairn runs too, and
-restarts from its beginning; its ranks find CAIRN_RANK and CAIRN_SIZE in their
-environment.
+'cairn run' starts the ranks of PROGRAM and watches them. The ranks are the
+processes of the run; there is one unless -n or --hosts asks for more. When a rank
+crashes, is killed or stalls, or a host is lost, 'cairn run' restarts all ranks
+from the newest checkpoint. Flags stand before PROGRAM; what follows PROGRAM
+belongs to the program (a '--' between them is dropped). A program that does not
+use Cairn runs, too, and restarts from its beginning. Its ranks find CAIRN_RANK
+and CAIRN_SIZE in their environment.
 
-Without --every and --every-points, Cairn chooses the interval that loses the
-least time for what a checkpoint costs (Daly's estimate). The first checkpoint
-comes after about 13 s.
+Without --every and --every-points, Cairn measures what a checkpoint costs, and
+chooses the interval at which the least time is lost (Young's and Daly's optimum).
+The first checkpoint comes after about 13 s, or later if the state is large.
 
 The run directory holds the log, the ranks' output and the checkpoints (unless
 --dir or the program puts them elsewhere). Its name is PROGRAM.cairn without the
-program's extension: sim.cairn for ./sim.bin or ./cmd/sim; --run changes it.
-The same command resumes a run that was stopped. Cairn discards a run only if it
-has finished, if it failed before its first point, or with --fresh; it says so.
+program's extension: sim.cairn for ./sim.bin or ./cmd/sim; --run changes it. The
+same command resumes a run that was stopped. Cairn discards a run only if it has
+finished, if it failed before its first point, or with --fresh, and reports that.
 If cairn was killed after the ranks had finished, or the disk was full then, the
-same command completes the output without starting them again. The run directory
-may be moved or copied, together with the program or its source.
+same command completes the output and does not start the ranks again. The run
+directory may be moved or copied, together with the program or its source.
 
 Ctrl-C, SIGTERM and 'cairn stop' make the ranks save and stop. They have as much
-time as --grace says, or as the scheduler gives that has started cairn: Slurm,
-systemd or Kubernetes (docs/schedulers.md). If the last checkpoints took longer
-than that, no other is begun, and the run resumes from the last one. A second
-Ctrl-C kills the ranks; the last checkpoint remains. After a failure Cairn waits before it
-restarts: 0.1 s at first, then twice as long each time, up to 30 s, until there
-is progress. Progress is a new checkpoint; after an exit status or a crash of the
-program, one from well beyond the place of that failure. So a program that always
-fails at one place is given up after --retries. If ranks end with an exit status
-before their first point, twice in a row, they are not restarted. If nobody
-reads stdout any more, the run continues.
+time as --grace says, or as Slurm, systemd or Kubernetes gives, if one of these
+has started cairn (docs/schedulers.md). If the last checkpoints took longer than
+that, Cairn begins no other one, and the run resumes from the last one. A second
+Ctrl-C kills the ranks; the last checkpoint remains.
+
+After a failure Cairn waits before it restarts the ranks: 0.1 s at first, then
+twice as long each time, up to 30 s, until there is progress. Progress is a new
+checkpoint. If the program itself failed (by an exit status or a crash), the new
+checkpoint must be from well beyond the place of that failure. So Cairn gives up a
+program that always fails at one place, after --retries restarts. If ranks end
+with an exit status before their first point, twice in a row, Cairn does not
+restart them. If nobody reads stdout any more, the run continues.
 
 Ranks can move to other hosts while the run continues ('cairn help migrate').
 SIGUSR2 evacuates the hosts that RUN/evacuate lists. --evacuate-when names a
 command that every host runs with /bin/sh, every --evacuate-poll. When it exits
-with 0, all ranks leave that host, as soon as others have room for them. A
-command that takes longer is killed.
+with 0, all ranks leave that host, as soon as other hosts have room for them.
+Cairn kills a command that takes longer than --evacuate-poll.
 
-Ranks write stdout into files. When ranks return to a checkpoint, these files
-are cut back too. So at the end they are what an uninterrupted run would have
-written. Lines that were shown are not shown again; a later start shows those
-that were not. With -o FILE, rank 0's stdout goes to FILE as it is written, and
-that of the other ranks follows when the run has finished; with %r in its name
-there is one file per rank. With --json, no output of the ranks is shown (it is
-in RUN/output, and in -o FILE): stdout has only the run's state, at the end.
+Ranks write stdout into files. When ranks return to a checkpoint, Cairn cuts these
+files back, too. So at the end they hold what an uninterrupted run would have
+written. Cairn shows each line once: a later start shows only lines that no
+earlier one has shown. With -o FILE, Cairn writes rank 0's stdout to FILE while
+the run continues, and appends that of the other ranks when the run has finished.
+With %r in the name of FILE there is one file per rank. With --json, no output of
+the ranks is shown (it is in RUN/output, and in -o FILE): stdout has only the
+run's state, at the end.
 
-Other hosts are reached by ssh (or --rsh). They need the same file system, and no
-open ports for this. With --local DIR they need not share a file system: each host
-keeps the checkpoints of its ranks in DIR, and the run directory is on this host only.
-A restart on other hosts brings files from the hosts that have them, by TCP (docs/tiers.md).
-Ranks on different hosts connect by TCP. With --launcher
-mpirun or srun, these start the ranks, which can use the cluster's MPI library.
-Open MPI starts no more ranks than there are cores, unless it is told to:
---launcher-args=--oversubscribe. When srun cannot reach a node any more, the next
-start does without it, if the others have room.`,
+Cairn reaches other hosts by ssh (or --rsh), and needs no other open port for
+this. The hosts share a file system, or you name a directory with --local DIR:
+then each host keeps the checkpoints of its ranks in DIR, and only this host needs
+the run directory. If ranks restart on other hosts, Cairn copies their files
+there, by TCP (docs/tiers.md). Ranks on different hosts connect by TCP.
+
+With --launcher mpirun or srun, these programs start the ranks, and ranks can use
+the cluster's MPI library. Open MPI refuses to start more ranks than there are
+cores, unless you add --launcher-args=--oversubscribe. When srun cannot reach a
+node any more, the next start leaves it out, if the other nodes have room.`,
 		Example: `  cairn run ./sim                                        # one process
   cairn run --every 10m ./cmd/sim -grid 4096             # a Go program's source, as it is
   cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes

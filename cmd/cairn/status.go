@@ -25,11 +25,12 @@ it is running or not. RUN is the run directory that 'cairn run' made; if left ou
 the only *.cairn directory here.
 
 States of a running run: starting; running; waiting (for the next restart after a
-failure); stopping; finishing (the ranks have finished, and cairn puts their output
-together). Others: stopped, finished, failed; interrupted, if its supervisor was
-killed; silent, if its supervisor lives and does not answer. The same 'cairn run'
-command resumes all but finished and silent runs, from the newest checkpoint, or
-from the beginning if there is none; it completes a run that was finishing.
+failure); stopping; finishing (the ranks have finished, and cairn puts their
+output together). Other states: stopped; finished; failed; interrupted, if its
+supervisor ('cairn run') was killed; silent, if its supervisor lives and does not
+answer. The same 'cairn run' command resumes all but finished and silent runs,
+from the newest checkpoint, or from the beginning if there is none; it completes a
+run that was finishing.
 
 A line "not saved" says that checkpoints fail, since when and why: the work since
 the last checkpoint would be lost.

@@ -22,14 +22,15 @@ func verifyCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--accept] [CHECKPOINT|DIR …]",
 		Short: "check every byte of checkpoints",
-		Long: `Reads all of a checkpoint, with the blocks that are in files of older ones,
-compares everything with its digests, and names the blocks that differ. In a
-directory it checks all checkpoints, and of each the files of all ranks. It names
-checkpoints that are incomplete because a rank's file is missing. A file of another
-run, rank or checkpoint than its place says counts as damaged, and so do files of
-one checkpoint that different starts of the run have saved. The exit code is 1 if
-anything is damaged, or if the checkpoint, or every checkpoint of the directory, is
-incomplete. Without arguments, it checks the only *.cairn directory here.
+		Long: `Reads all of a checkpoint, with the blocks that are in files of older checkpoints,
+compares every block with its digest (a hash), and names the blocks that differ.
+Given a directory, it checks the files of all ranks of all checkpoints. It names
+checkpoints that are incomplete because a rank's file is missing. A file counts as
+damaged if it belongs to another run, rank or checkpoint than its place says, or
+if another file of the checkpoint was saved by another start of the run. The exit
+code is 1 if anything is damaged, or if the checkpoint, or every checkpoint of the
+directory, is incomplete. Without arguments, it checks the only *.cairn directory
+here.
 
 With --accept, it accepts values of one checkpoint that were changed on purpose (with
 h5py, for example): it writes the checkpoint again, full, with digests of its current
