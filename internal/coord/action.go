@@ -36,11 +36,11 @@ type (
 	// copy is durable. The program stays in its point until Continue or
 	// Stop.
 	//
-	// The rank's part of the checkpoint holds every message from peer p
-	// that is numbered up to Cut[p], has arrived and was not yet received
-	// by the program. Messages above Cut[p] come from peers that continued
-	// already and do not belong to the checkpoint. Cut is the driver's to
-	// keep. It is nil where Alone is set.
+	// The rank's part of the checkpoint holds every message from peer p that is
+	// numbered up to Cut[p], has arrived and was not yet received by the
+	// program. Messages above Cut[p] come from peers that have already
+	// continued, and do not belong to the checkpoint. The driver may keep Cut.
+	// Cut is nil if Alone is set.
 	Save struct {
 		Index  uint64
 		Point  uint64 // the point that the program is in, for Counts.Point after a restart
@@ -62,10 +62,11 @@ type (
 		Err   error
 	}
 
-	// CalledOff: the round, or the request, is given up. A program that was
-	// paused gets Continue as well. For moves, see MoveOff. A checkpoint
-	// whose outcome is not known stays undecided: its files must be kept.
-	// Stop is set if a rank had asked to save and stop.
+	// CalledOff: the round, or the request, is given up. If the program was
+	// paused, Continue follows. For moves, see MoveOff. If the outcome of an
+	// earlier checkpoint is not known yet, it stays undecided, and the files of
+	// that checkpoint must be kept. Stop is set if a rank had asked to save and
+	// stop.
 	CalledOff struct {
 		Err  error
 		Stop bool
@@ -89,10 +90,10 @@ type (
 		Point uint64 // the point that the program is in
 	}
 
-	// MoveOff: there will be no Move for this AskMove. It comes once on
-	// rank 0, or on the rank that asked if that one knows already. When a
-	// rank was lost, it comes on ranks between Move and Moved, too; they
-	// call Moved nevertheless.
+	// MoveOff: there will be no Move for this AskMove. Only one Node returns
+	// it: that of rank 0, or that of the rank that asked, if it already knows.
+	// When a rank was lost, the Nodes between Move and Moved return it, too;
+	// their drivers call Moved nevertheless.
 	MoveOff struct {
 		ID  uint64
 		Err error

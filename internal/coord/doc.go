@@ -53,7 +53,7 @@
 // Save. It stops the run if one of them asks to stop. Later requests begin the
 // next round when the outcome is known.
 //
-// Negotiation. A rank that has answered c does not pass point c+1 before it
+// Negotiation. A rank that has answered c does not leave point c+1 before it
 // knows T. T is at least c+1, so no rank has passed T when it learns T. A rank
 // below T continues as soon as it learns T. The negotiation always ends,
 // because a rank that is blocked in a receive answers, too.
@@ -87,33 +87,33 @@
 // pauses at T, so it does not send what rank 1 needs to reach T. The root must
 // find out that this has happened.
 //
-// A rank is quiet when it is paused, or when it knows T and is blocked in an
-// operation. The root collects reports of quiet ranks in waves. In each wave,
-// every rank sends one Quiet up, when it and all ranks below are quiet. Quiet
-// carries the totals of messages sent and received. The first wave begins by
-// itself; the root begins each further one with Probe. If two consecutive waves
-// have the same totals, and as many messages were received as sent, then no
-// rank moved and nothing was in flight between them (Mattern's four counters).
-// The second of these waves also reports who waits for whom. If as many
-// messages were received as sent, the root begins the next wave at once.
-// Otherwise it waits for a Notice, which a rank sends when its totals have
-// changed since its Quiet. So the root does not probe without need.
+// A rank is quiet when it is paused, or when it knows T and is blocked in a
+// message operation. The root collects reports of quiet ranks in waves. In each
+// wave, every rank sends one Quiet up, when it and all ranks below it are
+// quiet. Quiet carries the totals of messages sent and received. The first wave
+// begins by itself; the root begins each further one with Probe. If two
+// consecutive waves have the same totals, and as many messages were received as
+// sent, then no rank moved and nothing was in flight between them (Mattern's
+// four counters). The second of these waves also reports who waits for whom. If
+// as many messages were received as sent, the root begins the next wave at
+// once. Otherwise it waits for a Notice, which a rank sends when its totals
+// have changed since its Quiet. So the root does not probe without need.
 //
-// When the root knows that nothing moves, it sends Release: the paused ranks
-// for which blocked ranks wait continue (all paused ranks, if a rank waits for
-// any rank). From then on in this round, every rank pauses at its next point,
-// whatever its number. A release begins a new step, in which bookmarks, waves
-// and completions start again. A moment in which all ranks are paused is a
-// consistent cut, whatever the numbers of their points are. So an unnecessary
-// release only moves the cut to later points.
+// When the root knows that no rank makes progress, it sends Release: the paused
+// ranks for which blocked ranks wait continue (all paused ranks, if a rank
+// waits for any rank). From then on in this round, every rank pauses at its
+// next point, whatever its number. A release begins a new step, in which
+// bookmarks, waves and completions start again. A moment in which all ranks are
+// paused is a consistent cut, whatever the numbers of their points are. So an
+// unnecessary release only moves the cut to later points.
 //
 // A released rank does only work that it would do anyway, so a program that
 // ends without checkpoints also ends with them. A program may have no cut at
-// all: if rank 1 is in a point only while rank 0 waits for it, and vice versa,
-// then both are never in points at the same time. After Config.MaxReleases
-// releases, the root calls the round off, with an error that says who waits for
-// whom. It calls the round off at once if blocked ranks wait only for blocked
-// ranks: then the program itself is in a deadlock.
+// all: if rank 1 is at a point only while rank 0 waits for it, and vice versa,
+// then the two are never at points at the same time. After Config.MaxReleases
+// releases, the root calls the round off, with an error that says which rank
+// waits for which. It calls the round off at once if blocked ranks wait only
+// for blocked ranks: then the program itself is in a deadlock.
 //
 // # Due points
 //
@@ -186,19 +186,21 @@
 // Moves and due points. If ranks pause together at due points, and a round that
 // was begun for a move reaches a due point, then the round takes the due
 // checkpoint, and the move gets the next round. If that one reaches a due point
-// N, too (every point may be due), the move goes first. Without releases, all
-// ranks are at N then, and N stays due: after Moved, each rank pauses there
-// again (a destination, when it reaches N again), and the next round takes the
-// checkpoint. After releases, all ranks skip due points up to the furthest
-// rank, as if the round were called off. With spatial checkpoints, a move
-// changes nothing: a rank that is paused at a due point saves alone there after
-// Moved, and one that was released from it has skipped that checkpoint.
+// N, too (every point may be due), the move goes first. If the round had no
+// releases, all ranks are at N then, and N stays due: after Moved, each rank
+// pauses there again (a destination, when it reaches N again), and the next
+// round takes the checkpoint. If it had releases, all ranks skip due points up
+// to that of the furthest rank, as if the round were called off. With spatial
+// checkpoints, a move changes nothing: a rank that is paused at a due point
+// saves alone there after Moved, and one that was released from it has skipped
+// that checkpoint.
 //
 // The action MoveOff says that there will be no move: there is no cut, a rank
-// has finished or was lost, or the run stops. Rank 0 returns it, or the rank
-// that asked, if that one knows already. If a round for a move is called off,
-// requests for checkpoints wait for the next round. The action CalledOff is
-// then returned only if a due checkpoint is skipped or a rank has finished.
+// has finished or was lost, or the run stops. The Node of rank 0 returns it; or
+// that of the rank that asked, if it already knows that there will be no move.
+// If a round for a move is called off, requests for checkpoints wait for the
+// next round. The action CalledOff is then returned only if a due checkpoint is
+// skipped or a rank has finished.
 //
 // # Outcome and recovery line
 //
@@ -226,7 +228,8 @@
 // # Messages
 //
 // A message is one byte with its Kind, and the fields of that kind in this
-// order. Numbers are unsigned varints in their shortest form.
+// order. Below, "kind 1" is a field of one byte; other numbers are unsigned
+// varints in their shortest form.
 //
 //	kind 1 │ flags 1 │ epoch step wave point index sent received paused move │ rank │
 //	length text │ count rank… │ count (rank count rank…)…
@@ -256,7 +259,8 @@
 //
 // # State
 //
-// Export writes, with numbers and texts as in messages:
+// Export writes these fields, with numbers and texts as in messages ("version
+// 1" is a field of one byte):
 //
 //	version 1 │ flags 1 │ rank size arity every │ move epoch due next line │
 //	sent received at the start │ count (rank total)… at the last drained cut │
@@ -266,12 +270,12 @@
 //
 // # Cost
 //
-// A checkpoint costs, per rank, a bookmark to each peer with traffic (and an
-// answer where traffic went one way), and up to 8 messages along the tree, or
-// 11 where ranks block on their way to the target. It takes as long as about 8
-// messages through the whole depth of the tree, and a rank is paused for about
-// 2 of these 8. Package coordtest measures this. A move needs neither Saved nor
-// Outcome, and ranks are paused until Moved.
+// For a checkpoint, a rank sends a bookmark to each peer with traffic (and an
+// answer if traffic went one way), and up to 8 messages along the tree, or 11
+// if ranks block on their way to the target. A checkpoint takes as long as
+// about 8 messages through the whole depth of the tree, and a rank is paused
+// for about 2 of these 8. Package coordtest measures this. A move needs neither
+// Saved nor Outcome, and ranks are paused until Moved.
 //
 // # Files
 //

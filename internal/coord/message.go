@@ -14,25 +14,25 @@ type Kind uint8
 const (
 	KindAsk       Kind = iota + 1 // up: take a checkpoint
 	KindDue                       // up: a due point was reached
-	KindPoll                      // down: how far are you?
+	KindPoll                      // down: how many points have you reached?
 	KindCount                     // up: the highest number of points reached
 	KindTarget                    // down: pause at this point
-	KindBookmark                  // between peers: this many messages I sent you
-	KindQuiet                     // up: nobody here can continue by itself
+	KindBookmark                  // between peers: I have sent you this many messages
+	KindQuiet                     // up: no rank here can continue by itself
 	KindNotice                    // up: something changed since Quiet
-	KindProbe                     // down: say again when you are quiet
+	KindProbe                     // down: report again when you are quiet
 	KindRelease                   // down: these ranks continue by one point
 	KindComplete                  // up: all paused here, all channels drained
 	KindSave                      // down: copy your state now
-	KindSaved                     // up: all here are durable, or not
-	KindOutcome                   // down: the checkpoint counts, or not
+	KindSaved                     // up: the parts of all ranks here are durable, or one failed
+	KindOutcome                   // down: the checkpoint is committed, or has failed
 	KindCalledOff                 // down: the round is called off
 	KindFinished                  // up: a rank's program has ended
 	KindEnded                     // up: all programs here have ended
 	KindEnd                       // down: all programs have ended
 	KindLost                      // to tree neighbours: a rank died
 	KindFault                     // up: the counts of messages contradict each other
-	KindAskMove                   // up: hold all ranks, please, so that some can move
+	KindAskMove                   // up: pause all ranks, so that some can move
 	KindMove                      // down: all are paused, links may change
 	kindLimit
 )
@@ -59,7 +59,7 @@ type Flags uint8
 const (
 	FlagStop   Flags = 1 << iota // Ask, Save, CalledOff: stop after the checkpoint
 	FlagAll                      // Release: every paused rank continues
-	FlagDetail                   // Probe: tell also who waits for whom
+	FlagDetail                   // Probe: report also which rank waits for which
 	FlagOver                     // CalledOff: there will be no further round
 	FlagFailed                   // Saved, Outcome: Rank could not save; CalledOff: counts differ; Text says why
 	FlagMove                     // Target, CalledOff: the round was begun for a move
@@ -68,7 +68,7 @@ const (
 )
 
 // Wait says that a rank waits for messages from other ranks, or until they
-// receive.
+// receive its messages.
 type Wait struct {
 	Rank int
 	On   []int // ascending; empty: any rank
@@ -256,7 +256,8 @@ func Parse(b []byte) (Message, error) {
 	return m, nil
 }
 
-// parser reads from the front of b; after the first error it returns zeros.
+// parser reads from the front of b. After the first error its methods return
+// zeros.
 type parser struct {
 	b   []byte
 	is  error // what err wraps

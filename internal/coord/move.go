@@ -12,9 +12,9 @@ type queuedMessage struct {
 }
 
 // AskMove asks all ranks to pause together, so that some of them can move. Any
-// rank may call it at any time. It leads to Move on all ranks, or to MoveOff.
-// Each id has a round of its own. If an id waits already, it is not added
-// again. AskMove panics if id is 0.
+// rank may call it at any time. The result is Move on all ranks, or MoveOff.
+// Each id has a round of its own. If a request with this id waits already,
+// AskMove does nothing. AskMove panics if id is 0.
 func (n *Node) AskMove(id uint64) {
 	if id == 0 {
 		panic("coord: AskMove: id 0")
@@ -83,10 +83,10 @@ func (n *Node) stopError() error {
 }
 
 // movesNow reports, at the root, whether the round under way is for a move. due
-// is the last due point that any rank has reached. Where ranks pause together
-// there, its checkpoint goes first. A move that has let a checkpoint go first
-// has the next round. So both have their turns even if every point is due. A
-// run that stops does not move.
+// is the last due point that any rank has reached. If ranks pause together at
+// due points, its checkpoint goes first. A move that has let a checkpoint go
+// first gets the next round. So both have their turns even if every point is
+// due. A run that stops does not move ranks.
 func (n *Node) movesNow(due uint64) bool {
 	r := n.root
 	if len(r.moves) == 0 || r.stop {
@@ -97,8 +97,9 @@ func (n *Node) movesNow(due uint64) bool {
 
 // decideMove begins the first move that waits. If all ranks are at the same
 // point, and it is due, it stays due: after Moved, they pause there again, or
-// save alone. Else due points up to the furthest rank are skipped, as if the
-// round were called off. Where ranks save alone, nothing changes.
+// save alone. Otherwise all ranks skip due points up to that of the furthest
+// rank, as if the round were called off. With spatial checkpoints, they skip
+// nothing.
 func (n *Node) decideMove(due uint64) {
 	r := n.root
 	m := Message{Kind: KindMove, Epoch: n.epoch, Move: r.moves[0]}
@@ -109,8 +110,8 @@ func (n *Node) decideMove(due uint64) {
 	n.moveNow(m)
 }
 
-// moveNow ends the round with a move. Until Moved, the Node sends nothing and
-// queues what comes.
+// moveNow ends the round with a move. Until Moved, the Node sends only Lost,
+// and queues the messages that it receives.
 func (n *Node) moveNow(m Message) {
 	n.sendDown(m)
 	n.drained()
@@ -120,11 +121,11 @@ func (n *Node) moveNow(m Message) {
 	n.endRound()
 }
 
-// Moved says that the move is over on this rank, whether a rank has moved or
-// not. The program continues: Continue follows; or Pause, if its point is due
-// and the ranks pause together there; or Save, if they save alone there. A
-// destination's program is in no point yet; for it, this happens at AtPoint. No
-// rank waits for the others.
+// Moved tells the Node that the move is over on this rank, whether a rank has
+// moved or not. The next action is Continue; or Pause, if the program's point
+// is due and the ranks pause together there; or Save, if they save alone there.
+// A destination's program is not at a point yet: for it, this happens at
+// AtPoint. No rank waits for the others.
 //
 // Moved then handles the queued messages of ranks that continued earlier. Its
 // error wraps ErrMessage, like that of Receive. Moved does nothing if id is not

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Counts is what a Node reads about its rank. The driver implements it with its
-// engine. A Node calls it only during its own methods.
+// Counts gives a Node the counts of its rank's points and messages. The driver
+// implements it. A Node calls it only during its own methods.
 type Counts interface {
 	// Point returns how many points the program has entered.
 	Point() uint64
@@ -16,8 +16,8 @@ type Counts interface {
 	// order. The Node does not keep the slice.
 	Peers() []int
 	// Sent returns how many messages were sent to peer, including announced
-	// ones. Received returns how many came from it completely. When nothing
-	// is in flight, Received on one rank equals Sent on the other.
+	// ones. Received returns how many have arrived from it completely. When no
+	// message is in flight, Received on one rank equals Sent on the other.
 	Sent(peer int) uint64
 	Received(peer int) uint64
 	// Totals returns the sums of Sent and Received over all peers but the
@@ -39,8 +39,8 @@ type Config struct {
 	Arity int
 	// NextIndex is the index of the next checkpoint, the same on all ranks.
 	NextIndex uint64
-	// Every makes points due whose number is a multiple of it; 0: none. The
-	// same on all ranks.
+	// Every makes a point due if its number is a multiple of Every; 0: none is
+	// due. The same on all ranks.
 	Every uint64
 	// Spatial: at due points, ranks save without exchanging messages.
 	// Without it, all ranks pause there and drain their channels. The same
@@ -49,12 +49,12 @@ type Config struct {
 	// Due is Save.Due of the checkpoint that was restored, 0 at a fresh
 	// start.
 	Due uint64
-	// MaxReleases is how often a round may release paused ranks because
-	// others wait for them, before it is called off. 0 means 16 + 4·Size; a
-	// negative number means never.
+	// MaxReleases is how often a round may release paused ranks because others
+	// wait for them, before the root calls it off. 0 means 16 + 4·Size; a
+	// negative number means that it releases none.
 	MaxReleases int
 
-	trustWaves bool // for tests: take every wave for a proof, because false alarms must be harmless
+	trustWaves bool // for tests: every wave counts as a proof, because false alarms must be harmless
 }
 
 type phase uint8
@@ -123,7 +123,7 @@ type Node struct {
 	complete    bool             // this rank's channels are drained
 	reported    bool             // Complete was sent
 	childDone   int
-	maxPoint    uint64 // of the ranks in Complete
+	maxPoint    uint64 // of the ranks that sent Complete
 	maxNext     uint64
 	faulty      bool
 	sent0       uint64 // totals when the Node was made
@@ -135,13 +135,13 @@ type Node struct {
 	childQuiet  int
 	sum         Message         // of the Quiets of this wave
 	mine        [3]uint64       // sent, received and paused, as reported in this wave
-	results     []result        // checkpoints that not all ranks of this subtree have told about
-	line        uint64          // newest checkpoint that counts
+	results     []result        // checkpoints that some rank of this subtree has not reported yet
+	line        uint64          // newest committed checkpoint
 	hasLine     bool            //
-	writing     int             // Saves of which Saved was not called yet
-	awaitWrites bool            // the round may end in a move: complete only with nothing being written
+	writing     int             // Saves for which Saved was not called yet
+	awaitWrites bool            // the round may end in a move: complete only when nothing is being written
 	moving      uint64          // Move was given, Moved not yet called
-	queue       []queuedMessage // what came since
+	queue       []queuedMessage // messages and requests since Move
 	root        *rootState      // of rank 0
 }
 
@@ -291,9 +291,9 @@ func (n *Node) ask(m Message) {
 	n.sendUp(m)
 }
 
-// AtPoint says that the program has entered point k, which Counts.Point already
-// counts. If it returns true, the program may leave the point at once. Else it
-// stays there until Continue or Stop.
+// AtPoint tells the Node that the program has entered point k, which
+// Counts.Point already counts. If it returns true, the program may leave the
+// point at once. Otherwise it stays there until Continue or Stop.
 func (n *Node) AtPoint(k uint64) bool {
 	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt && n.moving == 0 {
 		return true
@@ -350,17 +350,18 @@ func (n *Node) save(s Save) {
 	n.emit(s)
 }
 
-// Blocked says that the program waits inside message passing, and cannot
-// continue before something comes from (or is received by) one of the ranks in
-// on, or any rank if on is empty. The Node keeps on until Unblocked.
+// Blocked tells the Node that the program waits in a message operation. It
+// cannot continue before one of the ranks in on (any rank, if on is empty)
+// sends it a message or receives one from it. The Node keeps the slice until
+// Unblocked.
 func (n *Node) Blocked(on []int) { n.blocked, n.on = true, on }
 
-// Unblocked says that the program can continue. The driver calls it when the
-// awaited message has come, before the program runs again.
+// Unblocked tells the Node that the program can continue. The driver calls it
+// when the awaited message has arrived, before the program runs again.
 func (n *Node) Unblocked() { n.blocked, n.on = false, nil }
 
-// Copied says that the copy for Save is made, and the program may change its
-// state again.
+// Copied tells the Node that the copy for Save is made, and that the program
+// may change its state again.
 func (n *Node) Copied(index uint64) {
 	if !n.copying || index != n.index {
 		return
@@ -371,8 +372,8 @@ func (n *Node) Copied(index uint64) {
 	}
 }
 
-// Saved says, once for each Save, that the rank's part of a checkpoint is
-// durable, or why it never will be. It implies Copied.
+// Saved tells the Node, once for each Save, that the rank's part of a
+// checkpoint is durable, or why it never will be. It implies Copied.
 func (n *Node) Saved(index uint64, err error) { n.SavedAlone(index, Sums{}, err) }
 
 // SavedAlone is Saved for a checkpoint that the rank saved alone. If the sums
@@ -388,9 +389,9 @@ func (n *Node) SavedAlone(index uint64, sums Sums, err error) {
 	n.result(m)
 }
 
-// Finished says that the program has ended: there are no more points and no
-// more messages. The driver passes on control messages until AllFinished. After
-// Move, Finished implies Moved.
+// Finished tells the Node that the program has ended: there are no more points
+// and no more messages. The driver passes on control messages until
+// AllFinished. After Move, Finished implies Moved.
 func (n *Node) Finished() {
 	if n.finished {
 		return
@@ -408,7 +409,8 @@ func (n *Node) Finished() {
 	n.maybeEnded()
 }
 
-// rankFinished sends the first news of a finished rank to the root.
+// rankFinished reports the first finished rank to the root, which calls the
+// round off.
 func (n *Node) rankFinished(m Message) {
 	if n.over || n.toldFinished {
 		return
@@ -434,8 +436,8 @@ func (n *Node) maybeEnded() {
 	n.emit(AllFinished{})
 }
 
-// Lost says that a rank died, and why. Everything under way is called off, here
-// and, by messages along the tree, on all living ranks.
+// Lost tells the Node that a rank died, and why. It ends the round and gives up
+// all requests, here and, by messages along the tree, on all living ranks.
 func (n *Node) Lost(rank int, why string) {
 	if rank == n.cfg.Rank || slices.Contains(n.lost, rank) {
 		return

@@ -15,12 +15,12 @@ type result struct {
 	sums   Sums
 }
 
-// Sums show whether a message crossed a spatial checkpoint, without every rank
-// sending its totals to all others. The total of messages between two ranks is
+// Sums show whether a message crossed a spatial checkpoint. Ranks need not send
+// their totals to all others. The total of messages between two ranks is
 // multiplied by a number that belongs to the pair. All products of messages
 // sent are added, modulo 2⁶⁴, and all products of messages received. If the
-// sums over all ranks are equal, so are the totals of every pair, but for one
-// chance in 2⁶⁴.
+// sums over all ranks are equal, so are the totals of every pair, except with a
+// probability of about 2⁻⁶⁴.
 type Sums struct{ Sent, Received uint64 }
 
 // SumsOf returns a rank's sums. sent[i] is the number of messages that it has

@@ -2,8 +2,8 @@ package coord
 
 import "slices"
 
-// maxOn is the most ranks that a Wait names. A rank that waits for more counts
-// as waiting for any rank.
+// maxOn is the largest number of ranks that a Wait names. A rank that waits for
+// more ranks counts as waiting for any rank.
 const maxOn = 16
 
 // add adds the numbers of a Quiet.
@@ -49,9 +49,9 @@ func (n *Node) state() [3]uint64 {
 	return s
 }
 
-// tellQuiet reports, once in each wave, that this rank and all ranks below are
-// quiet. After that it reports once that this has changed. At the root, it
-// returns whether something was decided.
+// tellQuiet reports, once in each wave, that this rank and all ranks below it
+// are quiet. After that it reports once that the counts have changed. At the
+// root, it returns whether the root has decided something.
 func (n *Node) tellQuiet() bool {
 	if n.quietSent {
 		if !n.noticed && n.state() != n.mine {

@@ -42,7 +42,8 @@ func (r *rootState) stopFlag() Flags {
 	return 0
 }
 
-// served notes that the requests for checkpoints so far have had their round.
+// served forgets the requests for checkpoints that were made so far: a round
+// has served them.
 func (r *rootState) served() {
 	if r != nil {
 		r.wanted, r.stop, r.reason = false, false, ""
@@ -104,7 +105,7 @@ func (n *Node) dueUpTo(point uint64) uint64 {
 }
 
 // callOff ends the round on all ranks. m.Point is the last due point that a
-// rank may have reached. Where ranks save alone, they still do so.
+// rank may have reached. Spatial checkpoints are not called off.
 func (n *Node) callOff(m Message) {
 	m.Kind, m.Epoch = KindCalledOff, n.epoch
 	if n.cfg.Spatial {
@@ -193,7 +194,7 @@ func (n *Node) stuck() {
 	n.released(m)
 }
 
-// waitText says who waits for whom, for the first few ranks.
+// waitText says which rank waits for which, for the first few ranks.
 func waitText(waits []Wait) string {
 	const few = 8
 	var text []string

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Receive takes a control message from another rank. Its error wraps
-// ErrMessage: the ranks are not consistent, and the run must not continue.
+// Receive handles a control message from another rank. Its error wraps
+// ErrMessage: the ranks contradict each other, and the run must not continue.
 func (n *Node) Receive(from int, m Message) error {
 	if from < 0 || from >= n.cfg.Size || m.Kind == 0 || m.Kind >= kindLimit || m.Rank < 0 || m.Rank >= n.cfg.Size {
 		return n.bad(from, m, "no such rank or kind")
@@ -71,8 +71,8 @@ func (n *Node) bad(from int, m Message, why string) error {
 }
 
 // fromParent handles a message that comes down the tree. It cannot be early or
-// late: a rank is never ahead of its parent, and messages of the parent come in
-// order.
+// late: a rank never ends a round before its parent, and the parent's messages
+// arrive in order.
 func (n *Node) fromParent(m Message) error {
 	switch m.Kind {
 	case KindOutcome:
@@ -232,8 +232,8 @@ func (n *Node) pause() {
 	n.exchange()
 }
 
-// exchange sends bookmarks to all peers to which messages were sent since the
-// channels were last drained, and handles those that have come already.
+// exchange sends a bookmark to each peer to which this rank has sent messages
+// since the channels were last drained.
 func (n *Node) exchange() {
 	for _, p := range n.cfg.Counts.Peers() {
 		if sent := n.cfg.Counts.Sent(p); p != n.cfg.Rank && sent > n.base[p] {
@@ -297,7 +297,7 @@ func (n *Node) newStep(step uint64) {
 	}
 }
 
-// endRound leaves the round for the next one.
+// endRound ends the round, and prepares for the next one.
 func (n *Node) endRound() {
 	n.epoch++
 	n.phase, n.paused, n.dueSent, n.awaitWrites = phaseIdle, false, false, false
@@ -370,8 +370,8 @@ func (n *Node) drain() {
 	}
 }
 
-// fault informs the root that counts contradict each other. In a step that is
-// over for the root this may be harmless: the peer may have been released.
+// fault informs the root that counts contradict each other. The root ignores a
+// report from a step that is over: the peer may have been released since.
 func (n *Node) fault(text string) {
 	if n.faulty {
 		return
@@ -414,8 +414,8 @@ func (n *Node) drained() {
 	maps.Copy(n.base, n.told)
 }
 
-// calledOff ends the round without a copy, and says why. Requests for
-// checkpoints that came in a move's round wait for the next one.
+// calledOff ends the round without a copy, and returns the reason. If the round
+// was for a move, requests for checkpoints wait for the next one.
 func (n *Node) calledOff(m Message) error {
 	n.sendDown(m)
 	tell, stop := false, false

@@ -33,9 +33,9 @@ func (n *Node) Export() []byte {
 	if n.moving == 0 || len(n.lost) > 0 || len(n.out) > 0 {
 		return nil
 	}
-	// The round is over and the program is in a point: of the fields that
-	// describe them only the marks can be set, by bookmarks that came
-	// early.
+	// The round is over, and the program is at a point. So of the fields for
+	// the round and the program, only the marks can be set, by bookmarks that
+	// arrived early.
 	var flags byte
 	set := func(is bool, flag byte) {
 		if is {
@@ -124,7 +124,7 @@ func Import(cfg Config, state []byte) (*Node, error) {
 	p.size = cfg.Size
 	flags := p.byte("flags")
 	p.require(flags <= stateStop|(stateStop-1), "unknown flags")
-	p.require(flags&stateAskedStop == 0 || flags&stateAsked != 0, "a stop that nobody asked for")
+	p.require(flags&stateAskedStop == 0 || flags&stateAsked != 0, "a stop without a request")
 	rank, size, arity := p.number("rank"), p.number("size"), p.number("arity")
 	if rank != uint64(cfg.Rank) || size != uint64(cfg.Size) {
 		p.fail("it is of rank %d of %d, and this is rank %d of %d", rank, size, cfg.Rank, cfg.Size)
@@ -142,7 +142,7 @@ func Import(cfg Config, state []byte) (*Node, error) {
 	n.setDue(n.due)
 	n.asked, n.askedStop = flags&stateAsked != 0, flags&stateAskedStop != 0
 	n.hasLine = flags&stateLine != 0
-	p.require(n.hasLine || n.line == 0, "a line that is none")
+	p.require(n.hasLine || n.line == 0, "an index of a recovery line that does not exist")
 	n.newStep(0)
 	n.base = p.totals(cfg.Rank)
 	for _, total := range n.base {
@@ -156,7 +156,7 @@ func Import(cfg Config, state []byte) (*Node, error) {
 	for range p.length("early bookmarks", 4) {
 		q := p.peer(cfg.Rank, &last)
 		m := bookmark{p.number("epoch"), p.number("step"), p.number("total")}
-		p.require(m.epoch > n.epoch || m.epoch == n.epoch && m.step > 0, "an early bookmark that is none")
+		p.require(m.epoch > n.epoch || m.epoch == n.epoch && m.step > 0, "an early bookmark that is not early")
 		n.early[q] = m
 	}
 	p.results(n)
@@ -204,11 +204,11 @@ func (p *stateParser) results(n *Node) {
 		failed := p.byte("flags")
 		p.require(failed <= stateFailed, "unknown flags")
 		x := result{index: p.number("index"), failed: failed != 0}
-		left := p.number("ranks that are to tell")
-		p.require(left >= 1 && left <= uint64(len(n.children)), "a result that is none")
+		left := p.number("ranks that have not reported")
+		p.require(left >= 1 && left <= uint64(len(n.children)), "a result with a wrong number of missing reports")
 		x.sums = Sums{p.number("sum of messages"), p.number("sum of messages")}
 		x.left, x.rank, x.why = int(min(left, maxRank)), p.rank(), p.text()
-		p.require(x.rank < p.size && (x.failed || x.rank == 0 && x.why == ""), "a failure that is none")
+		p.require(x.rank < p.size && (x.failed || x.rank == 0 && x.why == ""), "a failure of no rank, or a reason without a failure")
 		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.index == x.index }), "two results for one checkpoint")
 		n.results = append(n.results, x)
 		if p.err != nil {
@@ -220,7 +220,7 @@ func (p *stateParser) results(n *Node) {
 func (p *stateParser) root(n *Node, flags byte) {
 	r := n.root
 	if r == nil {
-		p.require(flags&(stateWanted|stateStop) == 0, "only rank 0 knows who has asked")
+		p.require(flags&(stateWanted|stateStop) == 0, "requests at another rank than 0")
 		return
 	}
 	r.wanted, r.stop = flags&stateWanted != 0, flags&stateStop != 0

@@ -47,9 +47,9 @@ func Remove(dir string, rank, ranks int) error {
 	return (&logFile{dir: dir, rank: rank, ranks: ranks}).remove()
 }
 
-// Adopt makes a rank's journal that was brought from another host one of this
-// directory: it is trusted as if it had been written here. Its kept files are
-// copies.
+// Adopt makes a rank's journal that was copied from another host a journal of
+// this directory. A restart then trusts it as if it had been written here. Its
+// kept files are copies.
 func Adopt(dir string, rank, ranks int) error {
 	l, err := (&Journal{Config: Config{Dir: dir, Rank: rank, Ranks: ranks}}).readLog(rank)
 	var lost incompleteError

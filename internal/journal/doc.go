@@ -3,10 +3,11 @@
 //
 // # What is recorded
 //
-// The journal of a rank is in the checkpoint directory: a log with one line of
-// JSON for each change, and a directory of kept files with what was overwritten
-// or removed. Both are written before the program makes its change. A process
-// that is killed loses nothing of them: the operating system has them already.
+// The journal of a rank is in the checkpoint directory. It has a log with one
+// line of JSON for each change, and a directory of kept files, which hold the
+// content that was overwritten or removed. Both are written before the program
+// makes its change. If the process is killed, nothing of them is lost: the
+// operating system has them already.
 //
 //	journal.json   the log
 //	journal.head   how many lines of it count
@@ -16,9 +17,9 @@
 //
 // With several ranks the names have the rank's number: journal-0001.json.
 //
-// Changes reach the journal in two ways. The methods of Journal stand for
-// functions of package os, such as Remove. Writes to open files are reported by
-// package os itself, into which 'cairn build' puts the calls.
+// The journal learns of changes in two ways. The program calls methods of
+// Journal in place of functions of package os, such as Remove. Package os
+// itself reports writes to open files: 'cairn build' puts the calls into it.
 //
 // An epoch is the time from one checkpoint to the next. A segment is a piece of
 // an epoch in which no existing file got another name:
@@ -29,16 +30,17 @@
 //	 │ name data  │ size         │ data data      ✗ kill
 //	              └ a file was renamed
 //
-// In a segment only the first change of a name and of each block of a file is
-// recorded: what was there before it was there when the segment began.
+// In a segment, only the first change of each name and of each block of a file
+// is recorded. Before that change, the name or block was as it was when the
+// segment began, and an undo needs nothing else.
 //
 // # Undo
 //
 // Open undoes lines from the last to the first, down to the epoch of the newest
-// checkpoint. Before it changes anything it verifies the digests of the log and
-// of all kept files that it needs; a damaged journal is an error. Each line is
-// cut off the log when it is undone, and each can be undone twice, so an undo
-// may be killed and repeated.
+// checkpoint. Before it changes anything, it verifies the digests of the log
+// and of all kept files that it needs; a damaged journal is an error. When a
+// line is undone, it is removed from the log. A line may be undone twice, so a
+// process may be killed during an undo, and the next one repeats it.
 //
 // Several ranks may change one file: ranks.go says how their lines are ordered.
 //
@@ -50,8 +52,8 @@
 //	files that were changed before a checkpoint   before it is committed
 //	files of a run that has finished              before that is recorded
 //
-// So whatever the program changes later can be undone, even if it reached the
-// disk. This costs time where a program changes very many files. CAIRN_SYNC=off
-// leaves the first line of the table to the operating system: a kill loses
-// nothing then, a power cut may.
+// So every later change can be undone, even if it reached the disk. This makes
+// a program slower that changes very many files. With CAIRN_SYNC=off, the
+// operating system decides when the first line of the table is durable. Then a
+// kill still loses nothing, but a power cut may.
 package journal

@@ -8,10 +8,11 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// maxFullHash is the size up to which a kept hard link has a digest of all its
-// bytes. A larger file has a digest of its two ends, besides its size and
-// modification time: it is the program's own file under another name, and
-// reading it would take longer than removing it.
+// maxFullHash is the largest size of a kept hard link that has a digest of all
+// its bytes. For a larger file, the digest covers its two ends only; its line
+// also has its size and modification time. It is the program's own file under
+// another name, and to read all of it would take longer than the program's
+// change.
 const maxFullHash = 16 << 20
 
 const (

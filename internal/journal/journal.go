@@ -18,7 +18,7 @@ import (
 // step ends the process in tests, as a kill would.
 var step = func() {}
 
-// Config says which program a journal is of.
+// Config says which program a journal belongs to.
 type Config struct {
 	Dir         string // the checkpoint directory
 	Home        string // the directory that the program was started in
@@ -60,7 +60,8 @@ type Journal struct {
 	copies []entry // the lines by which epochs began: opCheckpoint
 	oldest uint64  // epoch of the first line with a kept file
 	// leftover are directories that were made after the restored checkpoint and
-	// could not be removed. Making them again is no error.
+	// could not be removed. When the program makes them again, that is no
+	// error.
 	leftover map[string]bool
 	undoneTo *uint64 // the checkpoint at which files are; nil: not known yet
 
@@ -122,14 +123,14 @@ const (
 	opFirst      = "first" // the log begins; older epochs are not in it
 )
 
-// maxOldLines is the length from which on the log is rewritten without lines
+// maxOldLines bounds the log: a log with more lines is rewritten without those
 // that no checkpoint needs, even if none of them has a kept file.
 const maxOldLines = 10_000
 
 func (j *Journal) keptPath(name string) string { return j.log.keptPath(name) }
 
-// Open brings all files back to what they were when the newest checkpoint was
-// taken, or the program was started, and begins to record changes. It must come
+// Open undoes all changes since the newest checkpoint, or since the start of
+// the program if there is no checkpoint, and begins to record changes. Call it
 // before the program opens files. All ranks call it.
 func Open(c Config) (*Journal, error) {
 	j := &Journal{Config: c}
@@ -149,8 +150,9 @@ func Open(c Config) (*Journal, error) {
 	if err := j.removeUnused(); err != nil {
 		return nil, err
 	}
-	// There must be room for lines when the disk is full: a program that changes
-	// files before its first checkpoint could not be started again.
+	// Reserve room for lines, in case the disk fills up. Without it, a program
+	// that changes files before its first checkpoint could not be started
+	// again.
 	if err := j.log.open(); isFull(err) {
 		return nil, fmt.Errorf("cannot create the journal of file changes: %w; make room there, or choose another directory for checkpoints", err)
 	}
@@ -164,8 +166,8 @@ func (j *Journal) attach() {
 	sharedFiles = j.shared()
 }
 
-// RestoreTo says which checkpoint is about to be restored. If it is not the
-// newest, because that one is damaged, more changes are undone.
+// RestoreTo tells the journal which checkpoint is about to be restored. If it
+// is older than the newest, which is damaged, RestoreTo undoes more changes.
 func (j *Journal) RestoreTo(index uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,7 +213,8 @@ func (j *Journal) undoTo(index *uint64) error {
 	return j.use(log, *index)
 }
 
-// use takes over a log whose lines were undone down to a checkpoint.
+// use makes log the log of the journal. Its lines were undone down to a
+// checkpoint.
 func (j *Journal) use(log *logFile, index uint64) error {
 	if j.log != nil {
 		j.log.close()
@@ -236,8 +239,8 @@ func (j *Journal) use(log *logFile, index uint64) error {
 	return nil
 }
 
-// Restored says which checkpoint was restored: its epoch, and whether the log
-// had lines then. Both were returned by BeginEpoch.
+// Restored tells the journal which checkpoint was restored: its epoch, and
+// whether the log had lines then. BeginEpoch has returned both.
 //
 // If the state came from a process that was alive, the files are as that
 // process left them at the beginning of the epoch.
@@ -290,8 +293,8 @@ func epochOf(copies []entry, index uint64) uint64 {
 
 func (l *logFile) epochOf(index uint64) uint64 { return epochOf(l.copies(), index) }
 
-// BeginEpoch begins an epoch: the state is about to be copied. No other
-// checkpoint is being written. The results are saved with the state, for
+// BeginEpoch begins an epoch. Call it when the state is about to be copied and
+// no other checkpoint is being written. Save the results with the state, for
 // Restored.
 func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	j.mu.Lock()
@@ -383,11 +386,10 @@ func (j *Journal) write(e entry) error {
 	return nil
 }
 
-// giveUp is called when something could not be kept because the disk of the
-// checkpoints is full or fails. The program's own change is perhaps on another
-// disk and must not fail for that reason. But no existing checkpoint can be
-// restored then, so the log gets another name, until the next checkpoint is
-// taken.
+// giveUp is called when old content could not be kept, because the disk of the
+// checkpoints is full or fails. The program's own change may be on another
+// disk, and must not fail for that reason. But then no existing checkpoint can
+// be restored. So giveUp renames the log, until the next checkpoint is taken.
 func (j *Journal) giveUp(why error) error {
 	if j.incomplete {
 		return nil

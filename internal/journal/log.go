@@ -29,13 +29,13 @@ const (
 // logFile is the log of one rank.
 //
 // Every line ends with a digest of itself and of all lines before it. A second
-// file, the head, has the number of lines. A line counts when the head is
-// written, and the program makes its change after that. So a changed, lost,
-// replaced or truncated log is found when it is read, before anything is
-// undone. A line that was being written when the process was killed is dropped.
+// file, the head, has the number of lines. A line is valid when the head counts
+// it, and the program makes its change only after that. So readLog finds out
+// whether the log was changed, lost, replaced or truncated, before anything is
+// undone. It drops a line that was being written when the process was killed.
 //
-// Several ranks have one checkpoint directory. On a restart one rank of each
-// host undoes the logs of all ranks there.
+// Several ranks share one checkpoint directory. On a restart, one rank of each
+// host undoes the logs of all ranks of that host.
 type logFile struct {
 	dir         string // the checkpoint directory
 	rank, ranks int
@@ -86,7 +86,7 @@ func (d *damagedError) Error() string {
 	return fmt.Sprintf("cannot restore files: %s is damaged: %s. Nothing was changed. Bring it back, or start with --fresh", d.path, d.what)
 }
 
-// Lasting marks an error that another start does not mend: see
+// Lasting marks an error that another start does not repair: see
 // cairn.Run.Refuse.
 func (d *damagedError) Lasting() {}
 
@@ -97,7 +97,7 @@ func (l incompleteError) Error() string {
 	return fmt.Sprintf("the checkpoints cannot be used: after the last one the program changed files, and could not keep their old content in %s, which was full or failed. Nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
 }
 
-// Lasting marks an error that another start does not mend.
+// Lasting marks an error that another start does not repair.
 func (l incompleteError) Lasting() {}
 
 // seed begins the digest of the first line.
@@ -313,8 +313,8 @@ func (l *logFile) add(list ...entry) (err error) {
 	return err
 }
 
-// truncate cuts off what does not count. A file that is short enough is not
-// touched: it would lose its reserved room.
+// truncate removes what follows the last valid line. It does not touch a file
+// that is short enough, which would lose its reserved room.
 func (l *logFile) truncate() error {
 	st, err := l.file.Stat()
 	if err != nil || st.Size() <= l.size {
@@ -323,8 +323,8 @@ func (l *logFile) truncate() error {
 	return l.file.Truncate(l.size)
 }
 
-// cut removes the lines from one on. A kill in between leaves lines that are
-// undone again.
+// cut removes the line with index from and all later ones. If the process is
+// killed meanwhile, lines remain that the next undo undoes again.
 func (l *logFile) cut(from int) error {
 	if from >= len(l.lines) {
 		return nil
@@ -503,9 +503,9 @@ func (l *logFile) abs(path string) string {
 	return filepath.Join(l.base, path)
 }
 
-// basePlace returns the directory to which relative paths are relative now. If
-// the checkpoint directory is where it was, that directory is, too. If both
-// were moved or copied together, it is the new one. Otherwise it is the
+// basePlace returns the directory to which relative paths refer now. It is the
+// old one if the checkpoint directory is where it was. If both were moved or
+// copied together, it is the new place of the old one. Otherwise it is the
 // directory that the program was started in.
 func (l *logFile) basePlace(first *entry) string {
 	base, was := first.Path, first.To

@@ -15,8 +15,9 @@ import (
 )
 
 // hook is called by package os before an open file changes. 'cairn build' puts
-// these calls into package os. In programs that are built otherwise, nothing
-// calls it, and what is overwritten in an open file is not kept.
+// these calls into package os. In a program that was built in another way,
+// nothing calls hook, and the journal does not keep what is overwritten in open
+// files.
 //
 // op is 'w' for Write, n bytes at the current position; 'a' for WriteAt, n bytes
 // at off; 'r' for ReadFrom; 't' for Truncate to off; 's' for Seek to off from n;
@@ -39,8 +40,8 @@ type openFile struct {
 	name     string // the absolute name that it was opened by
 	flag     int
 	unneeded bool // it has no name, and an undo does not need it
-	// appending says that only bytes are written that did not exist when the
-	// segment began.
+	// appending says that the program only writes bytes that did not exist when
+	// the segment began.
 	appending atomic.Bool
 	// checked says that unneeded is valid in this segment.
 	checked bool
@@ -53,12 +54,13 @@ type openFiles struct {
 	prune int // closed ones are removed when there are so many
 }
 
-// Suspend stops and restarts the recording of changes of open files. It is
-// stopped while the run puts its own files back.
+// Suspend(true) stops the recording of changes of open files, and
+// Suspend(false) starts it again. Recording is stopped while the run restores
+// its own files.
 func (j *Journal) Suspend(on bool) { j.suspended.Store(on) }
 
-// Track adds a file that was opened. name is the name that the program knows,
-// path what Opening returned.
+// Track adds a file that the program has opened. name is the name that the
+// program gave, path is what Opening returned.
 func (j *Journal) Track(f *os.File, name, path string, flag int) {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -91,7 +93,7 @@ func (j *Journal) resetOpen() {
 	}
 }
 
-// renamed says that a file or directory has another name.
+// renamed tells the open files that a file or directory has another name.
 func (j *Journal) renamed(from, to string) {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -108,8 +110,8 @@ func cutDir(path, dir string) (string, bool) {
 	return rest, ok && (rest == "" || rest[0] == os.PathSeparator)
 }
 
-// nameGone says that a file, or all in a directory, may have lost its name. If
-// it is kept, it gets the name of the kept file.
+// nameGone tells the open files that a file, or all files in a directory, may
+// have lost their name. A file that is kept gets the name of the kept file.
 func (j *Journal) nameGone(path string) {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -168,8 +170,8 @@ func (j *Journal) Reopened(list []OpenFile) {
 	j.markOpen()
 }
 
-// Blocked returns why a restart could not open the open files by their names;
-// "": it could.
+// Blocked returns why a restart could not open the program's open files by
+// their names; "" if it could.
 func (j *Journal) Blocked() string {
 	if j == nil {
 		return ""

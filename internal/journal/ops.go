@@ -20,8 +20,8 @@ func (j *Journal) Active() bool {
 	return j.ready
 }
 
-// Lock begins the opening of a file, which may change it. Other ranks wait until
-// unlock is called.
+// Lock locks a file that is about to be opened, which may change it. Other
+// ranks wait until unlock is called.
 func (j *Journal) Lock(name string) (unlock func()) {
 	release := j.lockName(name)
 	idle := j.busy()
@@ -59,8 +59,8 @@ func (j *Journal) Opening(name string, flag int) (string, error) {
 	return path, j.recordOpening(path, flag)
 }
 
-// record calls f with a name that has no links in the directories that lead to it,
-// if changes are recorded. Call done when the change is made.
+// record resolves a name with lookup and calls f with the result, if changes
+// are recorded. Call done when the change is made.
 func (j *Journal) record(op, name string, lookup func(string) (string, error), f func(path string) error) (done func(), err error) {
 	done = func() {}
 	if j == nil {

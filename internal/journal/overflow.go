@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// When the disk of the checkpoints is full, files are kept in an overflow
-// directory until the next checkpoint: the program continues, and can still be
-// resumed. The lines of the log need little room, which is reserved before it
-// is needed.
+// When the disk of the checkpoints is full, the journal keeps files in an
+// overflow directory until the next checkpoint. So the program continues, and
+// can still be resumed. The lines of the log need little room, which is
+// reserved in advance.
 
 // reserve is how many bytes are reserved for the log.
 const reserve = 64 << 10
@@ -63,7 +63,8 @@ func (l *logFile) removeOverflow() {
 	}
 }
 
-// isOwnDir reports whether only this user can use a directory. A link is none.
+// isOwnDir reports whether only this user can use a directory. It is false for
+// a symbolic link.
 func isOwnDir(dir string) bool {
 	st, err := os.Lstat(dir)
 	return err == nil && st.IsDir() && st.Mode().Perm()&0o077 == 0 && isMine(st)
@@ -74,8 +75,7 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// checkSpace is for tests, in which the disk of the checkpoints is sometimes
-// full.
+// checkSpace lets tests simulate a full disk of the checkpoints.
 var checkSpace = func() error { return nil }
 
 // withOverflow calls keep, and once more with an overflow directory if the disk

@@ -18,11 +18,12 @@ import (
 	"github.com/cairnrun/cairn/internal/coord"
 )
 
-// Several ranks may change one file. Each rank has a journal of its own, with
+// Several ranks may change one file. Each rank has its own journal, with
 // exactly the bytes that it has overwritten. The lines of all ranks are ordered
-// by the start of the run and then by the host's clock. On a restart one process
-// of each host undoes what all ranks there did after the recovery line, from the
-// last line of all to the first. What a rank did before its checkpoint stays:
+// by the start of the run (its number) and then by the host's clock. On a
+// restart, one process of each host undoes what all ranks of that host did
+// after the recovery line, from the last line to the first. What a rank did
+// before its own checkpoint stays:
 //
 //	rank 0   ─┬─ append 10 ──────────────────── copy ── append 10 ✗
 //	rank 1   ─┴──────────── copy ── append 10 ────────────────────✗
@@ -30,7 +31,7 @@ import (
 //	                                    └ is removed from the middle
 //
 // A rank locks a file while it records and makes a change, so the recorded size
-// is right. Two things cannot be undone: the order in which ranks that do not
+// is right. Two things cannot be restored: the order in which ranks that do not
 // wait for each other change the same bytes, and what a rank has read from a
 // file that another rank has changed.
 
@@ -199,7 +200,7 @@ func (j *Journal) recordShared(w *openFile, op byte, off, n int64) error {
 }
 
 // findName finds the current name of an open file, which other ranks may have
-// changed. It reports whether there is one.
+// changed. It reports whether the file has a name.
 func (j *Journal) findName(w *openFile) bool {
 	if w.is(w.path) {
 		return true
@@ -221,9 +222,9 @@ func (w *openFile) systemName() string {
 	return name
 }
 
-// laterChanges returns the ranges of a file that later lines changed and that
-// are not undone, and where the next change of its size began; -1: there is
-// none.
+// laterChanges returns the ranges of a file that later lines have changed, if
+// these lines are not undone, and the offset at which the next change of its
+// size began; -1: there is none.
 func (p *undoPlan) laterChanges(i int) (stay []span, next int64) {
 	next = -1
 	for k := i + 1; k < len(p.all); k++ {
@@ -265,8 +266,9 @@ func (p *undoPlan) writtenByOthers(i int, ino uint64) bool {
 	return false
 }
 
-// shrink undoes the growth of a file. What other ranks have added behind it
-// stays: it moves up if it was appended, otherwise it keeps its position.
+// shrink undoes the growth of a file. Bytes that other ranks have added after
+// it stay. If they were appended, they move towards the beginning; otherwise
+// they keep their position.
 func (p *undoPlan) shrink(i int) error {
 	e := &p.all[i]
 	path := p.file(i)
@@ -318,9 +320,9 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// removeMiddle removes a range from the middle of a file. It keeps what comes
-// behind it first, with a line that says where it belongs, so that it can be
-// repeated after a kill.
+// removeMiddle removes a range from the middle of a file. First it keeps the
+// bytes after the range, and adds a line that says where they belong. So the
+// removal can be repeated after a kill.
 func (p *undoPlan) removeMiddle(e *record, path string, end, size int64) error {
 	from, err := os.Open(path)
 	if err != nil {
@@ -361,7 +363,7 @@ func (p *undoPlan) removeMiddle(e *record, path string, end, size int64) error {
 	return os.Truncate(path, put.Off+put.Size)
 }
 
-// report is what ranks tell each other about their journals.
+// report is what a rank tells the others about its journal.
 type report struct {
 	Host        string
 	Checkpoints []uint64

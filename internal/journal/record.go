@@ -55,8 +55,9 @@ func resolve(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// recordName records what has a name before that changes: with several ranks
-// each time, otherwise once in a segment.
+// recordName records the file, link or directory that has a name, before the
+// name changes. With several ranks it does so for each change, otherwise once
+// in a segment.
 func (j *Journal) recordName(path string) error {
 	if _, ok := j.names[path]; ok && !j.shared() {
 		return nil
@@ -101,8 +102,8 @@ func (j *Journal) recordName(path string) error {
 	return nil
 }
 
-// forgetContent lets the next change of a file be recorded as if it were the
-// first in its segment.
+// forgetContent makes the journal record the next change of a file as if it
+// were the first in the segment.
 func (j *Journal) forgetContent(key string) {
 	if c := j.contents[key]; c != nil {
 		c.close()
@@ -110,7 +111,8 @@ func (j *Journal) forgetContent(key string) {
 	}
 }
 
-// busy says that a file is about to be changed. Call done when it is.
+// busy tells the journal that the program is about to change a file. Call done
+// when it has.
 func (j *Journal) busy() (done func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,8 +140,8 @@ func (j *Journal) recordNew(path string) (bool, error) {
 	return true, nil
 }
 
-// recordNewDirs records that a directory is about to be made, with those that
-// lead to it, the outermost first.
+// recordNewDirs records that a directory is about to be made, and its missing
+// parents, the outermost first.
 func (j *Journal) recordNewDirs(path string) error {
 	if _, err := os.Lstat(path); !missing(err) {
 		return nil
@@ -156,8 +158,8 @@ func (j *Journal) recordNewDirs(path string) error {
 // link is os.Link. Tests let it fail, as it does across file systems.
 var link = os.Link
 
-// maxCopy is the size up to which files are kept as copies if other ranks may
-// have them open.
+// maxCopy is the largest size of a file that is kept as a copy if other ranks
+// may have it open.
 const maxCopy = 64 << 20
 
 // keep makes a hard link to a file among the kept files, or a copy if that is
@@ -220,8 +222,8 @@ func openForReading(path string) (*os.File, error) {
 	return f, errors.Join(err, os.Chmod(path, st.Mode().Perm()))
 }
 
-// newKept returns the name and path of a new kept file. If it is to be a copy,
-// which needs room, the path may be in an overflow directory.
+// newKept returns the name and path of a new kept file. A copy needs room, so
+// its path may be in an overflow directory.
 func (j *Journal) newKept(copy bool) (name, path string, err error) {
 	j.kept++
 	name = strconv.FormatUint(j.kept, 10)
@@ -266,7 +268,7 @@ type span struct{ lo, hi int64 }
 // block is the unit in which parts of files are kept.
 const block = 4096
 
-// contentKey tells files apart, whatever their names.
+// contentKey returns a key that is the same for all names of a file.
 func contentKey(path string, st fs.FileInfo) string {
 	if n := inode(st); n != 0 {
 		return strconv.FormatUint(device(st), 16) + ":" + strconv.FormatUint(n, 16)
@@ -312,10 +314,10 @@ func (j *Journal) recordSize(c *content) error {
 	return nil
 }
 
-// recordData keeps a range of a file, as far as it existed when the segment
-// began and is not kept yet. It reads from from, if that is not nil. A single
-// rank keeps whole blocks; several ranks keep exactly what is overwritten,
-// since bytes beside it may be another rank's.
+// recordData keeps the part of a range of a file that existed when the segment
+// began and is not kept yet. If from is not nil, it reads from there. A single
+// rank keeps whole blocks. Several ranks keep exactly the bytes that are
+// overwritten, because another rank may change the bytes beside them.
 func (j *Journal) recordData(c *content, from *os.File, lo, hi int64) (err error) {
 	if c != nil {
 		j.markChanged(c.path)
@@ -410,7 +412,7 @@ func (c *content) gaps(lo, hi int64) (out []span) {
 	return out
 }
 
-// add says that a range is kept.
+// add notes that a range is kept.
 func (c *content) add(s span) {
 	i, _ := slices.BinarySearchFunc(c.kept, s.lo, func(h span, lo int64) int { return int(min(max(h.hi-lo, -1), 1)) })
 	k := i
@@ -452,8 +454,8 @@ func (j *Journal) recordOpening(path string, flag int) error {
 // noSize is larger than any file.
 const noSize = 1<<63 - 1
 
-// recordMode records the permissions of a file. It does so for each change:
-// undoing the lines after it may need those permissions.
+// recordMode records the permissions of a file. It does so for each change,
+// because an undo of later lines may need those permissions.
 func (j *Journal) recordMode(path string, mode fs.FileMode) error {
 	st, err := os.Stat(path)
 	if err != nil || j.created[path] && !st.IsDir() || st.Mode().Perm() == mode.Perm() {
@@ -483,8 +485,8 @@ func (j *Journal) recordTree(path string) error {
 	return j.recordName(path)
 }
 
-// rename does what os.Rename does. A file that was made in this segment
-// replaces another one; any other rename ends the segment.
+// rename does what os.Rename does, and ends the segment. The segment does not
+// end if the renamed file was made in it.
 func (j *Journal) rename(from, to string, do func() error) error {
 	st, err := os.Lstat(from)
 	if err != nil || from == to {
@@ -518,8 +520,8 @@ func (j *Journal) rename(from, to string, do func() error) error {
 	return err
 }
 
-// link does what os.Link does. The file may be changed by its new name, too, so
-// the segment ends.
+// link does what os.Link does, and ends the segment, because the program may
+// change the file by its new name, too.
 func (j *Journal) link(to string, do func() error) error {
 	if _, err := os.Lstat(to); !missing(err) {
 		return do()

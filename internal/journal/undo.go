@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// undoPlan is what has to be undone to bring files back to a checkpoint.
+// undoPlan lists what has to be undone to set files back to a checkpoint.
 type undoPlan struct {
 	checkpoint uint64
 	logs       []*logFile
@@ -31,8 +31,8 @@ type undoPlan struct {
 	undone map[string]bool // what was changed since the last settle
 }
 
-// origin is a kept file that is no hard link any more, and the program's file
-// that it was a link to.
+// origin is a kept file that is not a hard link any more, and the program's
+// file that it was a link to.
 type origin struct{ kept, name string }
 
 // record is a line of one of several logs.
@@ -84,8 +84,8 @@ func planUndo(index uint64, logs ...*logFile) (*undoPlan, error) {
 	return p, nil
 }
 
-// verify checks that all kept files that are needed are there and undamaged,
-// and that the lines may be trusted. It comes before any change.
+// verify checks that all needed kept files exist and are undamaged, and that
+// the lines may be trusted. Call it before any change.
 func (p *undoPlan) verify() error {
 	for i := range p.all {
 		e := &p.all[i]
@@ -169,7 +169,7 @@ func (p *undoPlan) run(j *Journal) error {
 	return nil
 }
 
-// markUndone notes which files and names undoing a line changes.
+// markUndone notes the files and names that change when a line is undone.
 func (p *undoPlan) markUndone(i int) {
 	if p.undone == nil {
 		p.undone = make(map[string]bool)
@@ -189,9 +189,10 @@ func (p *undoPlan) markUndone(i int) {
 // syncUndone makes files and names durable. Tests record what they are.
 var syncUndone = ckpt.SyncChanged
 
-// cut removes the lines of a log from one on, which are undone. What was undone
-// is made durable first: a power cut must not take it back when there is no line
-// any more that would undo it again.
+// cut removes the line with index from, and all later ones, from a log. They
+// are undone. cut first makes the restored files durable: otherwise, after a
+// power cut, files could have their later content again, without a line to undo
+// it.
 func (p *undoPlan) cut(l *logFile, from int) error {
 	if syncing && len(p.undone) > 0 {
 		if err := syncUndone(slices.Sorted(maps.Keys(p.undone))); err != nil {
@@ -247,7 +248,7 @@ func (e *entry) renameBack(path, to string) error {
 	return fmt.Errorf("cannot undo the renaming of %[2]s to %[1]s: %[1]s does not exist any more; bring it back, or start with --fresh", to, path)
 }
 
-// removeNew removes what did not exist.
+// removeNew removes a name that did not exist at the checkpoint.
 func (p *undoPlan) removeNew(j *Journal, i int, path string) error {
 	st, err := os.Lstat(path)
 	if missing(err) {
@@ -309,7 +310,7 @@ func (e *entry) makeDir(path string) error {
 	return os.Chmod(path, fs.FileMode(e.Mode))
 }
 
-// restoreFile gives a name back to the file or link that had it.
+// restoreFile makes a name refer to the file or link again that had it.
 func (e *record) restoreFile(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil && !missing(err) {
@@ -423,13 +424,13 @@ func (p *undoPlan) file(i int) string {
 	return path
 }
 
-// A kept file is usually a hard link to a file of the program. It becomes a file
-// of its own if the run's directory is copied, or if it is brought back from a
-// backup. Then it is linked to the program's file again, if that still exists;
-// otherwise lines are undone in both.
+// A kept file is usually a hard link to a file of the program. It becomes a
+// separate file if the run's directory is copied, or if the kept file is
+// restored from a backup. Then the undo links it to the program's file again,
+// if that still exists. Otherwise it undoes lines in both.
 
 // eachFile calls f for the file that a line is about, and for kept files that
-// were links to it and are files of their own now.
+// were links to it and are separate files now.
 func (p *undoPlan) eachFile(i int, f func(path string) error) error {
 	e := &p.all[i]
 	path := p.file(i)
@@ -459,10 +460,10 @@ func (p *undoPlan) eachFile(i int, f func(path string) error) error {
 	return err
 }
 
-// findOrigins finds kept files that are files of their own now although the
-// program's file still exists. Such a kept file may be damaged without a sign:
-// if later lines replace all of its bytes, its digest still fits. So the
-// program's file is compared with that digest, too.
+// findOrigins finds kept files that are separate files now although the
+// program's file still exists. Damage to such a kept file may be invisible: if
+// later lines replace all its bytes, its digest still fits. So findOrigins
+// compares the program's file with that digest, too.
 func (p *undoPlan) findOrigins() error {
 	names := make(map[string]map[uint64]string) // by directory
 	for i := range p.all {
@@ -547,8 +548,8 @@ func sameBytes(a, b string) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// mayFind reports whether the kept file of a line that stays may be the file
-// that an undone line is about.
+// mayFind reports whether the kept file of line i, which is not undone, may be
+// the file that an undone line is about.
 func (p *undoPlan) mayFind(i int) bool {
 	e := &p.all[i]
 	return e.Op == opName && !e.Copy && slices.ContainsFunc(p.of[e.Ino], func(k int) bool { return p.all[k].undo })
@@ -581,8 +582,8 @@ func (p *undoPlan) changedAfter(i int) bool {
 }
 
 // hashAt returns the digest that a kept file had when line i was written. It
-// undoes the later lines in memory. The file may have grown since: that needs
-// no line.
+// undoes the later lines in memory. The file may have grown since, which no
+// line records.
 func (p *undoPlan) hashAt(i int, f *os.File) (string, error) {
 	e := &p.all[i]
 	text := make([]byte, e.Size)
