@@ -12,9 +12,9 @@ func checkpointCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoint [--reason TEXT] [RUN]",
 		Short: "take a checkpoint of a run now",
-		Long: `Asks the ranks of a run to take a checkpoint at their next points, waits until it
-is committed, and prints it. RUN is the run directory; if left out, the only
-*.cairn directory here.`,
+		Long: `Asks the ranks (processes) of a run to take a checkpoint at their next points,
+waits until it is committed (no crash can destroy it any more), and prints it. RUN
+is the run directory; if left out, the only *.cairn directory here.`,
 		Example: `  cairn checkpoint                                          # of the run in this directory
   cairn checkpoint --reason 'before the upgrade' sim.cairn  # 'cairn list' shows the reason`,
 		Args:              takes(0, 1),

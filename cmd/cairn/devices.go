@@ -32,7 +32,7 @@ LIST is a value of CAIRN_DEVICES: backends or IDs, as "cuda,host".`,
 		Annotations: map[string]string{exitCodes: `  0  all devices work
   1  a device failed its test
   2  the command line is wrong
-  3  it could not be done: no such device, an error of the system, or interrupted
+  3  the command failed: no such device, an error of the system, or interrupted
 `},
 		Args:              takes(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,

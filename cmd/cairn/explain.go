@@ -17,11 +17,12 @@ func explainCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [PACKAGE]",
 		Short: "show where a Go program can take checkpoints, and why",
-		Long: `Reads the source of a Go program and shows where Cairn would put points: in the
-loops that do the work, by a count of statements and accesses. For programs with
-messages, it shows whether any may be in flight there; and it shows which
-goroutines may be alive. It changes nothing; 'cairn build' and 'cairn run' put
-points there, and 'cairn instrument' shows how.
+		Long: `Reads the source of a Go program and shows where Cairn would put points (places
+where it can take a checkpoint): in the loops that do the work, by a count of
+statements and accesses to variables. For a program with messages, it shows
+whether messages may be in flight at these points, and which goroutines may be
+alive. It changes nothing; 'cairn build' and 'cairn run' put points there, and
+'cairn instrument' shows how.
 
 PACKAGE is as for go build: a directory, an import path or a file; the current
 directory if left out. It must be one program. The go command is needed.

@@ -36,19 +36,20 @@ const exitCodes = "exit codes"
 const argumentHelp = `CHECKPOINT is one of
   ckpt/ckpt-00000012/rank-0000.h5  one rank's file of a checkpoint
   ckpt/ckpt-00000012               a checkpoint
-  ckpt                             a checkpoint directory: its newest checkpoint
+  ckpt                             a checkpoint or run directory: its newest checkpoint
   ckpt@12                          checkpoint 12 of that directory
   result.h5                        a file of 'cairn export'
 DIR is a checkpoint directory (Options.Dir, CAIRN_DIR, or RUN/ckpt) or a run
-directory. RUN is the run directory that 'cairn run' made. [RUN], [DIR] and
-[CHECKPOINT], if left out, are the only *.cairn directory here.
+directory. RUN is the run directory that 'cairn run' made. If you leave out [RUN],
+[DIR] or [CHECKPOINT], the command uses the only *.cairn directory here.
 `
 
 const exitHelp = `Exit codes
   0  done
-  1  damage was found (list, verify), or the checkpoints differ (diff)
+  1  damage was found, or no checkpoint is complete (list, verify); or the
+     checkpoints differ (diff)
   2  the command line is wrong
-  3  it could not be done: not found, not a checkpoint, in use, damaged (if the
+  3  the command failed: not found, not a checkpoint, in use, damaged (if the
      command does not look for damage), an error of the system, or interrupted
 'cairn run' and 'cairn migrate' have more; see their help.
 `
@@ -56,7 +57,7 @@ const exitHelp = `Exit codes
 // sourceExits are those of commands that read a program's source.
 const sourceExits = `  0  done
   2  the command line is wrong
-  3  it could not be done: the source does not compile, or holds what cannot be
+  3  the command failed: the source does not compile, or holds what cannot be
      resumed (the message says where and why; 'cairn explain' shows it and exits
      with 0), Go is missing, an error of the system, or interrupted
 `

@@ -33,8 +33,9 @@ func letterOf(err error) string {
 	return "?"
 }
 
-// move checks that all ranks are paused in a consistent cut with nothing on its
-// way when one gets Move, and that all ranks get the same one.
+// move checks, when a rank gets Move, that all ranks are paused in a consistent
+// cut and that no message is in flight. It also checks that all ranks get the
+// same Move.
 func (w *world) move(r *rank, i int, a Move) error {
 	if r.status != inPoint || r.move != 0 || len(r.copying)+len(r.saving) > 0 {
 		return fmt.Errorf("rank %d: Move %d in status %d, writing %v", i, a.ID, r.status, r.saving)
@@ -117,7 +118,7 @@ func (w *world) replace(r *rank, i int) error {
 		return fmt.Errorf("rank %d: exported %x, imported %x", i, state, again)
 	}
 	n.cfg.Counts = r
-	// Of what it knew, only this does not count any more.
+	// The destination knows all that the source knew, except this.
 	was := r.clone()
 	was.node.at, was.node.index = 0, 0
 	maps.DeleteFunc(was.node.base, func(_ int, total uint64) bool { return total == 0 })

@@ -29,8 +29,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestSums changes one total of many ranks at a time, or two that would make up
-// for each other in a plain sum.
+// TestSums changes one total of many ranks at a time, or two totals whose
+// changes would cancel each other in a plain sum.
 func TestSums(t *testing.T) {
 	const n = 7
 	sent, received := make([][]uint64, n), make([][]uint64, n)

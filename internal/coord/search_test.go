@@ -89,7 +89,8 @@ func addLetters(a, b string) string {
 	return string(slices.Compact(list))
 }
 
-// isEnd reports whether nothing happens any more, unless a rank asks or dies.
+// isEnd reports whether nothing more can happen, unless a rank asks for a
+// checkpoint or dies.
 func (w *world) isEnd(todo []event) bool {
 	for _, e := range todo {
 		if e.kind != 'a' && e.kind != 'x' {

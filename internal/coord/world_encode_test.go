@@ -25,7 +25,7 @@ func (r *rank) clone() *rank {
 	return &c
 }
 
-// encode appends everything that the future depends on.
+// encode appends everything that later events depend on.
 func (w *world) encode(b []byte) []byte {
 	for _, r := range w.ranks {
 		b = append(b, r.code...)

@@ -20,7 +20,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// crash is panicked with to simulate that the process is killed.
+// crash is the value of a panic that simulates a kill of the process.
 type crash struct{}
 
 // world is a directory in which a program makes random changes, takes
@@ -197,7 +197,8 @@ func (w *world) hold(f *os.File) {
 	}
 }
 
-// write changes an open file, as package os does in programs that were built.
+// write changes an open file, as package os does in programs that 'cairn build'
+// has made.
 func (w *world) write(f *os.File) {
 	text, off := w.text(), int64(w.rnd.IntN(2*block))
 	switch w.rnd.IntN(4) {
@@ -586,8 +587,8 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 }
 
-// TestJournal_InodeUsedAgain has a file that was kept as a copy and removed.
-// Its inode belongs to another file when that file is changed.
+// TestJournal_InodeUsedAgain removes a file that was kept as a copy. Then
+// another file gets its inode, and is changed.
 func TestJournal_InodeUsedAgain(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}

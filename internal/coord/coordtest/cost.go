@@ -21,7 +21,7 @@ type Cost struct {
 
 // Simulate returns the cost of a checkpoint that one rank asks for, among n
 // ranks, each of which has exchanged a message with each of its peers. Every
-// message takes one round. Copying and writing take no time. An arity of 0
+// message takes one unit of time. Copying and writing take none. An arity of 0
 // means coord's default.
 func Simulate(n, arity int, peers func(rank int) []int) Cost {
 	type letter struct {
