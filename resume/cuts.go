@@ -114,10 +114,7 @@ func (c *cutState) request() {
 	c.begun, c.stuck = time.Now(), false
 	setDue()
 	for g := range c.all {
-		select {
-		case g.wake <- struct{}{}:
-		default: // it has a token
-		}
+		g.rouse()
 	}
 	go c.watch(c.ended)
 }
@@ -288,6 +285,19 @@ func saveAll() {
 	saved.Goroutines = nil
 }
 
+// noteFrames tells the frames of waits that the state is about to be saved.
+func (c *cutState) noteFrames() {
+	c.Lock()
+	defer c.Unlock()
+	for g := range c.all {
+		if n := len(g.Frames); n > 0 {
+			if f, ok := g.Frames[n-1].(interface{ saving() }); ok {
+				f.saving()
+			}
+		}
+	}
+}
+
 // startRestored starts the goroutines of the restored checkpoint.
 func startRestored() {
 	var list []*routine
@@ -428,7 +438,7 @@ func traces() (list []trace) {
 // arriving reports whether a goroutine that is blocked in a function of this
 // package is about to arrive at a cut, or to start.
 func arriving(function string) bool {
-	return strings.HasPrefix(function, ownPackage) && (strings.Contains(function, "cutState)") || strings.Contains(function, "routine") || strings.Contains(function, "pointOfMany"))
+	return strings.HasPrefix(function, ownPackage) && (strings.Contains(function, "cutState)") || strings.Contains(function, "routine") || strings.Contains(function, "pointOfMany") || strings.Contains(function, "Queues)"))
 }
 
 // standard reports whether a function in a stack trace is one of the standard

@@ -288,6 +288,7 @@ func take(why string, frames []any, kill bool) {
 	saved.Contexts = waitedFor.list()
 	saveWaiters()
 	cuts.noteBackground()
+	cuts.noteFrames()
 	if kill {
 		crash(run.Checkpoint(context.Background()))
 	}

@@ -59,6 +59,7 @@ type program struct {
 	daily  bool     // it is tried every day
 	marks  []string // FILE:LINE of loops that must get a point
 	missed []string // marks that got none
+	killed int      // the last point at which it is killed is this one, or a later one
 	dies   bool     // it has moments between its points at which it can be killed
 }
 
@@ -141,6 +142,10 @@ func readProgram(t *testing.T, root, name string) *program {
 			p.refuse = value
 		case "daily":
 			p.daily = true
+		case "killed":
+			if p.killed, err = strconv.Atoi(value); err != nil {
+				t.Fatalf("%s: %s: %v", name, line, err)
+			}
 		case "supervised": // used by package oracle
 		case "exit":
 			if p.exit, err = strconv.Atoi(value); err != nil {

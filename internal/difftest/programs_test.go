@@ -65,7 +65,9 @@ func TestPrograms(t *testing.T) {
 		if len(p.missed) > 0 { // otherwise the program does not test these loops
 			t.Errorf("no point at %s:\n%s", strings.Join(p.missed, ", "), said)
 		}
-		p.compare(t, tb, binary, want)
+		if n := p.compare(t, tb, binary, want); n < p.killed {
+			t.Errorf("killed at no later point than %d, not at %d: nothing was saved there", n, p.killed)
+		}
 	})
 }
 

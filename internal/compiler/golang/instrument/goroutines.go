@@ -27,7 +27,7 @@ func (in *instrumenter) markGoroutines(path map[*callgraph.Function]bool, mark f
 		}
 		mark(l.Pkg, l.At, text)
 	}
-	for _, w := range in.Waits() {
+	for _, w := range append(in.Waits(), in.Wakes()...) {
 		mark(w.Fn.Pkg, w.At, rewrite.ParkMark)
 	}
 }
@@ -59,7 +59,20 @@ func (Sender[T]) Send(v T) { panic(0) }
 func (Sender[T]) Case(v T) *SendCase[T] { panic(0) }
 func Select(cases ...SelectCase) int { panic(0) }
 `},
-	{"sync", "func WaitGroup(wg *sync.WaitGroup) { panic(0) }\n"},
+	{"sync", `
+func WaitGroup(wg *sync.WaitGroup) { panic(0) }
+func Lock(m *sync.Mutex) { panic(0) }
+func Unlock(m *sync.Mutex) { panic(0) }
+func LockRW(m *sync.RWMutex) { panic(0) }
+func UnlockRW(m *sync.RWMutex) { panic(0) }
+func RLock(m *sync.RWMutex) { panic(0) }
+func RUnlock(m *sync.RWMutex) { panic(0) }
+func LockAny(l sync.Locker) { panic(0) }
+func UnlockAny(l sync.Locker) { panic(0) }
+func CondWait(c *sync.Cond) { panic(0) }
+func Signal(c *sync.Cond) { panic(0) }
+func Broadcast(c *sync.Cond) { panic(0) }
+`},
 	{"time", "func Sleep(d time.Duration) { panic(0) }\n"},
 }
 

@@ -366,6 +366,13 @@ func (pl *Placement) lowEstimate() *costModel {
 // ResumablePath returns all functions that lead to a point, or to a wait of a
 // goroutine that can be saved.
 func (pl *Placement) ResumablePath() map[*callgraph.Function]bool {
+	path := pl.pathWithoutLocks()
+	pl.addLocks(path)
+	return path
+}
+
+// pathWithoutLocks is ResumablePath without the waits for locks.
+func (pl *Placement) pathWithoutLocks() map[*callgraph.Function]bool {
 	out := map[*callgraph.Function]bool{}
 	done := map[*callgraph.Function]bool{}
 	add := func(fn *callgraph.Function) {

@@ -31,9 +31,10 @@ import (
 type Placement struct {
 	p           *lower.Program
 	Calls       *callgraph.Graph
-	Launches    []Launch                                // what starts goroutines that can be saved
-	roots       map[*callgraph.Function]bool            // main, and functions where such goroutines begin
-	waits       map[*callgraph.Function][]token.Pos     // operations that may block
+	Launches    []Launch                            // what starts goroutines that can be saved
+	roots       map[*callgraph.Function]bool        // main, and functions where such goroutines begin
+	waits       map[*callgraph.Function][]token.Pos // operations that may block
+	locks       []*lockCall
 	background  map[int]bool                            // comments that belong to a go statement, by index
 	noWaits     map[*callgraph.Function]bool            // functions whose waits cannot be resumed
 	reachable   map[*callgraph.Function]bool            // functions that roots reach

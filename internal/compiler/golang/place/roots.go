@@ -89,11 +89,14 @@ func (pl *Placement) findRoots(several bool) {
 		pl.waits = map[*callgraph.Function][]token.Pos{}
 		for fn := range pl.reachable {
 			if fn.Pkg.Rewritable() && hasGenerics(fn.Pkg) {
-				rewrite.EachWait(fn.Pkg.Info, func(f func(ast.Node) bool) { fn.Walk(fn.Body, f) }, func(_ ast.Node, at token.Pos) {
-					pl.waits[fn] = append(pl.waits[fn], at)
+				rewrite.EachWait(fn.Pkg.Info, func(f func(ast.Node) bool) { fn.Walk(fn.Body, f) }, func(n ast.Node, at token.Pos) {
+					if c, ok := n.(*ast.CallExpr); !ok || len(c.Args) > 0 || slices.Contains(fn.Pkg.Imports, "sync") {
+						pl.waits[fn] = append(pl.waits[fn], at)
+					}
 				})
 			}
 		}
+		pl.findLocks()
 	}
 }
 
@@ -131,17 +134,28 @@ func (pl *Placement) Waits() (list []Wait) {
 
 // waitsIn reports whether the waits of a function can be resumed.
 func (pl *Placement) waitsIn(fn *callgraph.Function) bool {
-	return len(pl.waits[fn]) > 0 && !pl.noWaits[fn] && pl.can(fn) && pl.rooted(pl.Calls.PathTo(fn, pl.reachable, pl.can))
+	return len(pl.waits[fn]) > 0 && pl.parks(fn)
+}
+
+// parks reports whether a function can be resumed in a wait.
+func (pl *Placement) parks(fn *callgraph.Function) bool {
+	return !pl.noWaits[fn] && pl.can(fn) && pl.rooted(pl.Calls.PathTo(fn, pl.reachable, pl.can))
 }
 
 // dropWaits treats the waits in functions that were refused as calls that
 // cannot be resumed. It returns false if there are none.
 func (pl *Placement) dropWaits(refused []*callgraph.Function) (dropped bool) {
+	drop := func(f, fn *callgraph.Function) {
+		if fn.Decl == f.Decl && !pl.noWaits[fn] { // also of literals in it
+			pl.noWaits[fn], dropped = true, true
+		}
+	}
 	for _, f := range refused {
-		for fn := range pl.waits { // also of literals in it
-			if fn.Decl == f.Decl && !pl.noWaits[fn] {
-				pl.noWaits[fn], dropped = true, true
-			}
+		for fn := range pl.waits {
+			drop(f, fn)
+		}
+		for _, l := range pl.locks {
+			drop(f, l.fn)
 		}
 	}
 	return dropped

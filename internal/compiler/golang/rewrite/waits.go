@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"go/version"
+	"strings"
 )
 
 // Marks for programs whose goroutines are saved. ParkMark is at an operation
@@ -55,12 +56,74 @@ func EachWait(info *types.Info, walk func(func(ast.Node) bool), f func(n ast.Nod
 			}
 		case *ast.CallExpr:
 			switch calledName(info, n) {
-			case "(*sync.WaitGroup).Wait", "time.Sleep":
+			case "(*sync.WaitGroup).Wait", "(*sync.Cond).Wait":
+				if CanName(info, n) {
+					f(n, n.Lparen+1)
+				}
+			case "time.Sleep":
 				f(n, n.Lparen+1)
 			}
 		}
 		return true
 	})
+}
+
+// syncCalls are the methods of package sync that the run time replaces, besides
+// those of WaitGroup, with the functions that stand for them.
+var syncCalls = map[string]string{
+	"(*sync.Mutex).Lock":      "Lock",
+	"(*sync.Mutex).Unlock":    "Unlock",
+	"(*sync.RWMutex).Lock":    "LockRW",
+	"(*sync.RWMutex).Unlock":  "UnlockRW",
+	"(*sync.RWMutex).RLock":   "RLock",
+	"(*sync.RWMutex).RUnlock": "RUnlock",
+	"(sync.Locker).Lock":      "LockAny",
+	"(sync.Locker).Unlock":    "UnlockAny",
+	"(*sync.Cond).Wait":       "CondWait",
+	"(*sync.Cond).Signal":     "Signal",
+	"(*sync.Cond).Broadcast":  "Broadcast",
+}
+
+// SyncCall returns the function of the run time that stands for a call of a
+// method of a lock or a sync.Cond, or "". waits says whether it may block.
+func SyncCall(info *types.Info, c *ast.CallExpr) (function string, waits bool) {
+	function = syncCalls[calledName(info, c)]
+	return function, strings.Contains(function, "Lock") && !strings.HasPrefix(function, "Unlock") || function == "CondWait"
+}
+
+// CanName reports whether the file of a method call can name the receiver: the
+// method may be that of an embedded field which another package does not export.
+func CanName(info *types.Info, c *ast.CallExpr) bool {
+	sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	s := info.Selections[sel]
+	if s == nil || s.Kind() != types.MethodVal {
+		return false
+	}
+	t := info.TypeOf(sel.X)
+	for _, i := range s.Index()[:len(s.Index())-1] {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		u, ok := t.Underlying().(*types.Struct)
+		if !ok || !u.Field(i).Exported() && u.Field(i).Pkg() != packageOf(info) {
+			return false
+		}
+		t = u.Field(i).Type()
+	}
+	return true
+}
+
+// packageOf returns the package that info describes.
+func packageOf(info *types.Info) *types.Package {
+	for _, o := range info.Defs {
+		if o != nil && o.Pkg() != nil {
+			return o.Pkg()
+		}
+	}
+	return nil
 }
 
 // skipCases notes the operations of a select statement. It reports whether the

@@ -97,6 +97,9 @@ func (b *loopBody) recovers(c *ast.CallExpr) string {
 		}
 		f, _ = b.p.Info.Uses[x].(*types.Func)
 	case *ast.SelectorExpr:
+		if id, ok := x.X.(*ast.Ident); ok && id.Name == runtimeName { // an unlock
+			return ""
+		}
 		f, _ = b.p.Info.Uses[x.Sel].(*types.Func)
 	}
 	const unknown = "of which it is not known whether it calls recover"

@@ -121,6 +121,11 @@ func (l *waitLowerer) put(n ast.Node) (string, bool) {
 			if len(n.Args) == 1 {
 				return l.call("Sleep", l.text(n.Args[0])), true
 			}
+			if function, waits := rewrite.SyncCall(l.p.Info, n); waits {
+				return l.call(function, l.receiver(n)), true
+			} else if function != "" {
+				return fmt.Sprintf("%s.%s(%s)", runtimeName, function, l.receiver(n)), true
+			}
 			return l.call("WaitGroup", l.receiver(n)), true
 		}
 	case *ast.ExprStmt:
@@ -226,7 +231,7 @@ func (l *waitLowerer) receiver(c *ast.CallExpr) string {
 			text, t = text+"."+f.Name(), f.Type()
 		}
 	}
-	if _, ok := t.Underlying().(*types.Pointer); !ok {
+	if _, ok := t.Underlying().(*types.Pointer); !ok && !types.IsInterface(t) {
 		text = "&" + text
 	}
 	return text

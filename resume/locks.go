@@ -1,0 +1,532 @@
+package resume
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Waits for locks. The goroutine that waits tries to lock, and sleeps until an
+// unlock wakes it, or a cut does. So nothing waits inside of the lock when the
+// state is copied, and a lock that is held across a point is saved locked: its
+// holder unlocks it after a restart. Unlocks in code that is not rewritten wake
+// nobody; for these, the first of those that wait for a lock is woken now and
+// then.
+
+// lock is a lock and how it is to be locked. One of M and RW is set.
+type lock struct {
+	M    *sync.Mutex
+	RW   *sync.RWMutex
+	Read bool
+}
+
+func (l lock) try() bool {
+	switch {
+	case l.M != nil:
+		return l.M.TryLock()
+	case l.Read:
+		return l.RW.TryRLock()
+	}
+	return l.RW.TryLock()
+}
+
+// block locks without a way out.
+func (l lock) block() {
+	switch {
+	case l.M != nil:
+		l.M.Lock()
+	case l.Read:
+		l.RW.RLock()
+	default:
+		l.RW.Lock()
+	}
+}
+
+func (l lock) address() unsafe.Pointer {
+	if l.M != nil {
+		return unsafe.Pointer(l.M)
+	}
+	return unsafe.Pointer(l.RW)
+}
+
+// locks holds the goroutines that wait for locks.
+var locks lockQueues
+
+type lockQueues struct {
+	waiting lockFilter // locks that goroutines wait for: an unlock wakes one
+	urgent  lockFilter // locks whose queues are urgent
+
+	sync.Mutex
+	all     map[unsafe.Pointer]*lockQueue
+	polling bool
+}
+
+// lockQueue holds the goroutines that wait for a lock, in their order.
+type lockQueue struct {
+	list   []*lockWaiter
+	urgent bool // the first has waited for long: no other may lock before it does
+}
+
+type lockWaiter struct {
+	g     *routine
+	since time.Time
+	l     lock
+	q     *lockQueue
+}
+
+// lockFilter says which locks are not in a set, without a lock.
+type lockFilter struct {
+	bits  atomic.Uint64
+	count [64]int // locks of each bit
+}
+
+func lockBit(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) * 0x9e3779b97f4a7c15 >> 58 }
+
+// may reports whether a lock may be in the set.
+func (s *lockFilter) may(p unsafe.Pointer) bool {
+	b := s.bits.Load()
+	return b != 0 && b>>lockBit(p)&1 != 0
+}
+
+func (s *lockFilter) add(p unsafe.Pointer, n int) {
+	i := lockBit(p)
+	if s.count[i] += n; s.count[i] != 0 {
+		s.bits.Store(s.bits.Load() | 1<<i)
+	} else {
+		s.bits.Store(s.bits.Load() &^ (1 << i))
+	}
+}
+
+// maxBarging is how long goroutines may lock while another waits, as in package
+// sync.
+const maxBarging = time.Millisecond
+
+// Lock stands for m.Lock().
+func Lock(m *sync.Mutex) {
+	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() {
+		return
+	}
+	awaitLock(lock{M: m})
+}
+
+// LockRW stands for m.Lock().
+func LockRW(m *sync.RWMutex) {
+	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() {
+		return
+	}
+	awaitLock(lock{RW: m})
+}
+
+// RLock stands for m.RLock().
+func RLock(m *sync.RWMutex) {
+	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryRLock() {
+		return
+	}
+	awaitLock(lock{RW: m, Read: true})
+}
+
+// Unlock stands for m.Unlock().
+func Unlock(m *sync.Mutex) {
+	m.Unlock()
+	if locks.waiting.may(unsafe.Pointer(m)) {
+		locks.wake(unsafe.Pointer(m))
+	}
+}
+
+// UnlockRW stands for m.Unlock().
+func UnlockRW(m *sync.RWMutex) {
+	m.Unlock()
+	if locks.waiting.may(unsafe.Pointer(m)) {
+		locks.wake(unsafe.Pointer(m))
+	}
+}
+
+// RUnlock stands for m.RUnlock().
+func RUnlock(m *sync.RWMutex) {
+	m.RUnlock()
+	if locks.waiting.may(unsafe.Pointer(m)) {
+		locks.wake(unsafe.Pointer(m))
+	}
+}
+
+// UnlockAny stands for l.Unlock().
+func UnlockAny(l sync.Locker) {
+	switch m := l.(type) {
+	case *sync.Mutex:
+		Unlock(m)
+	case *sync.RWMutex:
+		UnlockRW(m)
+	default:
+		l.Unlock()
+	}
+}
+
+// LockAny stands for l.Lock().
+func LockAny(l sync.Locker) {
+	switch m := l.(type) {
+	case nil: // it may be called again, from its frame
+		awaitLock(lock{})
+	case *sync.Mutex:
+		Lock(m)
+	case *sync.RWMutex:
+		LockRW(m)
+	default:
+		l.Lock()
+	}
+}
+
+type lockFrame struct{ L lock }
+
+func awaitLock(l lock) {
+	w, can, resumed := beginWait()
+	if resumed {
+		l = resumeWait[lockFrame](w).L
+	}
+	if !can || l.M == nil && l.RW == nil {
+		l.block()
+		return
+	}
+	w.lock(l, func() any { return &lockFrame{l} })
+}
+
+// lock locks. It returns false if the function has to return instead, with the
+// frame.
+func (w wait) lock(l lock, frame func() any) bool {
+	me := locks.join(w.g, l)
+	for {
+		if locks.mayTry(me) && l.try() {
+			locks.remove(me, true)
+			return true
+		}
+		locks.failed(me)
+		<-w.g.wake
+		if cuts.wanted.Load() && w.interrupted(frame()) {
+			locks.remove(me, false)
+			return false
+		}
+	}
+}
+
+// join adds a goroutine to those that wait for a lock.
+func (s *lockQueues) join(g *routine, l lock) *lockWaiter {
+	s.Lock()
+	defer s.Unlock()
+	if s.all == nil {
+		s.all = make(map[unsafe.Pointer]*lockQueue)
+	}
+	q := s.all[l.address()]
+	if q == nil {
+		q = new(lockQueue)
+		s.all[l.address()] = q
+	}
+	me := &lockWaiter{g, time.Now(), l, q}
+	q.list = append(q.list, me)
+	s.waiting.add(l.address(), 1)
+	s.startPoll()
+	return me
+}
+
+// mayTry reports whether a goroutine may lock before those that wait longer.
+func (s *lockQueues) mayTry(me *lockWaiter) bool {
+	if !s.urgent.may(me.l.address()) {
+		return true
+	}
+	s.Lock()
+	defer s.Unlock()
+	return !me.q.urgent || me.q.list[0] == me
+}
+
+// failed notes that a goroutine could not lock.
+func (s *lockQueues) failed(me *lockWaiter) {
+	if time.Since(me.since) > maxBarging {
+		s.Lock()
+		defer s.Unlock()
+		s.update(me.q, me.l)
+	}
+}
+
+// update finds out whether a queue is urgent.
+func (s *lockQueues) update(q *lockQueue, l lock) {
+	is := len(q.list) > 0 && time.Since(q.list[0].since) > maxBarging
+	switch {
+	case is && !q.urgent:
+		s.urgent.add(l.address(), 1)
+	case !is && q.urgent:
+		s.urgent.add(l.address(), -1)
+	}
+	q.urgent = is
+}
+
+// remove removes a goroutine, which has locked or unwinds. Others may be able to
+// lock now.
+func (s *lockQueues) remove(me *lockWaiter, locked bool) {
+	s.Lock()
+	defer s.Unlock()
+	q := me.q
+	for i, o := range q.list {
+		if o == me {
+			copy(q.list[i:], q.list[i+1:])
+			q.list[len(q.list)-1] = nil
+			q.list = q.list[:len(q.list)-1]
+			break
+		}
+	}
+	s.waiting.add(me.l.address(), -1)
+	s.update(q, me.l)
+	if len(q.list) == 0 {
+		delete(s.all, me.l.address())
+	} else if !locked || me.l.Read {
+		q.list[0].g.rouse()
+	}
+}
+
+// wake wakes the first goroutine that waits for a lock.
+func (s *lockQueues) wake(address unsafe.Pointer) {
+	s.Lock()
+	defer s.Unlock()
+	if q := s.all[address]; q != nil {
+		q.list[0].g.rouse()
+	}
+}
+
+// rouse wakes a goroutine from a wait, which looks then what there is to do.
+func (g *routine) rouse() {
+	select {
+	case g.wake <- struct{}{}:
+	default: // it has a token
+	}
+}
+
+// startPoll starts poll, if it does not run.
+func (s *lockQueues) startPoll() {
+	if !s.polling {
+		s.polling = true
+		go s.poll()
+	}
+}
+
+// poll wakes goroutines whose locks may have been unlocked by code that is not
+// rewritten.
+func (s *lockQueues) poll() {
+	for idle, pause := 0, time.Millisecond; ; {
+		time.Sleep(pause)
+		begun := time.Now()
+		s.Lock()
+		for _, q := range s.all {
+			q.list[0].g.rouse()
+		}
+		conditions.wakeAll()
+		if idle++; len(s.all) > 0 || conditions.waiting.Load() > 0 {
+			idle = 0
+		}
+		s.polling = idle < 100
+		over := !s.polling
+		s.Unlock()
+		if over {
+			return
+		}
+		pause = max(min(pause+pause/8, 10*time.Millisecond), 20*time.Since(begun))
+		if idle > 0 {
+			pause = time.Millisecond
+		}
+	}
+}
+
+// conditions holds the goroutines that wait for a sync.Cond. Each has a ticket,
+// as those that wait in package sync: Signal and Broadcast of any code count
+// the tickets that they have called.
+var conditions condQueues
+
+type condQueues struct {
+	waiting atomic.Int32
+
+	sync.Mutex
+	all map[*sync.Cond]*condQueue
+}
+
+// condQueue holds goroutines by their tickets.
+type condQueue struct {
+	waiting map[uint32]*routine
+	woken   uint32 // those with smaller tickets were woken
+}
+
+// condWords returns the number of the next ticket, and that of the first one
+// that was not called yet.
+func condWords(c *sync.Cond) (next, uncalled *uint32) {
+	p := unsafe.Add(unsafe.Pointer(c), condOffset)
+	return (*uint32)(p), (*uint32)(unsafe.Add(p, 4))
+}
+
+var condOffset = func() uintptr {
+	f, _ := reflect.TypeFor[sync.Cond]().FieldByName("notify")
+	return f.Offset
+}()
+
+// condsKnown verifies the layout of sync.Cond, and what Signal does.
+var condsKnown = sync.OnceValue(func() bool {
+	f, ok := reflect.TypeFor[sync.Cond]().FieldByName("notify")
+	if !ok || f.Type.Kind() != reflect.Struct || f.Type.NumField() < 2 {
+		return false
+	}
+	for i, name := range []string{"wait", "notify"} {
+		if w := f.Type.Field(i); w.Name != name || w.Offset != uintptr(4*i) || w.Type.Size() != 4 {
+			return false
+		}
+	}
+	c := sync.NewCond(new(sync.Mutex))
+	next, uncalled := condWords(c)
+	atomic.AddUint32(next, 3)
+	c.Signal()
+	one := atomic.LoadUint32(uncalled) == 1
+	c.Broadcast()
+	return one && atomic.LoadUint32(uncalled) == 3
+})
+
+// ticketCalled reports whether a ticket was called.
+func ticketCalled(c *sync.Cond, ticket uint32) bool {
+	_, uncalled := condWords(c)
+	return int32(ticket-atomic.LoadUint32(uncalled)) < 0
+}
+
+type condFrame struct {
+	C      *sync.Cond
+	Ticket uint32
+	Called bool // it was, when the checkpoint was taken
+}
+
+// saving is called when all goroutines stand still: one of them may have called
+// the ticket after this one has arrived.
+func (f *condFrame) saving() { f.Called = f.Called || ticketCalled(f.C, f.Ticket) }
+
+// restored takes a ticket of the restored sync.Cond, which has called none.
+func (f *condFrame) restored() {
+	if !f.Called {
+		next, _ := condWords(f.C)
+		f.Ticket = atomic.AddUint32(next, 1) - 1
+	}
+}
+
+// CondWait stands for c.Wait().
+func CondWait(c *sync.Cond) {
+	if run == nil || !condsKnown() {
+		c.Wait()
+		return
+	}
+	w, can, resumed := beginWait()
+	if !can || !resumed && c == nil {
+		c.Wait()
+		return
+	}
+	f := condFrame{C: c}
+	if resumed {
+		f = *resumeWait[condFrame](w)
+	} else {
+		next, _ := condWords(c)
+		f.Ticket = atomic.AddUint32(next, 1) - 1
+	}
+	if !f.Called {
+		conditions.join(w.g, f)
+		if !resumed {
+			UnlockAny(f.C.L)
+		}
+		for !ticketCalled(f.C, f.Ticket) {
+			<-w.g.wake
+			if cuts.wanted.Load() {
+				if ticketCalled(f.C, f.Ticket) {
+					w.g.rouse() // the next wait is to see the cut
+					break
+				}
+				saved := f
+				if w.interrupted(&saved) {
+					conditions.remove(f)
+					return
+				}
+			}
+		}
+		conditions.remove(f)
+		f.Called = true
+	}
+	frame := func() any { saved := f; return &saved }
+	switch m := f.C.L.(type) {
+	case *sync.Mutex:
+		w.lock(lock{M: m}, frame)
+	case *sync.RWMutex:
+		w.lock(lock{RW: m}, frame)
+	default:
+		m.Lock()
+	}
+}
+
+// Signal stands for c.Signal().
+func Signal(c *sync.Cond) {
+	c.Signal()
+	if conditions.waiting.Load() != 0 {
+		conditions.wake(c)
+	}
+}
+
+// Broadcast stands for c.Broadcast().
+func Broadcast(c *sync.Cond) {
+	c.Broadcast()
+	if conditions.waiting.Load() != 0 {
+		conditions.wake(c)
+	}
+}
+
+func (s *condQueues) join(g *routine, f condFrame) {
+	s.Lock()
+	if s.all == nil {
+		s.all = make(map[*sync.Cond]*condQueue)
+	}
+	q := s.all[f.C]
+	if q == nil {
+		_, uncalled := condWords(f.C)
+		q = &condQueue{make(map[uint32]*routine), atomic.LoadUint32(uncalled)}
+		s.all[f.C] = q
+	}
+	q.waiting[f.Ticket] = g
+	s.waiting.Add(1)
+	s.Unlock()
+	locks.Lock()
+	defer locks.Unlock()
+	locks.startPoll()
+}
+
+func (s *condQueues) remove(f condFrame) {
+	s.Lock()
+	defer s.Unlock()
+	q := s.all[f.C]
+	delete(q.waiting, f.Ticket)
+	s.waiting.Add(-1)
+	if len(q.waiting) == 0 {
+		delete(s.all, f.C)
+	}
+}
+
+// wake wakes the goroutines whose tickets were called.
+func (s *condQueues) wake(c *sync.Cond) {
+	s.Lock()
+	defer s.Unlock()
+	if q := s.all[c]; q != nil {
+		q.wake(c)
+	}
+}
+
+func (s *condQueues) wakeAll() {
+	s.Lock()
+	defer s.Unlock()
+	for c, q := range s.all {
+		q.wake(c)
+	}
+}
+
+func (q *condQueue) wake(c *sync.Cond) {
+	_, uncalled := condWords(c)
+	for end := atomic.LoadUint32(uncalled); q.woken != end; q.woken++ {
+		if g := q.waiting[q.woken]; g != nil {
+			g.rouse()
+		}
+	}
+}
