@@ -270,6 +270,12 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	if p, err = normalize.Mark(p, marks); err != nil {
 		return err
 	}
+	if p, err = normalize.RenameLocals(p, p.ResumablePath()); err != nil {
+		return err
+	}
+	if p, err = normalize.MoveLoopLiterals(p, p.ResumablePath()); err != nil {
+		return err
+	}
 	if p, err = normalize.LowerWaits(p, in.runtime); err != nil {
 		return err
 	}

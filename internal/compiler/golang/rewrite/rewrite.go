@@ -6,6 +6,8 @@
 // wherever nothing has to change. The passes, in order:
 //
 //	normalize.Mark         put marks and line comments into the source
+//	normalize.RenameLocals rename variables whose names the passes need
+//	normalize.MoveLoopLiterals  move func literals out of the heads of loops
 //	normalize.LowerWaits   turn waits and go statements into calls
 //	normalize.LowerOnce    copy sync.OnceValue and the like into the package
 //	normalize.HoistTypes   move local types to package level

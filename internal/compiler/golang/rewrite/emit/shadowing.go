@@ -3,7 +3,6 @@ package emit
 import (
 	"cmp"
 	"fmt"
-	"go/ast"
 	"go/token"
 	"go/types"
 	"maps"
@@ -82,51 +81,8 @@ func (w *generator) needType(t types.Type, at token.Pos, seen map[types.Type]boo
 // rename returns the package with new names for some local variables.
 func rename(p *rewrite.Package, toRename map[*types.Var]bool) (*rewrite.Package, error) {
 	objects := map[types.Object]string{}
-	idents := map[*ast.Ident]string{} // of type switches, which declare no object
 	for i, v := range slices.SortedFunc(maps.Keys(toRename), func(a, b *types.Var) int { return cmp.Compare(a.Pos(), b.Pos()) }) {
 		objects[v] = fmt.Sprintf("%sh%d_%s", rewrite.Prefix, i+1, v.Name())
 	}
-	text := map[string][]byte{}
-	for _, f := range p.Files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			// A type switch has one name, and a variable for each clause.
-			s, ok := n.(*ast.TypeSwitchStmt)
-			if !ok {
-				return true
-			}
-			name := ""
-			for _, c := range s.Body.List {
-				if to := objects[p.Info.Implicits[c]]; to != "" && p.Info.Implicits[c] != nil {
-					name = to
-				}
-			}
-			if name == "" {
-				return true
-			}
-			for _, c := range s.Body.List {
-				if o := p.Info.Implicits[c]; o != nil {
-					objects[o] = name
-				}
-			}
-			idents[s.Assign.(*ast.AssignStmt).Lhs[0].(*ast.Ident)] = name
-			return true
-		})
-		changed := false
-		t := p.Span(f.FileStart, f.FileEnd, f, func(n ast.Node) (string, bool) {
-			id, ok := n.(*ast.Ident)
-			if !ok {
-				return "", false
-			}
-			to := idents[id]
-			if o := p.Info.ObjectOf(id); to == "" && o != nil {
-				to = objects[o]
-			}
-			changed = changed || to != ""
-			return to, to != ""
-		})
-		if changed {
-			text[p.FileName(f)] = []byte(t)
-		}
-	}
-	return p.With(text)
+	return p.Rename(objects)
 }
