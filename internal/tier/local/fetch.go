@@ -19,11 +19,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journal"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
-
-// dialTime is how long connecting to one address of another helper may take.
-const dialTime = 5 * time.Second
 
 // Client gets files from another helper's Server. It serves one goroutine.
 type Client struct {
@@ -35,25 +33,11 @@ type Client struct {
 // Dial connects to a server, at the first of its addresses that answers. The
 // client works until ctx ends.
 func Dial(ctx context.Context, addresses []string, secret []byte) (*Client, error) {
-	var errs []error
-	for _, a := range addresses {
-		d := net.Dialer{Timeout: dialTime}
-		conn, err := d.DialContext(ctx, "tcp", a)
-		if err == nil {
-			var c *control.Conn
-			if c, err = control.Client(conn, secret); err == nil {
-				return &Client{conn, c, context.AfterFunc(ctx, func() { conn.Close() })}, nil
-			}
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	conn, c, err := control.Dial(ctx, addresses, secret, nil)
+	if err != nil {
+		return nil, err
 	}
-	if len(errs) == 0 {
-		errs = append(errs, errors.New("it has told no address"))
-	}
-	return nil, fmt.Errorf("its helper cannot be reached: %w", errors.Join(errs...))
+	return &Client{conn, c, context.AfterFunc(ctx, func() { conn.Close() })}, nil
 }
 
 // Close ends the connection.
@@ -167,7 +151,7 @@ func (d *Dir) FetchPart(ctx context.Context, c *Client, rank, ranks int, index u
 		var base uint64
 		_, err := fmt.Sscanf(filepath.Base(f.Path), "rank-%d.base-%d.h5", &r, &base)
 		if err == nil && own.BaseName(base) != filepath.Base(f.Path) {
-			err = fmt.Errorf("it offers %q: %w", f.Path, errAltered)
+			err = fmt.Errorf("it offers %q: %w", f.Path, tier.ErrAltered)
 		}
 		if err == nil {
 			err = c.getInto(f, filepath.Join(dir, own.BaseName(base)))
@@ -284,7 +268,7 @@ func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 	defer os.RemoveAll(in)
 	for _, f := range files {
 		if at, err := d.find(f.Path); err != nil || !strings.HasPrefix(at, d.Path+string(filepath.Separator)) {
-			return fmt.Errorf("it offers %q: %w", f.Path, errors.Join(err, errAltered))
+			return fmt.Errorf("it offers %q: %w", f.Path, errors.Join(err, tier.ErrAltered))
 		}
 		name := filepath.Join(in, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

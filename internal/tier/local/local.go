@@ -18,12 +18,8 @@
 //
 // Between two helpers there is a TCP connection, which begins with a handshake
 // (control.Client, control.Server). One asks with ListFiles and GetFile, the other
-// answers with FileList and FileBytes. The bytes of a file follow in chunks of at
-// most 1 MiB, each behind its digest:
-//
-//	┌────────────┬──────────────────┬────────┐
-//	│ length u32 │ XXH3-128 (16)    │ bytes  │  …  until FileBytes.Bytes have come
-//	└────────────┴──────────────────┴────────┘
+// answers with FileList and FileBytes. The bytes of a file follow in chunks
+// (tier.Chunk), until FileBytes.Bytes have come.
 package local
 
 import (

@@ -21,6 +21,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -378,10 +379,13 @@ func TestServer_Strangers(t *testing.T) {
 // unnoticed, and none makes the receiver wait for ever or allocate much.
 func TestReceive_Altered(t *testing.T) {
 	data := []byte("some bytes of a file")
-	sent := make([]byte, 20+len(data))
-	sent[3] = byte(len(data))
-	putDigest(sent[4:], data)
-	copy(sent[20:], data)
+	chunk := tier.NewChunk(int64(len(data)))
+	copy(chunk.Data(), data)
+	var whole bytes.Buffer
+	if err := chunk.Send(&whole, len(data)); err != nil {
+		t.Fatal(err)
+	}
+	sent := whole.Bytes()
 	for i := range sent {
 		for _, flip := range []byte{1, 0x80} {
 			bad := bytes.Clone(sent)

@@ -3,7 +3,6 @@
 package local
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,93 +14,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journal"
-	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-const (
-	chunkSize = 1 << 20
-	idleTime  = 2 * time.Minute // after that, a peer that asks nothing or takes nothing is gone
-	maxPeers  = 256             // connections at a time
-)
+// idleTime is after which a peer that asks nothing or takes nothing is gone.
+const idleTime = 2 * time.Minute
 
 // Server lets helpers of the same run get files of a directory.
 type Server struct {
-	dir    *Dir
-	secret []byte
-	port   net.Listener
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool // nil: it is closed
-	done  sync.WaitGroup
+	*control.Listener
+	dir *Dir
 }
 
 // Serve begins to serve the directory to peers that know the secret.
 func (d *Dir) Serve(secret []byte) (*Server, error) {
-	port, err := net.Listen("tcp", ":0")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{dir: d, secret: secret, port: port, conns: make(map[net.Conn]bool)}
-	s.done.Go(s.accept)
-	return s, nil
+	s := &Server{dir: d}
+	var err error
+	s.Listener, err = control.Listen(secret, s.serve)
+	return s, err
 }
 
-// Addresses returns where the server can be reached, loopback last.
-func (s *Server) Addresses() []string { return control.ListenAddresses(s.port.Addr()) }
-
-// Close ends the server and its connections.
-func (s *Server) Close() {
-	s.port.Close()
-	s.mu.Lock()
-	for c := range s.conns {
-		c.Close()
-	}
-	s.conns = nil
-	s.mu.Unlock()
-	s.done.Wait()
-}
-
-func (s *Server) accept() {
-	for {
-		conn, err := s.port.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // most likely, there are too many open files
-			continue
-		}
-		s.mu.Lock()
-		full := s.conns == nil || len(s.conns) >= maxPeers
-		if !full {
-			s.conns[conn] = true
-		}
-		s.mu.Unlock()
-		if full {
-			conn.Close()
-			continue
-		}
-		s.done.Go(func() {
-			s.serve(conn)
-			conn.Close()
-			s.mu.Lock()
-			delete(s.conns, conn)
-			s.mu.Unlock()
-		})
-	}
-}
-
-func (s *Server) serve(conn net.Conn) {
-	c, err := control.Server(conn, s.secret)
-	if err != nil {
-		return // not a helper of this run
-	}
+func (s *Server) serve(conn net.Conn, c *control.Conn) {
 	c.SetLimit(1 << 16)
 	for {
 		conn.SetDeadline(time.Now().Add(idleTime))
@@ -246,58 +184,35 @@ func (s *Server) send(conn net.Conn, c *control.Conn, m *control.GetFile) error 
 	if err := c.Send(answer); err != nil {
 		return err
 	}
-	buf := make([]byte, 4+16+min(chunkSize, answer.Bytes))
+	buf := tier.NewChunk(answer.Bytes)
 	for done := int64(0); done < answer.Bytes; {
-		n := min(chunkSize, answer.Bytes-done)
-		data := buf[20 : 20+n]
+		data := buf.Data()
+		data = data[:min(int64(len(data)), answer.Bytes-done)]
 		if _, err := f.ReadAt(data, m.Offset+done); err != nil { // also if it was cut meanwhile
 			return err
 		}
-		binary.BigEndian.PutUint32(buf, uint32(n))
-		putDigest(buf[4:], data)
 		conn.SetDeadline(time.Now().Add(idleTime))
-		if _, err := conn.Write(buf[:20+n]); err != nil {
+		if err := buf.Send(conn, len(data)); err != nil {
 			return err
 		}
-		done += n
+		done += int64(len(data))
 	}
 	return nil
 }
 
-func putDigest(to, data []byte) {
-	d := mem.Digest(data)
-	binary.BigEndian.PutUint64(to, d.Hi)
-	binary.BigEndian.PutUint64(to[8:], d.Lo)
-}
-
-// errAltered says that bytes were changed on their way.
-var errAltered = errors.New("bytes were altered on their way")
-
 // receive copies the bytes of one FileBytes.
 func receive(conn net.Conn, w io.Writer, bytes int64) error {
-	buf := make([]byte, 20+min(chunkSize, bytes))
+	buf := tier.NewChunk(bytes)
 	for bytes > 0 {
 		conn.SetDeadline(time.Now().Add(idleTime))
-		if _, err := io.ReadFull(conn, buf[:20]); err != nil {
+		data, err := buf.Receive(conn, bytes)
+		if err != nil {
 			return err
-		}
-		n := int64(binary.BigEndian.Uint32(buf))
-		if n == 0 || n > min(chunkSize, bytes) {
-			return fmt.Errorf("%w: a chunk of %d bytes", errAltered, n)
-		}
-		var want, got [16]byte
-		copy(want[:], buf[4:20])
-		data := buf[20 : 20+n]
-		if _, err := io.ReadFull(conn, data); err != nil {
-			return err
-		}
-		if putDigest(got[:], data); got != want {
-			return errAltered
 		}
 		if _, err := w.Write(data); err != nil {
 			return err
 		}
-		bytes -= n
+		bytes -= int64(len(data))
 	}
 	return nil
 }
