@@ -50,8 +50,12 @@ func TestConn_AllKinds(t *testing.T) {
 		&ToRank{Process{Rank: AllRanks}, Carried{&Checkpoint{Reason: "due", Stop: true}}},
 		&Migrate{Move: Move{Ranks: []int{1, 2}, Rounds: 3}, To: "b", Env: []string{"A=1"}},
 		&Answer{Run: &RunState{State: "running"}},
+		&PeerHello{Host: "a", To: "b"},
+		&PeerMessage{Message: []byte(`{"kind":"want"}`), Transfer: 1 << 60, Offset: 5},
+		&PeerBytes{Transfer: 3, Bytes: 1 << 20},
+		&PeerBytes{Transfer: 3, Error: "x", Damaged: true},
 	}
-	valid := map[Kind]bool{"launch": true, "startDestination": true, "welcome": true, "fromRank": true, "toRank": true, "output": true, "outputTaken": true}
+	valid := map[Kind]bool{"launch": true, "startDestination": true, "welcome": true, "fromRank": true, "toRank": true, "output": true, "outputTaken": true, "peerHello": true, "peerBytes": true}
 	for kind, typ := range types {
 		if !valid[kind] {
 			sent = append(sent, reflect.New(typ).Interface().(Message))

@@ -24,6 +24,7 @@ var kinds = []Message{
 	(*Output)(nil), (*OutputTaken)(nil), (*FollowOutput)(nil), (*Evacuate)(nil), (*Signaled)(nil), (*Terminate)(nil), (*Kill)(nil), (*KillDestination)(nil), (*Quit)(nil), (*Ping)(nil), (*Pong)(nil),
 	(*Scan)(nil), (*Scanned)(nil), (*Fetch)(nil), (*Fetched)(nil), (*StoreAttempt)(nil), (*AttemptStored)(nil), (*VerifyPart)(nil), (*PartVerified)(nil), (*ReadFile)(nil), (*FileData)(nil), (*Discard)(nil), (*Discarded)(nil),
 	(*ListFiles)(nil), (*FileList)(nil), (*GetFile)(nil), (*FileBytes)(nil),
+	(*PeerHello)(nil), (*PeerMessage)(nil), (*PeerBytes)(nil), (*GetObject)(nil),
 	(*Status)(nil), (*Stop)(nil), (*Migrate)(nil), (*Cancel)(nil), (*Answer)(nil),
 }
 

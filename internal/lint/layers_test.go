@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate", "internal/supervise/rundir", "internal/tier"},
 	{"internal/tier/local", "internal/tier/kept", "internal/tier/dir", "internal/tier/s3", "internal/tier/s3/s3test", "internal/tier/seal", "internal/tier/tiertest"},
-	{"internal/engine", "internal/supervise/client", "internal/supervise/helper", "internal/supervise/output"},
+	{"internal/engine", "internal/tier/peer", "internal/supervise/client", "internal/supervise/helper", "internal/supervise/output"},
 	{".", "internal/serve", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
 	{"internal/interconnects", "internal/plain", "internal/source", "internal/compiler/golang/explain", "resume"},
 	{"internal/compiler/golang/place", "internal/compiler/golang/gobuild"},

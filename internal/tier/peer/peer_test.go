@@ -1,0 +1,669 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/tier/copies"
+	"github.com/cairnrun/cairn/internal/tier/kept"
+	"github.com/cairnrun/cairn/internal/tier/recovery"
+	"github.com/cairnrun/cairn/internal/tier/tiertest"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
+)
+
+// each runs a test with partner=1, partner=2 and rs=2+1, on three hosts.
+func each(t *testing.T, f func(t *testing.T, make func() *cluster)) {
+	for _, x := range []struct {
+		name  string
+		other int
+		code  [2]int
+	}{{"partner=1", 1, [2]int{}}, {"partner=2", 2, [2]int{}}, {"rs=2+1", 0, [2]int{2, 1}}} {
+		t.Run(x.name, func(t *testing.T) {
+			f(t, func() *cluster { return newCluster(t, 3, x.other, x.code) })
+		})
+	}
+}
+
+// TestKeep copies two checkpoints, loses every host, or every two hosts with
+// partner=2, and brings everything to a new one. Then it removes the first.
+func TestKeep(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		c.startAll()
+		for index := uint64(5); index <= 6; index++ {
+			for _, n := range c.nodes {
+				c.save(n, index, 700_000, 0, 1)
+			}
+			c.stored(c.nodes...)
+		}
+		for _, n := range c.nodes {
+			c.sound(n)
+			c.recoverFrom(6, n)
+			if c.other == 2 && c.tier == copies.Partner {
+				for _, second := range c.nodes {
+					if second != n {
+						c.recoverFrom(6, n, second)
+					}
+				}
+			}
+		}
+		for _, n := range c.nodes {
+			n.Retain(map[copies.Tier][]recovery.Checkpoint{c.tier: {n.part.Checkpoint}})
+			inv := n.kept.Inventory()
+			if slices.ContainsFunc(inv.Parts, func(p recovery.Part) bool { return p.Index != 6 }) {
+				t.Errorf("host %s has parts of removed checkpoints", n.name)
+			}
+			for _, name := range inv.Copies {
+				if !slices.ContainsFunc(inv.Parts, func(p recovery.Part) bool {
+					return slices.ContainsFunc(p.Objects, func(o recovery.Object) bool { return o.Name == name })
+				}) {
+					t.Errorf("host %s still has %s", n.name, name)
+				}
+			}
+		}
+		c.recoverFrom(6, c.nodes[0])
+	})
+}
+
+// TestConnection_Cut breaks a connection at every write, in both directions; the
+// daily test at every fifth.
+func TestConnection_Cut(t *testing.T) {
+	step := 5
+	if os.Getenv("CAIRN_LONG") != "" {
+		step = 1
+	}
+	each(t, func(t *testing.T, make func() *cluster) {
+		for at, end := 1, false; !end; at += step {
+			c := make()
+			var mu sync.Mutex
+			writes := 0
+			c.wrap = func(_, _ string, conn net.Conn) net.Conn {
+				return &faultyConn{conn, func(int) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					writes++
+					return writes == at
+				}}
+			}
+			c.startAll()
+			for _, n := range c.nodes {
+				c.save(n, 5, 300_000)
+			}
+			c.stored(c.nodes...)
+			mu.Lock()
+			end = writes < at
+			mu.Unlock()
+			for _, n := range c.nodes {
+				c.sound(n)
+			}
+			inv, _ := c.inventory(c.nodes[at%3])
+			if s := recovery.Survives(inv, c.nodes[0].part.Checkpoint, 3); !s.Complete {
+				t.Errorf("cut at %d: it does not survive the loss of a host", at)
+			}
+			for _, n := range c.nodes {
+				c.lose(n)
+			}
+		}
+	})
+}
+
+// TestHost_Lost loses a holder with its disk at some writes of the others, and
+// starts another host in its place: it gets what the lost one had.
+func TestHost_Lost(t *testing.T) {
+	step := 6
+	if os.Getenv("CAIRN_LONG") != "" {
+		step = 1
+	}
+	each(t, func(t *testing.T, make func() *cluster) {
+		for at, end := 1, false; !end; at += step {
+			c := make()
+			a, b, third := c.nodes[0], c.nodes[1], c.nodes[2]
+			ctx, reached := context.WithCancel(t.Context())
+			var mu sync.Mutex
+			writes := 0
+			c.wrap = func(from, _ string, conn net.Conn) net.Conn {
+				return &faultyConn{conn, func(int) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					if writes++; writes == at {
+						reached()
+					}
+					return false
+				}}
+			}
+			c.startAll()
+			c.save(a, 5, 300_000)
+			c.save(third, 5, 200_000, 100_000)
+			c.await("copies", func() bool { return ctx.Err() != nil || c.copied(a) && c.copied(third) })
+			end = ctx.Err() == nil
+			reached()
+			c.lose(b)
+			c.setPeers()
+			c.start(b) // on an empty disk
+			c.setPeers()
+			c.await("copies at the new host", func() bool { return c.copied(a) && c.copied(third) })
+			c.stored(a, third)
+			for _, n := range c.nodes {
+				c.sound(n)
+				c.lose(n)
+			}
+		}
+	})
+}
+
+// copied reports whether other hosts have all that is to be had of a host's
+// objects, with its part.
+func (c *cluster) copied(n *node) bool {
+	objects, parts := 0, 0
+	for _, x := range c.nodes {
+		if x == n || x.Service == nil {
+			continue
+		}
+		ids, all := x.kept.Have()
+		for _, id := range ids {
+			if slices.ContainsFunc(n.part.Objects, func(o recovery.Object) bool { return o.Name == id.Object }) {
+				objects++
+			}
+		}
+		for _, p := range all {
+			if p.Checkpoint == n.part.Checkpoint && p.Rank == n.part.Rank {
+				parts++
+			}
+		}
+	}
+	return objects >= c.other*len(n.part.Objects) && parts >= c.other
+}
+
+// TestHolder_LostIsReplaced: what a lost host held goes to the host in its place.
+func TestHolder_LostIsReplaced(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		c.startAll()
+		for _, n := range c.nodes {
+			c.save(n, 5, 300_000)
+		}
+		c.stored(c.nodes...)
+		lost := c.nodes[1]
+		c.lose(lost)
+		c.mu.Lock()
+		clear(c.reports)
+		c.mu.Unlock()
+		c.start(lost)
+		c.setPeers()
+		c.await("copies", func() bool { return c.copied(c.nodes[0]) && c.copied(c.nodes[2]) })
+		inv, names := c.inventory()
+		plan, err := recovery.MakePlan(inv, recovery.Want{Hosts: []string{"a", "b", "c"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lost.Fetch(t.Context(), names, plan.Fetches); err != nil {
+			t.Fatal(err)
+		}
+		if err := lost.Keep(c.tier, plan.Parts[1:2]); err != nil {
+			t.Fatal(err)
+		}
+		lost.part = plan.Parts[1]
+		c.stored(lost)
+		c.sound(lost)
+		c.recoverFrom(5, c.nodes[0])
+	})
+}
+
+// TestTransfer_Continues cuts a connection in the middle of a large object: only
+// the rest is sent after that.
+func TestTransfer_Continues(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		const size = 8 << 20
+		c := make()
+		var mu sync.Mutex
+		sent, cut := 0, false
+		c.wrap = func(from, _ string, conn net.Conn) net.Conn {
+			return &faultyConn{conn, func(n int) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if from == "a" {
+					sent += n
+				}
+				if !cut && sent > 3<<20 {
+					cut = true
+					return true
+				}
+				return false
+			}}
+		}
+		c.startAll()
+		c.save(c.nodes[0], 5, size)
+		c.stored(c.nodes[0])
+		whole := c.other * size
+		if c.tier == copies.RS {
+			whole = 2 * size / 2
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		// What was under way in sockets comes again.
+		if !cut || sent > whole+(3<<20) {
+			t.Errorf("%d bytes were sent for %d", sent, whole)
+		}
+	})
+}
+
+func TestHolder_Full(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		for _, n := range c.nodes[1:] {
+			c.start(n)
+			n.full.Store(true)
+		}
+		c.start(c.nodes[0])
+		c.setPeers()
+		c.save(c.nodes[0], 5, 300_000, 1000)
+		c.await("trouble", func() bool { return len(c.trouble["a"]) > 2 })
+		c.mu.Lock()
+		if c.reports["a"][5] == 0 || !strings.Contains(c.trouble["a"][0], "no space") {
+			t.Errorf("missing %d, %s", c.reports["a"][5], c.trouble["a"][0])
+		}
+		for _, n := range c.nodes[1:] {
+			n.full.Store(false)
+		}
+		c.mu.Unlock()
+		c.stored(c.nodes[0])
+		for _, n := range c.nodes {
+			c.sound(n)
+		}
+		if !c.copied(c.nodes[0]) {
+			t.Error("other hosts lack something")
+		}
+	})
+}
+
+// TestHolder_Damaged damages what a holder has: nobody gets it, and the owner
+// sends it again.
+func TestHolder_Damaged(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		c.startAll()
+		a := c.nodes[0]
+		c.save(a, 5, 900_000)
+		c.stored(a)
+		object := a.part.Objects[0]
+		var holder *node
+		var id copies.ID
+		for _, n := range c.nodes[1:] {
+			ids, _ := n.kept.Have()
+			for _, x := range ids {
+				holder, id = n, x
+			}
+		}
+		dir := "/kept/run/files/"
+		if id.Data > 0 {
+			dir = "/kept/run/shards/"
+		}
+		if err := holder.mem.Corrupt(dir+id.String(), 123_456, 5); err != nil {
+			t.Fatal(err)
+		}
+		fresh := &node{name: "z"}
+		c.start(fresh)
+		defer fresh.Close()
+		var hosts []Host
+		for _, n := range c.nodes {
+			hosts = append(hosts, Host{n.name, n.Addresses()})
+		}
+		fresh.SetPeers(hosts, copies.View{})
+		item := recovery.Fetch{To: "z", Object: object, Data: id.Data, Parity: id.Parity}
+		names := []string{"a", "b", "c"}
+		for i, n := range c.nodes[1:] {
+			ids, _ := n.kept.Have()
+			if id.Data > 0 {
+				item.From = append(item.From, recovery.Source{Store: i + 1, Shard: ids[0].Shard})
+			} else if n == holder {
+				item.From = []recovery.Source{{Store: i + 1, Shard: -1}}
+			}
+		}
+		err := fresh.Fetch(t.Context(), names, []recovery.Fetch{item})
+		var failed *FetchError
+		if !errors.As(err, &failed) || !slices.Equal(failed.Damaged, []string{holder.name}) {
+			t.Fatalf("damaged bytes were fetched: %+v, %v", failed, err)
+		}
+		if fresh.kept.Has(copies.ID{Object: object.Name}) {
+			t.Fatal("damaged bytes are kept")
+		}
+		c.await("notice", func() bool { return slices.Contains(c.rotten[holder.name], id) })
+		c.await("repair", func() bool {
+			missing := c.reports["a"][5]
+			return missing == 0 && holder.kept.Has(id)
+		})
+		c.sound(holder)
+		if err := fresh.Fetch(t.Context(), names, []recovery.Fetch{item}); err != nil {
+			t.Fatal(err)
+		}
+		c.sound(fresh)
+	})
+}
+
+// TestOwner_Damaged damages an object before it is copied: no holder takes it.
+// When the owner has fetched it again, it is copied.
+func TestOwner_Damaged(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		a := c.nodes[0]
+		c.start(a) // nobody is there yet
+		c.save(a, 5, 900_000)
+		object := a.part.Objects[0]
+		spare := &node{name: "s"} // has a copy
+		c.start(spare)
+		defer spare.Close()
+		copyTo(t, a, spare, object)
+		if err := a.mem.Corrupt("/kept/run/files/"+object.Name, 600_000, 5); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.nodes[1:] {
+			c.start(n)
+		}
+		c.setPeers()
+		c.await("notice", func() bool {
+			return slices.Contains(c.rotten["a"], copies.ID{Object: object.Name}) && len(c.trouble["a"]) > 0
+		})
+		for _, n := range c.nodes {
+			if ids, _ := n.kept.Have(); len(ids) > 0 {
+				t.Errorf("host %s has %v", n.name, ids)
+			}
+		}
+		var hosts []Host
+		for _, n := range append(c.nodes[1:], spare) {
+			hosts = append(hosts, Host{n.name, n.Addresses()})
+		}
+		a.SetPeers(hosts, copies.View{})
+		if err := a.Fetch(t.Context(), []string{"s"}, []recovery.Fetch{{To: "a", Object: object, From: []recovery.Source{{Store: 0, Shard: -1}}}}); err != nil {
+			t.Fatal(err)
+		}
+		c.setPeers()
+		c.stored(a)
+		for _, n := range c.nodes {
+			c.sound(n)
+		}
+	})
+}
+
+func copyTo(t *testing.T, from, to *node, o recovery.Object) {
+	t.Helper()
+	to.SetPeers([]Host{{from.name, from.Addresses()}}, copies.View{})
+	if err := to.Fetch(t.Context(), []string{from.name}, []recovery.Fetch{{To: to.name, Object: o, From: []recovery.Source{{Store: 0, Shard: -1}}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFetch_Cut breaks the connection at every write while objects are fetched.
+func TestFetch_Cut(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		c.startAll()
+		for _, n := range c.nodes {
+			c.save(n, 5, 1_500_000)
+		}
+		c.stored(c.nodes...)
+		for at, end := 1, false; !end; at++ {
+			var mu sync.Mutex
+			writes := 0
+			c.wrap = func(from, _ string, conn net.Conn) net.Conn {
+				return &faultyConn{conn, func(int) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					if from != "z" {
+						return false
+					}
+					writes++
+					return writes == at
+				}}
+			}
+			c.recoverFrom(5, c.nodes[at%3])
+			mu.Lock()
+			end = writes < at
+			mu.Unlock()
+		}
+	})
+}
+
+// TestCheckpoint brings a real checkpoint of a lost host to another one, and
+// loads it.
+func TestCheckpoint(t *testing.T) {
+	for _, code := range [][2]int{{}, {2, 1}} {
+		mem := vfstest.NewMem()
+		prog := tiertest.NewProgram(t, mem, "/run", 1)
+		prog.Save()
+		index := prog.Save()
+		want := tiertest.Load(t, mem, "/run", index, 0)
+		c := newCluster(t, 3, 1, code)
+		c.startAll()
+		for _, n := range c.nodes { // the run has another name here
+			n.Close()
+			var err error
+			if n == c.nodes[0] {
+				n.mem = mem
+			}
+			if n.kept, err = kept.Open(n.mem, "/kept", prog.Run); err != nil {
+				t.Fatal(err)
+			}
+			o := n.Service.o
+			o.Kept = n.kept
+			if n.Service, err = Serve(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.setPeers()
+		a := c.nodes[0]
+		var err error
+		if a.part, err = a.kept.Link(t.Context(), "/run", index, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Keep(c.tier, []recovery.Part{a.part}); err != nil {
+			t.Fatal(err)
+		}
+		c.stored(a)
+		c.lose(a)
+		inv, names := c.inventory()
+		plan, err := recovery.MakePlan(inv, recovery.Want{Hosts: []string{"c"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := c.nodes[2]
+		if err := at.Fetch(t.Context(), names, plan.Fetches); err != nil {
+			t.Fatal(err)
+		}
+		if err := at.mem.Mkdir("/new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := at.kept.Place(t.Context(), "/new", plan.Parts[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := tiertest.Load(t, at.mem, "/new", index, 0); got.Name != want.Name || !slices.Equal(got.Grid, want.Grid) {
+			t.Error("the checkpoint has other values")
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	c := newCluster(t, 2, 1, [2]int{})
+	c.rates = map[copies.Tier]int64{copies.Partner: 8 << 20}
+	c.startAll()
+	begin := time.Now()
+	c.save(c.nodes[0], 5, 2<<20)
+	c.stored(c.nodes[0])
+	if took := time.Since(begin); took < 150*time.Millisecond {
+		t.Errorf("2 MiB took %v at 8 MiB per second", took)
+	}
+}
+
+// TestStrangers lets peers connect that do not know the secret, or send what
+// they must not. They get an error, and others do not notice.
+func TestStrangers(t *testing.T) {
+	c := newCluster(t, 2, 1, [2]int{})
+	c.startAll()
+	c.save(c.nodes[0], 5, 300_000)
+	c.stored(c.nodes[0])
+	b := c.nodes[1]
+	object := c.nodes[0].part.Objects[0].Name
+	if _, _, err := control.Dial(t.Context(), b.Addresses(), bytes.Repeat([]byte("x"), 32), nil); err == nil {
+		t.Error("a stranger is connected")
+	}
+	if _, _, err := control.Dial(t.Context(), b.Addresses(), secret, nil); err == nil {
+		t.Error("the supervisor's secret itself is accepted")
+	}
+	dial := func(to string) (net.Conn, *control.Conn) {
+		conn, cc, err := control.Dial(t.Context(), b.Addresses(), control.Derive(secret, "copies"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(3 * time.Minute))
+		if to != "" {
+			if err := cc.Send(&control.PeerHello{Host: "q", To: to}); err != nil {
+				t.Fatal(err)
+			}
+			m, err := cc.Recv()
+			if hello, ok := m.(*control.PeerHello); err != nil || !ok || hello.Host != "b" {
+				t.Fatal(m, err)
+			}
+		}
+		return conn, cc
+	}
+	ended := func(what string, cc *control.Conn) {
+		t.Helper()
+		for {
+			if _, err := cc.Recv(); err != nil {
+				if !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
+					t.Errorf("%s: %v", what, err)
+				}
+				return
+			}
+		}
+	}
+	_, cc := dial("someone else")
+	ended("another host", cc)
+	text := func(s string) []byte { return []byte(s) }
+	for what, m := range map[string]control.Message{
+		"no message":      &control.PeerMessage{Message: text(`{}`)},
+		"not JSON of one": &control.PeerMessage{Message: text(`[1]`)},
+		"unknown kind":    &control.PeerMessage{Message: text(`{"kind":"gimme"}`)},
+		"negative size":   &control.PeerMessage{Message: text(fmt.Sprintf(`{"kind":"offer","id":{"object":%q},"size":-1}`, object))},
+		"no part":         &control.PeerMessage{Message: text(`{"kind":"part","tier":"partner"}`)},
+		"other protocol":  &control.Ping{},
+	} {
+		_, cc := dial("b")
+		if err := cc.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		ended(what, cc)
+	}
+	conn, cc := dial("b")
+	conn.Write(binary.BigEndian.AppendUint32(nil, 1<<31))
+	ended("a message of 2 GiB", cc)
+	conn, cc = dial("b")
+	if err := cc.Send(&control.PeerBytes{Transfer: 7, Bytes: 100}); err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(bytes.Repeat([]byte{1}, 200)) // not a chunk
+	ended("altered bytes", cc)
+
+	// Offers of what cannot be stored are answered.
+	_, cc = dial("b")
+	for what, id := range map[string]copies.ID{"outside": {Object: "../../etc/passwd"}, "no digest": {Object: "rank-0.h5"}, "a code of nothing": {Object: object, Data: 3}} {
+		if err := cc.Send(&control.PeerMessage{Message: text(fmt.Sprintf(`{"kind":"offer","id":{"object":%q,"data":%d},"size":10}`, id.Object, id.Data))}); err != nil {
+			t.Fatal(err)
+		}
+		for failed := false; !failed; {
+			m, err := cc.Recv()
+			if err != nil {
+				t.Fatal(what, err)
+			}
+			failed = strings.Contains(string(m.(*control.PeerMessage).Message), `"failed"`)
+		}
+	}
+	// Bytes that nobody wants, and a part that names what is outside.
+	for _, m := range []control.Message{
+		&control.PeerBytes{Transfer: 99, Error: "sorry"},
+		&control.PeerMessage{Message: text(fmt.Sprintf(`{"kind":"part","tier":"partner","ids":[{"object":%q}],"part":{"Index":1,"Attempt":"../x","Rank":0,"Ranks":1,"Objects":[{"Name":"x","Size":1}]}}`, object))},
+	} {
+		if err := cc.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := cc.Recv(); err != nil || !strings.Contains(string(m.(*control.PeerMessage).Message), `"failed"`) {
+		t.Error(m, err)
+	}
+
+	for _, m := range []*control.GetObject{{Object: "../x", Bytes: 1}, {Object: object, Bytes: 1 << 50}, {Object: object, Offset: 1 << 50, Bytes: 1}, {Object: object, Data: 2, Parity: 1, Bytes: 1}} {
+		_, cc := dial("")
+		if err := cc.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := cc.Recv()
+		if head, ok := got.(*control.PeerBytes); err != nil || !ok || head.Error == "" {
+			t.Errorf("%+v: %+v, %v", m, got, err)
+		}
+	}
+	c.save(c.nodes[0], 6, 300_000)
+	c.stored(c.nodes[0])
+	c.sound(b)
+}
+
+// TestFetch_Hostile fetches from a helper that answers with something else.
+func TestFetch_Hostile(t *testing.T) {
+	c := newCluster(t, 1, 1, [2]int{})
+	c.startAll()
+	a := c.nodes[0]
+	name := kept.ObjectName(0, tierFile(t, bytes.Repeat([]byte("x"), 1000)))
+	for what, answer := range map[string]func(net.Conn, *control.Conn){
+		"nothing":         func(net.Conn, *control.Conn) {},
+		"another message": func(_ net.Conn, cc *control.Conn) { cc.Send(&control.Ping{}) },
+		"too much":        func(_ net.Conn, cc *control.Conn) { cc.Send(&control.PeerBytes{Bytes: 1001}) },
+		"half a chunk": func(conn net.Conn, cc *control.Conn) {
+			cc.Send(&control.PeerBytes{Bytes: 1000})
+			conn.Write(make([]byte, 300))
+		},
+		"other bytes": func(conn net.Conn, cc *control.Conn) {
+			cc.Send(&control.PeerBytes{Bytes: 1000})
+			newChunk(bytes.Repeat([]byte("y"), 1000)).Send(conn, 1000)
+		},
+	} {
+		l, err := control.Listen(control.Derive(secret, "copies"), func(conn net.Conn, cc *control.Conn) {
+			if _, err := cc.Recv(); err == nil {
+				answer(conn, cc)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The name is below that of the host, so nobody connects.
+		a.SetPeers([]Host{{"0", l.Addresses()[len(l.Addresses())-1:]}}, copies.View{})
+		for _, item := range []recovery.Fetch{
+			{To: "a", Object: recovery.Object{Name: name, Size: 1000}, From: []recovery.Source{{Store: 0, Shard: -1}}},
+			{To: "a", Object: recovery.Object{Name: name, Size: 1000}, From: []recovery.Source{{Store: 0, Shard: 1}, {Store: 0, Shard: 2}}, Data: 2, Parity: 1},
+		} {
+			if err := a.Fetch(t.Context(), []string{"0"}, []recovery.Fetch{item}); err == nil || a.kept.Has(copies.ID{Object: name}) {
+				t.Errorf("%s was accepted", what)
+			}
+		}
+		l.Close()
+	}
+	for _, item := range []recovery.Fetch{
+		{To: "a", Object: recovery.Object{Name: "../x", Size: 1}}, {To: "a", Object: recovery.Object{Name: name, Size: 1}},
+		{To: "a", Object: recovery.Object{Name: name, Size: 1}, From: []recovery.Source{{Store: 7, Shard: -1}}},
+		{To: "a", Object: recovery.Object{Name: name, Size: 1}, From: []recovery.Source{{Store: 0, Shard: 9}}, Data: 2, Parity: 1},
+	} {
+		if err := a.Fetch(t.Context(), []string{"nobody"}, []recovery.Fetch{item}); err == nil {
+			t.Errorf("%+v was fetched", item)
+		}
+	}
+}
