@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -153,6 +154,35 @@ func TestLink_SurvivesPruning(t *testing.T) {
 	}
 	if inv := s.Inventory(); len(inv.Parts)+len(inv.Copies) != 0 {
 		t.Errorf("%v is left", inv)
+	}
+}
+
+// TestLink_RealFiles: on a real file system, a copy is the rank's file itself;
+// also if a crash left its name.
+func TestLink_RealFiles(t *testing.T) {
+	dir := t.TempDir()
+	prog := tiertest.NewProgram(t, vfs.OS(), filepath.Join(dir, "run"), 1)
+	index := prog.Save()
+	s, err := Open(vfs.OS(), filepath.Join(dir, "kept"), prog.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p, err := s.Link(t.Context(), prog.Dir, index, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := copies.ID{Object: p.Objects[0].Name}
+		a, aerr := os.Stat(store.Open(vfs.OS(), prog.Dir, 0).File(index))
+		b, berr := os.Stat(s.file(id))
+		if err := errors.Join(aerr, berr); err != nil || !os.SameFile(a, b) {
+			t.Errorf("it is another file, %v", err)
+		}
+		if left, err := os.ReadDir(s.path(incomingDir)); err != nil || len(left) > 0 {
+			t.Errorf("%d files are left in incoming, %v", len(left), err)
+		}
+		sound(t, s)
+		delete(s.files, id) // as if it were not known
 	}
 }
 

@@ -21,7 +21,8 @@ const (
 	fetches    = 4 // objects that are fetched at a time
 	fetchTries = 3 // connections that are made for one object
 	blockSize  = 512 << 10
-	maxBlocks  = 3 // of a shard, in memory
+	maxBlocks  = 3        // of a shard, in memory
+	slowDisk   = 20 << 20 // bytes per second that any disk reads
 )
 
 // FetchError says why an object could not be fetched. Damaged are the hosts
@@ -114,7 +115,7 @@ func isDamage(err error) bool {
 
 // fetchCopy gets an object from a host. If the connection breaks, it continues.
 func (s *Service) fetchCopy(ctx context.Context, host string, id copies.ID, size int64) error {
-	g := &getter{s: s, ctx: ctx, host: host, id: id}
+	g := &getter{s: s, ctx: ctx, host: host, id: id, size: size}
 	defer g.close()
 	var err error
 	for range fetchTries {
@@ -170,9 +171,9 @@ func (s *Service) rebuild(ctx context.Context, hosts []string, id copies.ID, ite
 			shards[from.Shard] = f
 			continue
 		}
-		g := &getter{s: s, ctx: ctx, host: hosts[i], id: x}
+		g := &getter{s: s, ctx: ctx, host: hosts[i], id: x, size: n}
 		defer g.close()
-		shards[from.Shard] = &remoteFile{g: g, size: n}
+		shards[from.Shard] = &remoteFile{g: g}
 	}
 	digest, err := kept.DigestOf(id.Object)
 	if err != nil {
@@ -218,6 +219,7 @@ type getter struct {
 	ctx  context.Context
 	host string
 	id   copies.ID
+	size int64    // of the copy or the shard
 	conn net.Conn // nil: not connected
 	c    *control.Conn
 	buf  tier.Chunk
@@ -271,17 +273,23 @@ func (g *getter) get(offset, n int64, f func([]byte) error) (err error) {
 			err = fmt.Errorf("host %s: %w", g.host, err)
 		}
 	}()
-	deadline := func() { g.conn.SetDeadline(time.Now().Add(idleTime)) }
+	// Before the first bytes come, the host reads those before the offset, or
+	// all of a shard, to check them.
+	conn, patience := g.conn, idleTime+time.Duration(g.size/slowDisk)*time.Second
+	deadline := func() {
+		conn.SetDeadline(time.Now().Add(patience))
+	}
 	deadline()
 	if err := g.c.Send(&control.GetObject{Object: g.id.Object, Shard: g.id.Shard, Data: g.id.Data, Parity: g.id.Parity, Offset: offset, Bytes: n}); err != nil {
 		return err
 	}
 	for n > 0 {
-		deadline() // a shard is checked before it is sent; that takes a while
+		deadline()
 		m, err := g.c.Recv()
 		if err != nil {
 			return err
 		}
+		patience = idleTime
 		head, ok := m.(*control.PeerBytes)
 		switch {
 		case !ok:
@@ -311,8 +319,7 @@ func (g *getter) get(offset, n int64, f func([]byte) error) (err error) {
 
 // remoteFile reads a shard of another host, some blocks ahead.
 type remoteFile struct {
-	g    *getter
-	size int64
+	g *getter
 
 	mu     sync.Mutex
 	blocks []block // the newest last
@@ -328,7 +335,7 @@ func (r *remoteFile) ReadAt(p []byte, off int64) (done int, err error) {
 	defer r.mu.Unlock()
 	for done < len(p) {
 		at := off + int64(done)
-		if at >= r.size {
+		if at >= r.g.size {
 			return done, io.EOF
 		}
 		data, err := r.block(at / blockSize * blockSize)
@@ -347,7 +354,7 @@ func (r *remoteFile) block(at int64) ([]byte, error) {
 			return b.data, nil
 		}
 	}
-	data := make([]byte, 0, min(blockSize, r.size-at))
+	data := make([]byte, 0, min(blockSize, r.g.size-at))
 	if len(r.blocks) == maxBlocks {
 		data = r.blocks[0].data[:0]
 		r.blocks = append(r.blocks[:0], r.blocks[1:]...)
@@ -355,7 +362,7 @@ func (r *remoteFile) block(at int64) ([]byte, error) {
 	var err error
 	for range fetchTries {
 		data = data[:0]
-		err = r.g.get(at, min(blockSize, r.size-at), func(p []byte) error {
+		err = r.g.get(at, min(blockSize, r.g.size-at), func(p []byte) error {
 			data = append(data, p...)
 			return nil
 		})

@@ -231,7 +231,7 @@ func (s *Service) Keep(t copies.Tier, parts []recovery.Part) error {
 
 // Retain says which checkpoints each tier keeps. The rest is removed. Parts that
 // were linked and not passed to Keep stay if they are newer than all of these:
-// not all ranks may have committed them yet.
+// not all ranks may have committed them yet. If there are none, all goes.
 func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	newest := uint64(0)
 	retained := map[recovery.Checkpoint]bool{}
@@ -244,7 +244,7 @@ func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	linked := s.o.Kept.Linked()
 	s.do(func() {
 		for _, p := range linked {
-			if !retained[p.Checkpoint] && p.Index < newest {
+			if !retained[p.Checkpoint] && (newest == 0 || p.Index < newest) {
 				s.node.Keep(copies.Local, []recovery.Part{p}) // so it is removed below
 			}
 		}

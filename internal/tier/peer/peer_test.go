@@ -493,6 +493,56 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// TestRetain_Linked: a part that not all ranks may have committed stays until a
+// newer checkpoint is retained, or none.
+func TestRetain_Linked(t *testing.T) {
+	for _, newer := range []bool{true, false} {
+		mem := vfstest.NewMem()
+		prog := tiertest.NewProgram(t, mem, "/run", 1)
+		k, err := kept.Open(mem, "/kept", prog.Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Serve(t.Context(), Options{Self: "a", Kept: k, Secret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var parts []recovery.Part
+		for range 3 {
+			prog.Full()
+			p, err := k.Link(t.Context(), "/run", prog.Save(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, p)
+		}
+		has := func(want ...int) {
+			t.Helper()
+			for i, p := range parts {
+				if got := k.Has(copies.ID{Object: p.Objects[0].Name}); got != slices.Contains(want, i) {
+					t.Errorf("part %d is here: %v", i, got)
+				}
+			}
+		}
+		if err := s.Keep(copies.Local, parts[:1]); err != nil {
+			t.Fatal(err)
+		}
+		s.Retain(map[copies.Tier][]recovery.Checkpoint{copies.Local: {parts[0].Checkpoint}})
+		has(0, 1, 2)
+		if !newer {
+			s.Retain(nil)
+			has()
+			continue
+		}
+		if err := s.Keep(copies.Local, parts[2:]); err != nil {
+			t.Fatal(err)
+		}
+		s.Retain(map[copies.Tier][]recovery.Checkpoint{copies.Local: {parts[2].Checkpoint}})
+		has(2)
+	}
+}
+
 func TestRate(t *testing.T) {
 	c := newCluster(t, 2, 1, [2]int{})
 	c.rates = map[copies.Tier]int64{copies.Partner: 8 << 20}
