@@ -64,7 +64,7 @@ func (s *Service) connect(ctx context.Context, h Host) {
 		conn, c, err := control.Dial(ctx, h.Addresses, s.secret, func(conn net.Conn, c *control.Conn) error { return s.greet(conn, c, h.Name) })
 		if err == nil {
 			pause = min(firstDial, s.o.pause)
-			s.run(s.newLink(h.Name, conn, c))
+			s.run(ctx, s.newLink(h.Name, conn, c))
 		}
 		select {
 		case <-ctx.Done():
@@ -110,15 +110,16 @@ func (s *Service) accept(conn net.Conn, c *control.Conn) {
 		}
 		if c.Send(answer) == nil && answer.Error == "" {
 			conn.SetDeadline(time.Time{})
-			s.run(s.newLink(m.Host, conn, c))
+			s.run(s.ctx, s.newLink(m.Host, conn, c))
 		}
 	case *control.GetObject:
 		s.serveFetch(conn, c, m)
 	}
 }
 
-// run uses a connection until it breaks. It replaces an older one.
-func (s *Service) run(l *link) {
+// run uses a connection until it breaks, unless ctx has ended. It replaces an
+// older one.
+func (s *Service) run(ctx context.Context, l *link) {
 	defer l.close()
 	if s.o.wrap != nil {
 		l.conn = s.o.wrap(l.host, l.conn)
@@ -127,6 +128,9 @@ func (s *Service) run(l *link) {
 	}
 	up := false
 	s.do(func() {
+		if ctx.Err() != nil { // the host is not there any more
+			return
+		}
 		if old := s.links[l.host]; old != nil {
 			s.drop(old)
 		}
