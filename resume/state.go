@@ -2,6 +2,9 @@
 
 package resume
 
+// raceDetector says that the program is built with the race detector.
+const raceDetector = false
+
 // get and set access a word that one goroutine writes and others sometimes
 // read. All processors that Go supports read and write it as a whole; the order
 // does not matter.

@@ -334,7 +334,28 @@ func WaitGroup(wg *sync.WaitGroup) {
 	if resumed {
 		wg = resumeWait[waitGroupFrame](w).G
 	}
+	if raceDetector {
+		w.poll(wg)
+		return
+	}
 	w.join(wg, &waitGroupFrame{wg}, resumed, wg.Wait)
+}
+
+// poll waits for a group as join does, on this goroutine. The goroutine of join
+// counts itself in the group, perhaps while the state is copied. That does no
+// harm, because a restored group has that count corrected, but the race detector
+// reports it.
+func (w wait) poll(wg *sync.WaitGroup) {
+	for waitGroupCount(wg) != 0 {
+		select {
+		case <-time.After(100 * time.Microsecond):
+		case <-w.g.wake:
+			if w.interrupted(&waitGroupFrame{wg}) {
+				return
+			}
+		}
+	}
+	wg.Wait()
 }
 
 type waitGroupFrame struct{ G *sync.WaitGroup }
