@@ -174,7 +174,7 @@ func liveGoroutine(n int, patience time.Duration) string {
 			continue
 		}
 		if g.blocked || time.Now().After(until) {
-			return fmt.Sprintf("a goroutine is running that %s has started at %s", g.creator, g.at)
+			return g.text()
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -190,6 +190,15 @@ type goroutine struct {
 	first   string // its outermost function; "" if all are of package sync
 	foreign bool   // it runs a function that is neither Cairn's nor the Go runtime's
 	waits   bool   // Go has started it, and it does not wait for a signal now
+}
+
+// text says for the user that the goroutine is running.
+func (g *goroutine) text() string {
+	creator := g.creator
+	if creator == initCreator {
+		creator = "init"
+	}
+	return fmt.Sprintf("a goroutine is running that %s has started at %s", creator, g.at)
 }
 
 // unknownCreator is the creator of a goroutine whose stack trace names none.
@@ -220,6 +229,9 @@ func programGoroutine(text string) *goroutine {
 				g.first = line
 				g.foreign = g.foreign || !ownGoroutine(line)
 			}
+		}
+		if at, ok := startedByInit.Load(id); ok {
+			g.at = at.(string)
 		}
 		g.waits = g.creator == waiterCreator && !isWaiting(id, state, calls, places)
 		known[id] = g

@@ -74,3 +74,25 @@ func TestLiveGoroutine(t *testing.T) {
 		t.Errorf("found %q", why)
 	}
 }
+
+func TestLiveGoroutine_StartedByInit(t *testing.T) {
+	begun, end := make(chan bool), make(chan bool)
+	defer close(end)
+	startUnknown("main.go:7", func() {
+		begun <- true
+		<-end
+	})
+	<-begun
+	text := make([]byte, 1<<20)
+	text = text[:runtime.Stack(text, true)]
+	for s := range strings.SplitSeq(string(text), "\n\n") {
+		if strings.Contains(s, "created by "+initCreator) {
+			g := programGoroutine("\n\n" + s)
+			if g == nil || g.text() != "a goroutine is running that init has started at main.go:7" {
+				t.Errorf("%+v", g)
+			}
+			return
+		}
+	}
+	t.Error("the goroutine is not there")
+}

@@ -1,6 +1,9 @@
 package resume
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // routine is the control block of a goroutine that can be saved.
 type routine struct {
@@ -61,7 +64,7 @@ func startRoutine(at string, f func(), whole bool) {
 	case run == nil || f == nil:
 		go f()
 	case !begun.Load():
-		startUnknown(f)
+		startUnknown(at, f)
 	default:
 		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
 		cuts.add(g)
@@ -106,7 +109,18 @@ func (b *background) main() {
 // would start it again.
 //
 //go:noinline
-func startUnknown(f func()) { go f() }
+func startUnknown(at string, f func()) {
+	go func() {
+		id := goroutineID()
+		startedByInit.Store(id, at)
+		defer startedByInit.Delete(id)
+		f()
+	}()
+}
+
+// startedByInit has the places of the go statements of goroutines that init has
+// started, by their numbers.
+var startedByInit sync.Map
 
 //go:noinline
 func (g *routine) launch() { go g.main() }
