@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,12 +61,15 @@ func (*runFlags) program(made *golang.Made, run string) string {
 // fits checks that the checkpoints of a run that resumes belong to the same
 // source: places in other source may mean something else.
 func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
-	old, err := os.ReadFile(r.program(made, run) + ".source")
-	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh || strings.TrimSpace(string(old)) == made.Source {
+	old, err := readSource(r.program(made, run) + ".source")
+	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if old.Digest == made.Source.Digest {
+		return nil
 	}
 	st, err := client.Read(ctx, run)
 	if err != nil {
@@ -74,8 +78,48 @@ func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) erro
 	if st.State == rundir.Finished || st.State == rundir.Finishing || st.Last == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: cannot resume from checkpoint %d: the program's source has changed since; bring the old source back, or start over with --fresh",
-		run, st.Last.Index)
+	return fmt.Errorf("%s: cannot resume from checkpoint %d: %s; bring the old source back, or start over with --fresh",
+		run, st.Last.Index, sourceChange(old, made.Source))
+}
+
+// sourceChange says how the source of a program has changed.
+func sourceChange(old, now *golang.Source) string {
+	if len(old.Files) == 0 {
+		return "the program's source has changed since"
+	}
+	files := golang.Changed(old.Files, now.Files)
+	if len(files) == 0 {
+		return "the program's source has not changed since, but it was built by another version of Cairn, or with other flags"
+	}
+	const most = 5
+	if n := len(files) - most; n > 0 {
+		files = append(files[:most], fmt.Sprintf("%d more", n))
+	}
+	return "the program's source has changed since: " + strings.Join(files, ", ")
+}
+
+// readSource reads the description of the source that a run's program was built
+// from: the digest, and a line of JSON.
+func readSource(name string) (*golang.Source, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	digest, rest, _ := strings.Cut(string(text), "\n")
+	s := new(golang.Source)
+	if json.Unmarshal([]byte(rest), s) != nil {
+		s = new(golang.Source) // the digest decides
+	}
+	s.Digest = strings.TrimSpace(digest)
+	return s, nil
+}
+
+func writeSource(name string, s *golang.Source) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, fmt.Appendf(nil, "%s\n%s\n", s.Digest, text), 0o600)
 }
 
 // place puts a built program into the run directory, which is locked.
@@ -86,7 +130,7 @@ func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) err
 	program := r.program(made, run)
 	err := r.copy(made, program)
 	if err == nil {
-		err = os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o600)
+		err = writeSource(program+".source", made.Source)
 	}
 	return elsewhere(err, otherRun)
 }

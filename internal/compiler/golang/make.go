@@ -2,16 +2,12 @@ package golang
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
-	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
 // ErrOutput says that a program was built, but could not be written to its
@@ -47,9 +42,9 @@ type Made struct {
 	Name string `json:"name"`
 	// Path is the program's file.
 	Path string `json:"-"`
-	// Source is a digest of the rewritten source. Only a program with the
-	// same digest can restore the checkpoints that this one takes.
-	Source string `json:"source"`
+	// Source says what the program is made of. Only a program of the same
+	// source can restore the checkpoints that this one takes.
+	Source *Source `json:"source"`
 	// Points are the places where checkpoints may be taken.
 	Points []explain.PointInfo `json:"points"`
 	// Uncovered says which of the program's work is not saved.
@@ -213,7 +208,10 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 	if err != nil {
 		return nil, err
 	}
-	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), ReadsStdin: in.ReadsStdin, Source: in.digest()}
+	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), ReadsStdin: in.ReadsStdin}
+	if m.Source, err = in.source(); err != nil {
+		return nil, err
+	}
 	m.report(o.Progress, "in "+seconds(begin))
 	o.Progress("compiling (the first time with the standard library)")
 	begin = time.Now()
@@ -268,22 +266,6 @@ func pointsText(points []explain.PointInfo) string {
 }
 
 func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
-
-// digest returns a digest of the rewritten files. It does not depend on where
-// their tree is: neither the files' names nor their line directives contain an
-// absolute path.
-func (w *Rewritten) digest() string {
-	places := make(map[string]string, len(w.Files))
-	for name := range w.Files {
-		places[filepath.ToSlash(w.TreePath(name))] = name
-	}
-	h := sha256.New()
-	for _, place := range slices.Sorted(maps.Keys(places)) {
-		text := rewrite.RenameInLineComments(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.TreePath(file)) })
-		fmt.Fprintf(h, "%s %d\n%s", place, len(text), text)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
-}
 
 // key returns a digest of the program's files and of the options. It is empty
 // if the program cannot be cached.

@@ -152,7 +152,7 @@ func TestMake_Cache(t *testing.T) {
 		t.Errorf("killed %d times, it says %q", kills, got)
 	}
 	again := make()
-	if !again.Cached || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(warnings, []string{"1 point (main.go:8), built before"}) {
+	if !again.Cached || again.Path != first.Path || again.Source.Digest != first.Source.Digest || len(again.Points) != 1 || !slices.Equal(warnings, []string{"1 point (main.go:8), built before"}) {
 		t.Errorf("%+v: %q", again, warnings)
 	}
 	// Other options make another program, even if the rewritten files are
@@ -194,7 +194,11 @@ func TestRewrite_DigestElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w.digest()
+		s, err := w.source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Digest
 	}
 	made := func(main string) string {
 		return programtest.Tree(t, "go.mod", "module example.com/sums\n\ngo 1.26\n", "main.go", main, "far/far.go", far)
@@ -209,6 +213,46 @@ func TestRewrite_DigestElsewhere(t *testing.T) {
 	}
 	if c := made(strings.Replace(with, "20", "21", 1)); digest(a) == digest(c) {
 		t.Error("another program has the same digest")
+	}
+	// Comments and formatting mean nothing.
+	programtest.Write(t, filepath.Join(b, "main.go"), "// Command sums.\n\n"+strings.ReplaceAll(with, "{\n", "{ // here\n\n"))
+	if a, b := digest(a), digest(b); a != b {
+		t.Errorf("with comments: %s and %s", a, b)
+	}
+	// A function that is not rewritten belongs to the program, too.
+	programtest.Write(t, filepath.Join(b, "far", "far.go"), strings.Replace(far, "s += i", "s -= i", 1))
+	if digest(a) == digest(b) {
+		t.Error("a change in another package was not seen")
+	}
+}
+
+// TestRewrite_DigestVendored shows that a program has the same digest with its
+// modules in a vendor directory and elsewhere.
+func TestRewrite_DigestVendored(t *testing.T) {
+	const dep = "package dep\n\nvar N = 1\n\nfunc Add(n int) { N += n }\n"
+	main := strings.Replace(sums, "import \"fmt\"", "import (\n\t\"fmt\"\n\n\t\"example.com/dep\"\n)\n\nfunc init() { dep.Add(3) }", 1)
+	mod := "module example.com/sums\n\ngo 1.26\n\nrequire example.com/dep v1.0.0\n"
+	beside := programtest.Tree(t, "go.mod", mod+"\nreplace example.com/dep => ./dep\n", "main.go", main,
+		"dep/go.mod", "module example.com/dep\n\ngo 1.26\n", "dep/dep.go", dep)
+	vendored := programtest.Tree(t, "go.mod", mod, "main.go", main,
+		"vendor/modules.txt", "# example.com/dep v1.0.0\n## explicit; go 1.26\nexample.com/dep\n", "vendor/example.com/dep/dep.go", dep)
+	var digests []string
+	for _, dir := range []string{beside, vendored} {
+		w, err := Rewrite(context.Background(), dir, nil, MakeOptions{Options: gobuild.Options{Env: programtest.Offline(), Cache: t.TempDir()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Files["example.com/dep/dep.go"] == "" {
+			t.Errorf("the module's file is missing: %v", s.Files)
+		}
+		digests = append(digests, s.Digest)
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("%s and %s", digests[0], digests[1])
 	}
 }
 

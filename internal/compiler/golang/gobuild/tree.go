@@ -3,6 +3,10 @@ package gobuild
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // TreePath returns the place of a file in a tree of the files of a build: as in
@@ -28,6 +32,34 @@ func (b *Builder) TreePath(name string) string {
 		return rel(b.Dir, name)
 	}
 	return filepath.Base(name)
+}
+
+// SourceFile is a file of the program or of one of its modules.
+type SourceFile struct {
+	ImportPath, Dir, Name string
+	Go                    bool // Go source without cgo
+}
+
+// Sources returns the files that the program is made of, without those of the
+// standard library and of Cairn.
+func (b *Builder) Sources() ([]SourceFile, error) {
+	list, err := b.packages()
+	if err != nil {
+		return nil, err
+	}
+	var out []SourceFile
+	for _, u := range list {
+		if u.Standard || u.ImportPath == load.CairnPath || strings.HasPrefix(u.ImportPath, load.CairnPath+"/") && u.DepOnly {
+			continue
+		}
+		for _, name := range u.GoFiles {
+			out = append(out, SourceFile{u.ImportPath, u.Dir, name, true})
+		}
+		for _, name := range slices.Concat(u.CgoFiles, u.CFiles, u.CXXFiles, u.MFiles, u.HFiles, u.FFiles, u.SFiles, u.SysoFiles, u.EmbedFiles) {
+			out = append(out, SourceFile{u.ImportPath, u.Dir, name, false})
+		}
+	}
+	return out, nil
 }
 
 // rel returns a name relative to a directory that contains it.
