@@ -158,7 +158,8 @@ func TestRun_SourceChanged(t *testing.T) {
 	t.Setenv("CAIRN_KILL_AT", "")
 	was := read(t, "cmd/sums/main.go")
 	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 7", 1))
-	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since: example.com/prog/cmd/sums/main.go", "--fresh")
+	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since: example.com/prog/cmd/sums/main.go", "--fresh", "does not help", "main")
+	cairnRun(t, "run", "--changed-source", "./cmd/sums", "a", "-b").exit(exitFailed).complains("what the checkpoint may hold", "main")
 	write(t, "cmd/sums/main.go", "// Comments mean nothing.\n"+was)
 	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().complains("restored checkpoint")
 	if got := read(t, "out"); got != summed {
@@ -173,6 +174,37 @@ func TestRun_SourceChanged(t *testing.T) {
 	if got := read(t, "out"); got != "begin [a -b]\n0 0\n1 1\n" {
 		t.Errorf("it printed\n%s", got)
 	}
+}
+
+// TestRun_ChangedSource shows that a program resumes with other source if the
+// user consents and the change is outside of what the checkpoint holds.
+func TestRun_ChangedSource(t *testing.T) {
+	inModule(t)
+	const was = `package main
+
+import "fmt"
+
+func line(i, sum int) string { return fmt.Sprint(i, " ", sum) }
+
+func main() {
+	sum := 0
+	for i := 0; i < 6; i++ {
+		sum += i
+		fmt.Println(line(i, sum))
+	}
+}
+`
+	write(t, "cmd/sums/main.go", was)
+	t.Setenv("CAIRN_KILL_AT", "4")
+	cairnRun(t, "run", "--retries", "0", "./cmd/sums").exit(137).complains("the last checkpoint is 1")
+	t.Setenv("CAIRN_KILL_AT", "")
+	write(t, "cmd/sums/main.go", strings.Replace(was, "\" \"", "\" = \"", 1))
+	cairnRun(t, "run", "./cmd/sums").exit(exitFailed).complains("source has changed since: example.com/prog/cmd/sums/main.go", "--changed-source (nothing that the checkpoint holds has changed)")
+	cairnRun(t, "run", "--changed-source", "-o", "out", "./cmd/sums").ended().complains("resuming with --changed-source: ", "main.go", "restored checkpoint")
+	if got := read(t, "out"); got != "0 0\n1 1\n2 3\n3 = 6\n4 = 10\n5 = 15\n" {
+		t.Errorf("it printed\n%s", got)
+	}
+	cairnRun(t, "run", "--changed-source", "/bin/true").exit(exitUsage).complains("needs source")
 }
 
 // TestRun_UninstrumentedProgram shows that a program which was built before is

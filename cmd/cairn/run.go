@@ -138,6 +138,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.IntVar(&r.quarantine, "quarantine", 3, "put a checkpoint aside when `N` starts from it failed without a new one (0: never)")
 	f.DurationVar(&o.Grace, "grace", 0, "give ranks `DURATION` to save and stop (default: what Slurm, systemd or Kubernetes give; else 1m0s)")
 	f.BoolVar(&o.Fresh, "fresh", false, "discard the run in the directory, with its checkpoints")
+	f.BoolVar(&r.changedSource, "changed-source", false, "resume with changed source, if nothing has changed that the checkpoint may hold")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run directory read it and what is made in it")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
 	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
@@ -174,6 +175,8 @@ type runFlags struct {
 	goArgs      string
 	sourceFlags bool // one of these was given
 	makeOptions golang.MakeOptions
+
+	changedSource bool // resume although the source has changed
 }
 
 func (r *runFlags) run(ctx context.Context, c *call) error {
@@ -206,7 +209,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if made != nil {
-		if err := r.place(ctx, made, s.Dir()); err != nil {
+		if err := r.place(ctx, c, made, s.Dir()); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,9 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 		if r.sourceFlags {
 			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags need source", o.Command[0])
 		}
+		if r.changedSource {
+			return nil, usagef("run: %s is a program; --changed-source needs source", o.Command[0])
+		}
 		return nil, nil
 	}
 	patterns := slices.Clone(o.Command[:n])
@@ -48,7 +51,8 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 		// exists.
 		return made, elsewhere(r.copy(made, program), otherRun)
 	}
-	return made, r.fits(ctx, made, o.Run)
+	_, err = r.fits(ctx, made, o.Run)
+	return made, err
 }
 
 // program returns the path of a built program in the run directory. All
@@ -59,27 +63,50 @@ func (*runFlags) program(made *golang.Made, run string) string {
 }
 
 // fits checks that the checkpoints of a run that resumes belong to the same
-// source: places in other source may mean something else.
-func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
+// source: places in other source may mean something else. With --changed-source
+// only what the checkpoints hold must be the same; then fits returns what has
+// changed.
+func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) (note string, err error) {
 	old, err := readSource(r.program(made, run) + ".source")
 	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	if old.Digest == made.Source.Digest {
-		return nil
+		return "", nil
 	}
 	st, err := client.Read(ctx, run)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if st.State == rundir.Finished || st.State == rundir.Finishing || st.Last == nil {
-		return nil
+		return "", nil
 	}
-	return fmt.Errorf("%s: cannot resume from checkpoint %d: %s; bring the old source back, or start over with --fresh",
-		run, st.Last.Index, sourceChange(old, made.Source))
+	change := sourceChange(old, made.Source)
+	remedy := "bring the old source back, or start over with --fresh"
+	switch conflicts := old.Conflicts(made.Source); {
+	case len(old.Resumable) == 0:
+	case len(conflicts) > 0 && r.changedSource:
+		change += fmt.Sprintf(", and with it what the checkpoint may hold: %s", strings.Join(few(conflicts), ", "))
+	case len(conflicts) == 0 && r.changedSource:
+		return change, nil
+	case len(conflicts) == 0:
+		remedy = "bring the old source back, resume with --changed-source (nothing that the checkpoint holds has changed), or start over with --fresh"
+	default:
+		remedy += fmt.Sprintf(" (--changed-source does not help: the checkpoint may hold %s)", strings.Join(few(conflicts), ", "))
+	}
+	return "", fmt.Errorf("%s: cannot resume from checkpoint %d: %s; %s", run, st.Last.Index, change, remedy)
+}
+
+// few returns the first names of a list.
+func few(names []string) []string {
+	const most = 5
+	if n := len(names) - most; n > 0 {
+		return append(names[:most:most], fmt.Sprintf("%d more", n))
+	}
+	return names
 }
 
 // sourceChange says how the source of a program has changed.
@@ -91,11 +118,7 @@ func sourceChange(old, now *golang.Source) string {
 	if len(files) == 0 {
 		return "the program's source has not changed since, but it was built by another version of Cairn, or with other flags"
 	}
-	const most = 5
-	if n := len(files) - most; n > 0 {
-		files = append(files[:most], fmt.Sprintf("%d more", n))
-	}
-	return "the program's source has changed since: " + strings.Join(files, ", ")
+	return "the program's source has changed since: " + strings.Join(few(files), ", ")
 }
 
 // readSource reads the description of the source that a run's program was built
@@ -123,12 +146,16 @@ func writeSource(name string, s *golang.Source) error {
 }
 
 // place puts a built program into the run directory, which is locked.
-func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) error {
-	if err := r.fits(ctx, made, run); err != nil { // another run may have ended just now
+func (r *runFlags) place(ctx context.Context, c *call, made *golang.Made, run string) error {
+	note, err := r.fits(ctx, made, run) // another run may have ended just now
+	if err != nil {
 		return err
 	}
+	if note != "" {
+		fmt.Fprintf(c.stderr, "cairn: %s: resuming with --changed-source: %s\n", run, note)
+	}
 	program := r.program(made, run)
-	err := r.copy(made, program)
+	err = r.copy(made, program)
 	if err == nil {
 		err = writeSource(program+".source", made.Source)
 	}

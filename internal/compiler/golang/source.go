@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,6 +46,24 @@ func Changed(a, b map[string]string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// made matches what the rewriting puts before the name of a function.
+var made = regexp.MustCompile(`\b` + rewrite.Prefix + `[a-z]+_(\d+_)?`)
+
+// Conflicts returns the functions and types that a checkpoint of s may hold and that
+// are different in t.
+func (s *Source) Conflicts(t *Source) []string {
+	var names []string
+	for _, n := range Changed(s.Resumable, t.Resumable) {
+		n = made.ReplaceAllString(n, "")
+		if strings.HasSuffix(n, ".init") { // it registers them
+			n = "the package variables and func values of " + strings.TrimSuffix(n, ".init")
+		}
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // source returns the digests of a program.
