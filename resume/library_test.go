@@ -206,7 +206,7 @@ func TestStandardLibrary_Refused(t *testing.T) {
 		{ctx, "it is a context"},
 		{new(time.Timer), "it is a timer"},
 		{os.Stdin, ""},
-		{reflect.TypeOf(1), "it is bound to its process"},
+		{reflect.TypeOf(1), ""}, // by its name
 	} {
 		err := save(t, open(t, t.TempDir()), &c.v)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
