@@ -1,0 +1,183 @@
+//go:build linux
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/tier"
+	"github.com/cairnrun/cairn/internal/tier/tiertest"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// attempt is the ID of a start.
+var attempt = strings.Repeat("c", 32)
+
+// prints writes a rank's standard output.
+func prints(t *testing.T, d *Dir, rank int, text []byte) {
+	t.Helper()
+	name := filepath.Join(d.Path, filepath.FromSlash(stdoutName(rank)))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish uploads a checkpoint of ranks on two hosts, and commits it.
+func publish(t *testing.T, m tier.Tier, index uint64, hosts ...*Dir) *tier.Manifest {
+	t.Helper()
+	var parts []tier.Uploaded
+	for r, d := range hosts {
+		if err := d.Hold(index, []int{r}); err != nil {
+			t.Fatal(err)
+		}
+		up, err := d.Upload(context.Background(), m, index, []int{r}, len(hosts))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Release(index)
+		parts = append(parts, up)
+	}
+	mf, err := tier.Commit(context.Background(), m, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mf
+}
+
+// TestShared_Fetch loses a host with its directory. Another one gets the rank's
+// file and output from the tier.
+func TestShared_Fetch(t *testing.T) {
+	ctx := context.Background()
+	a, b, m := newHost(t), newHost(t), tiertest.NewMem()
+	save(t, a, 0, 2, 3, attempt)
+	save(t, b, 1, 2, 3, attempt)
+	text := bytes.Repeat([]byte("0123456789abcde\n"), outputChunk/16+100) // more than a chunk
+	prints(t, a, 0, []byte("hello\n"))
+	prints(t, b, 1, text[:len(text)-1600])
+	publish(t, m, 2, a, b)
+	before := len(tiertest.All(t, m, run+"/files/"))
+	prints(t, b, 1, text)
+	mf := publish(t, m, 3, a, b)
+	// The base is there, the first chunk and rank 0's output, too.
+	if got := len(tiertest.All(t, m, run+"/files/")); got != before+3 {
+		t.Errorf("the second checkpoint added %d objects, want 3: two files and a chunk", got-before)
+	}
+	c := newHost(t)
+	prints(t, c, 1, []byte("of an older start\n"))
+	if err := c.FetchShared(ctx, m, mf, 1, true, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.VerifyPart(ctx, 1, 3, attempt); err != nil {
+		t.Error(err)
+	}
+	got, err := os.ReadFile(filepath.Join(c.Path, filepath.FromSlash(stdoutName(1))))
+	if err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes of output, %v; want %d", len(got), err, len(text))
+	}
+	if err := c.FetchShared(ctx, m, mf, 1, true, 4); err != nil { // after a crash
+		t.Error(err)
+	}
+	if files, err := c.Scan(); err != nil || len(files.Lines) != 1 || files.Lines[0].Index != 4 {
+		t.Errorf("%+v, %v; want the recovery line", files, err)
+	}
+	// Its home has the output, and only the file is brought.
+	if err := b.FetchShared(ctx, m, mf, 0, false, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(b.Path, filepath.FromSlash(stdoutName(0)))); err == nil {
+		t.Error("the output of rank 0 was brought, too")
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Path, "incoming*")); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestShared_Damaged checks that a damaged object is refused, and that nothing
+// of it is published.
+func TestShared_Damaged(t *testing.T) {
+	a, m := newHost(t), tiertest.NewMem()
+	save(t, a, 0, 1, 1, attempt)
+	prints(t, a, 0, []byte("hello\n"))
+	mf := publish(t, m, 1, a)
+	for _, name := range tiertest.All(t, m, run+"/files/") {
+		bad := m.Clone()
+		bad.Change(name, func(data []byte) []byte {
+			data = bytes.Clone(data)
+			data[len(data)/2] ^= 1
+			return data
+		})
+		c := newHost(t)
+		prints(t, c, 0, []byte("before"))
+		if err := c.FetchShared(context.Background(), bad, mf, 0, true, 0); !errors.Is(err, tier.ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.HasSuffix(name, ".h5") {
+			if there, err := store.Holds(vfs.OS(), CheckpointDir(c.Path)); there || err != nil {
+				t.Errorf("%s: a damaged file was published, %v", name, err)
+			}
+		}
+		if got, _ := os.ReadFile(filepath.Join(c.Path, filepath.FromSlash(stdoutName(0)))); string(got) != "before" {
+			t.Errorf("%s: the output was replaced: %q", name, got)
+		}
+	}
+}
+
+// TestShared_Absent has a journal, which is not uploaded: the rank cannot be
+// restored without its home, and the refusal names the file.
+func TestShared_Absent(t *testing.T) {
+	ctx := context.Background()
+	a, b, m := newHost(t), newHost(t), tiertest.NewMem()
+	save(t, a, 0, 2, 1, attempt)
+	save(t, b, 1, 2, 1, attempt)
+	const name = "journal-0001.json"
+	if err := os.WriteFile(filepath.Join(CheckpointDir(b.Path), name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mf := publish(t, m, 1, a, b)
+	for r, want := range [][]string{nil, {"ckpt/" + name}} {
+		if got, err := Absent(ctx, m, mf, r); err != nil || !slices.Equal(got, want) {
+			t.Errorf("rank %d: %v, %v; want %v", r, got, err, want)
+		}
+	}
+	c := newHost(t)
+	if err := c.FetchShared(ctx, m, mf, 1, true, 0); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("with output: %v", err)
+	}
+	if there, err := store.Holds(vfs.OS(), CheckpointDir(c.Path)); there || err != nil {
+		t.Errorf("the file was published, %v", err)
+	}
+	if err := c.FetchShared(ctx, m, mf, 1, false, 0); err != nil { // its home has the journal
+		t.Error(err)
+	}
+}
+
+// TestHold_Removed removes a checkpoint while it is held: it can be uploaded
+// nevertheless. One that is not there cannot be held.
+func TestHold_Removed(t *testing.T) {
+	a, m := newHost(t), tiertest.NewMem()
+	save(t, a, 0, 1, 2, attempt)
+	if err := a.Hold(2, []int{0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(CheckpointDir(a.Path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Upload(context.Background(), m, 2, []int{0}, 1); err != nil {
+		t.Error(err)
+	}
+	a.Release(2)
+	if err := a.Hold(2, []int{0}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after that: %v", err)
+	}
+	if left, _ := os.ReadDir(a.heldDir()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
