@@ -23,6 +23,8 @@ import (
 //	                             ←    FileData
 //	  Discard                    →
 //	                             ←    Discarded
+//	  Keep                       →      uploads, and tries again if that fails
+//	                             ←    Stored, any number of them
 
 // LocalDir names a host's directory of a run to its helper.
 type LocalDir struct {
@@ -33,6 +35,8 @@ type LocalDir struct {
 	Secret     []byte   `json:"secret,omitempty"`   // for other helpers; none: made of the helper's own
 	Group      bool     `json:"group,omitempty"`
 	AnyOwner   bool     `json:"anyOwner,omitempty"`
+	// Shared is the directory of the run on the shared tier; "": there is none.
+	Shared string `json:"shared,omitempty"`
 	// ReadOnly is for commands that only look: the helper locks and changes
 	// nothing, and the run may be running.
 	ReadOnly bool `json:"readOnly,omitempty"`
@@ -197,6 +201,21 @@ type (
 	Discarded struct {
 		Error string `json:"error,omitempty"`
 	}
+	// Keep says that a checkpoint is committed, and makes a helper upload the
+	// files of ranks to the shared tier. A newer Keep replaces one that waits
+	// or fails.
+	Keep struct {
+		Index uint64 `json:"index"`
+		Ranks []int  `json:"ranks"` // whose files are on the host
+		All   int    `json:"all"`   // ranks of the run
+	}
+	// Stored says that the host has done its share of Keep, or why it has not.
+	Stored struct {
+		Index uint64 `json:"index"`
+		Part  []byte `json:"part,omitempty"` // tier.Uploaded, in JSON
+		Error string `json:"error,omitempty"`
+		Over  bool   `json:"over,omitempty"` // the helper does not try again
+	}
 )
 
 // MaxFileData bounds FileData.Data.
@@ -207,9 +226,11 @@ type FetchItem struct {
 	Rank      int      `json:"rank"`
 	Index     uint64   `json:"index,omitempty"` // checkpoint; 0: none
 	Attempt   string   `json:"attempt,omitempty"`
-	Own       bool     `json:"own,omitempty"`   // its journal and output, too
-	Moved     bool     `json:"moved,omitempty"` // … but not its standard output, which has come with the rank
-	Host      string   `json:"host"`            // that has it; the own one: only verify the checkpoint
+	Own       bool     `json:"own,omitempty"`      // its journal and output, too
+	Moved     bool     `json:"moved,omitempty"`    // … but not its standard output, which has come with the rank
+	Manifest  []byte   `json:"manifest,omitempty"` // of the checkpoint on the shared tier, in JSON: get it from there
+	Line      uint64   `json:"line,omitempty"`     // with Manifest and Own: the recovery line that other hosts have recorded
+	Host      string   `json:"host"`               // that has it; the own one: only verify the checkpoint
 	Addresses []string `json:"addresses"`
 }
 
@@ -287,6 +308,8 @@ func (*ReadFile) Kind() Kind      { return "readFile" }
 func (*FileData) Kind() Kind      { return "fileData" }
 func (*Discard) Kind() Kind       { return "discard" }
 func (*Discarded) Kind() Kind     { return "discarded" }
+func (*Keep) Kind() Kind          { return "keep" }
+func (*Stored) Kind() Kind        { return "stored" }
 func (*ListFiles) Kind() Kind     { return "listFiles" }
 func (*FileList) Kind() Kind      { return "fileList" }
 func (*GetFile) Kind() Kind       { return "getFile" }

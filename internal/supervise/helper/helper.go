@@ -246,7 +246,7 @@ func (h *helper) handle(m control.Message) {
 		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
-	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.VerifyPart, *control.ListFiles, *control.ReadFile, *control.Discard:
+	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.VerifyPart, *control.ListFiles, *control.ReadFile, *control.Discard, *control.Keep:
 		if h.local != nil {
 			h.local.requests <- m
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -25,7 +26,8 @@ type localFiles struct {
 	server     *local.Server
 	secret     []byte
 	supervisor string
-	readOnly   bool // for a command that only looks
+	readOnly   bool      // for a command that only looks
+	uploader   *uploader // nil: there is no shared tier
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -62,6 +64,10 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 	if err != nil {
 		lock.Close()
 		return "", err
+	}
+	if m.Shared != "" {
+		access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
+		l.uploader = newUploader(l.Dir, func() (tier.Tier, error) { return OpenShared(m.Shared, access) }, h.up.Send)
 	}
 	go l.work(h.up)
 	h.name, h.dir, h.lock, h.local = name, m.Dir, lock, l
@@ -115,6 +121,7 @@ func (l *localFiles) close() {
 	if l != nil {
 		close(l.requests)
 		<-l.done
+		l.uploader.close()
 		if l.server != nil {
 			l.server.Close()
 		}
@@ -160,6 +167,8 @@ func (l *localFiles) work(up *control.SendQueue) {
 			}
 			answer.Error = textOf(err)
 			up.Send(answer)
+		case *control.Keep:
+			l.uploader.keep(m)
 		case *control.Discard:
 			up.Send(&control.Discarded{Error: textOf(l.discard(m))})
 		}
@@ -181,6 +190,7 @@ func (l *localFiles) discard(m *control.Discard) error {
 		return errors.New("this helper changes nothing")
 	}
 	if m.All {
+		l.uploader.close()
 		return l.DiscardAll()
 	}
 	return l.Discard(m.Ranks, m.Keep)
@@ -219,6 +229,9 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 
 func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
 	ctx := context.Background()
+	if len(item.Manifest) > 0 {
+		return l.fetchShared(ctx, item)
+	}
 	if len(item.Addresses) == 0 { // it is here
 		return l.VerifyPart(ctx, item.Rank, item.Index, item.Attempt)
 	}

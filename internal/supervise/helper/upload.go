@@ -1,0 +1,209 @@
+//go:build linux
+
+package helper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/tier"
+	"github.com/cairnrun/cairn/internal/tier/dir"
+	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// OpenShared opens the directory of a run on the shared tier. It makes it and
+// its parent, but not the parent's: it may be where a file system is not
+// mounted.
+func OpenShared(path string, a vfs.Access) (tier.Tier, error) {
+	if err := vfs.OS().Mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: is its file system mounted on this host?", err)
+		}
+		return nil, err
+	}
+	return dir.Open(vfs.OS(), path, a)
+}
+
+// The pauses between two tries of an upload. Each is twice as long as the one
+// before.
+const (
+	FirstPause = time.Second
+	LastPause  = 5 * time.Minute
+)
+
+// uploadEndTime is how long the end of a helper waits for an upload to stop. A
+// file system may hang.
+const uploadEndTime = 5 * time.Second
+
+// uploader uploads checkpoints to the shared tier in the background, one at a
+// time. At most one more waits: the newest.
+type uploader struct {
+	dir   *local.Dir
+	open  func() (tier.Tier, error)
+	send  func(control.Message)
+	first time.Duration // the first pause after a failure
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	wake   chan struct{} // has an element if next was set
+
+	mu   sync.Mutex
+	now  *control.Keep // it is being uploaded
+	next *control.Keep // it waits
+}
+
+func newUploader(d *local.Dir, open func() (tier.Tier, error), send func(control.Message)) *uploader {
+	u := &uploader{dir: d, open: open, send: send, first: FirstPause, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	go u.work()
+	return u
+}
+
+// close ends uploads. It waits for them, but not for a file system that hangs.
+func (u *uploader) close() {
+	if u == nil {
+		return
+	}
+	u.cancel()
+	select {
+	case <-u.done:
+	case <-time.After(uploadEndTime):
+	}
+}
+
+// keep takes an order. It makes links to the files at once, before ranks may
+// remove them. One goroutine calls it.
+func (u *uploader) keep(m *control.Keep) {
+	if u == nil || u.ctx.Err() != nil || u.has(m.Index) {
+		return
+	}
+	if err := u.dir.Hold(m.Index, m.Ranks); err != nil {
+		u.send(&control.Stored{Index: m.Index, Error: err.Error(), Over: true})
+		return
+	}
+	u.mu.Lock()
+	old := u.next
+	u.next = m
+	u.mu.Unlock()
+	if old != nil {
+		u.dir.Release(old.Index)
+	}
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+// has reports whether there is an order for a checkpoint already.
+func (u *uploader) has(index uint64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.now != nil && u.now.Index == index || u.next != nil && u.next.Index == index
+}
+
+// waits reports whether an order waits.
+func (u *uploader) waits() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.next != nil
+}
+
+// take returns the order that waits, or nil.
+func (u *uploader) take() *control.Keep {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.now, u.next = u.next, nil
+	return u.now
+}
+
+func (u *uploader) work() {
+	defer close(u.done)
+	for {
+		m := u.take()
+		if m == nil {
+			select {
+			case <-u.wake:
+			case <-u.ctx.Done():
+				return
+			}
+			continue
+		}
+		u.upload(m)
+		u.dir.Release(m.Index)
+	}
+}
+
+// upload uploads a checkpoint, and tries again until it succeeds or there is a
+// newer order.
+func (u *uploader) upload(m *control.Keep) {
+	for pause := u.first; ; pause = min(2*pause, LastPause) {
+		up, err := u.try(m)
+		if u.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			text, err := json.Marshal(&up)
+			u.send(&control.Stored{Index: m.Index, Part: text, Error: textOf(err), Over: true})
+			return
+		}
+		over := errors.Is(err, tier.ErrAbandoned) || errors.Is(err, ckpt.ErrCorrupt)
+		u.send(&control.Stored{Index: m.Index, Error: err.Error(), Over: over})
+		if over {
+			return
+		}
+		if !u.pause(pause) {
+			return
+		}
+	}
+}
+
+// pause waits before the next try. It reports false if there is a newer order,
+// or at the end.
+func (u *uploader) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for !u.waits() {
+		select {
+		case <-t.C:
+			return true
+		case <-u.wake: // it may be that of an order that was taken
+		case <-u.ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
+	t, err := u.open()
+	if err != nil {
+		return tier.Uploaded{}, err
+	}
+	return u.dir.Upload(u.ctx, t, m.Index, m.Ranks, m.All)
+}
+
+// fetchShared gets a rank's files from the shared tier.
+func (l *localFiles) fetchShared(ctx context.Context, item *control.FetchItem) error {
+	if l.uploader == nil {
+		return errors.New("this helper knows no shared tier")
+	}
+	m := new(tier.Manifest)
+	if err := json.Unmarshal(item.Manifest, m); err != nil {
+		return err
+	}
+	t, err := l.uploader.open()
+	if err != nil {
+		return err
+	}
+	return l.FetchShared(ctx, t, m, item.Rank, item.Own, item.Line)
+}
