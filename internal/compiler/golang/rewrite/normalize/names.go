@@ -2,7 +2,9 @@ package normalize
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -13,10 +15,14 @@ import (
 // and on the resumable path also those that hide a predeclared name.
 func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite.Package, error) {
 	taken := map[string]bool{}
+	repeats := map[types.Object]bool{} // constants of groups that repeat expressions
 	for _, f := range p.Files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				taken[id.Name] = true
+			switch n := n.(type) {
+			case *ast.Ident:
+				taken[n.Name] = true
+			case *ast.GenDecl:
+				noteRepeats(p.Info, n, repeats)
 			}
 			return true
 		})
@@ -28,7 +34,11 @@ func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite
 			if v.IsField() {
 				return
 			}
-		case *types.Const, *types.Label:
+		case *types.Const:
+			if repeats[o] { // one name may then mean Go's own and this one
+				return
+			}
+		case *types.Label:
 		default:
 			return
 		}
@@ -67,4 +77,17 @@ func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite
 		return p, nil
 	}
 	return p.Rename(names)
+}
+
+// noteRepeats notes the constants of a group in which an expression stands for
+// several of them.
+func noteRepeats(info *types.Info, d *ast.GenDecl, repeats map[types.Object]bool) {
+	if d.Tok != token.CONST || !slices.ContainsFunc(d.Specs, func(s ast.Spec) bool { return len(s.(*ast.ValueSpec).Values) == 0 }) {
+		return
+	}
+	for _, s := range d.Specs {
+		for _, id := range s.(*ast.ValueSpec).Names {
+			repeats[info.Defs[id]] = true
+		}
+	}
 }
