@@ -51,27 +51,6 @@ const (
 // mainRoutine is the main goroutine's.
 var mainRoutine routine
 
-// Start stands for a go statement, at a place of the source. The goroutine can
-// be saved at its points and in its waits.
-func Start(at string, f func()) { startRoutine(at, f, false) }
-
-// StartWhole is Start for a function without points and waits. It can be saved
-// before it has begun, and when it has ended.
-func StartWhole(at string, f func()) { startRoutine(at, f, true) }
-
-func startRoutine(at string, f func(), whole bool) {
-	switch {
-	case run == nil || f == nil:
-		go f()
-	case !begun.Load():
-		startUnknown(at, f)
-	default:
-		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
-		cuts.add(g)
-		g.launch()
-	}
-}
-
 // StartBackground is Start for a goroutine that does not matter for the state. It
 // keeps running while a checkpoint is taken, and a restart starts it again.
 func StartBackground(at string, f func()) {

@@ -10,6 +10,28 @@ import (
 // several says that more goroutines than the main one may be saved.
 const several = true
 
+// Start stands for a go statement, at a place of the source. The goroutine can
+// be saved at its points and in its waits. A program that starts goroutines does
+// not compile without the build tag: its checkpoints would lack them.
+func Start(at string, f func()) { startRoutine(at, f, false) }
+
+// StartWhole is Start for a function without points and waits. It can be saved
+// before it has begun, and when it has ended.
+func StartWhole(at string, f func()) { startRoutine(at, f, true) }
+
+func startRoutine(at string, f func(), whole bool) {
+	switch {
+	case run == nil || f == nil:
+		go f()
+	case !begun.Load():
+		startUnknown(at, f)
+	default:
+		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
+		cuts.add(g)
+		g.launch()
+	}
+}
+
 // unwindingNow is how many goroutines unwind.
 var unwindingNow int32
 

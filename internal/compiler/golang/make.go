@@ -196,6 +196,14 @@ func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Re
 // program's module or workspace, or below modules/PATH for another module.
 func (w *Rewritten) TreePath(name string) string { return w.builder.TreePath(name) }
 
+// Build writes the program to a file.
+func (w *Rewritten) Build(to string) error {
+	if w.Goroutines {
+		w.builder.SaveGoroutines()
+	}
+	return w.builder.Build(w.Files, to)
+}
+
 // build makes a program that is not in the cache.
 func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOptions) (*Made, error) {
 	o.Progress("reading the program")
@@ -223,10 +231,7 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	if in.Goroutines {
-		b.SaveGoroutines()
-	}
-	if err := b.Build(in.Files, filepath.Join(work, m.Name)); err != nil {
+	if err := in.Build(filepath.Join(work, m.Name)); err != nil {
 		return nil, err
 	}
 	o.Progress("built in " + seconds(begin))

@@ -93,7 +93,7 @@ func (p *program) plainly(t *testing.T, work string) *standard {
 
 // rewrite makes a program restartable.
 func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
-	o := golang.MakeOptions{Instrument: instrument.Options{Everywhere: !p.marked}}
+	o := golang.MakeOptions{Options: gobuild.Options{Flags: p.buildFlags()}, Instrument: instrument.Options{Everywhere: !p.marked}}
 	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
 }
 
@@ -135,11 +135,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		}
 	}
 	made := filepath.Join(work, "made")
-	b, err := gobuild.New(ctx, p.dir, []string{p.pkg}, gobuild.Options{Flags: p.buildFlags()})
-	if err == nil {
-		err = b.Build(rewritten.Files, made)
-	}
-	if err != nil {
+	if err := rewritten.Build(made); err != nil {
 		return end(wrong, "cairn build: %v", err)
 	}
 	once := func(env ...string) (*outcome, error) { return p.run(filepath.Join(work, "run"), made, env...) }
