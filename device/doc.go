@@ -12,7 +12,7 @@
 //		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
 //		lo, hi := w.Range(0)
 //		for i := lo; i < hi; i++ {
-//			y[i] += a * x[i]
+//			y[i] += float32(a * x[i])
 //		}
 //	}
 //
