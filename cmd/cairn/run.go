@@ -87,6 +87,12 @@ then each host keeps the checkpoints of its ranks in DIR, and only this host nee
 the run directory. If ranks restart on other hosts, Cairn copies their files
 there, by TCP (docs/tiers.md). Ranks on different hosts connect by TCP.
 
+--tiers says on which storage tiers checkpoints are kept, as a list of items:
+local=DIR, a directory on each host; shared=DIR, a directory that all hosts see;
+s3=s3://BUCKET/PREFIX, an object store. Options follow an item: every=N, every N-th
+checkpoint; keep=N, the newest N; rate=SIZE, bytes per second; key=FILE, encrypt
+with the key in FILE. Hosts copy checkpoints there in the background.
+
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are
 cores, unless you add --launcher-args=--oversubscribe. When srun cannot reach a
@@ -96,6 +102,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes
   cairn run --hosts a:4,b:4 ./sim                        # eight ranks on two hosts
   cairn run --hosts a:4,b:4 --local /scratch/$USER ./sim # checkpoints on the hosts' own disks
+  cairn run --hosts a:4,b:4 --tiers local=/tmp/me,shared=/gpfs/me ./sim
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
@@ -131,6 +138,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
 	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
+	f.StringVar(&o.Tiers, "tiers", "", "keep checkpoints on storage tiers: `POLICY` is local=DIR,shared=DIR:every=4, or @FILE")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `DIRECTORY` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
@@ -368,6 +376,16 @@ func (r *runFlags) complete(args []string) error {
 	}
 	if o.Hosts, err = parseHosts(r.hosts); err != nil {
 		return err
+	}
+	if !r.flags.Changed("tiers") {
+		o.Tiers = os.Getenv("CAIRN_TIERS")
+	}
+	if name, ok := strings.CutPrefix(o.Tiers, "@"); ok {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return usagef("run: --tiers: %v", err)
+		}
+		o.Tiers = string(text)
 	}
 	for _, d := range []struct {
 		name  string

@@ -32,6 +32,9 @@ answer. The same 'cairn run' command resumes all but finished and silent runs,
 from the newest checkpoint, or from the beginning if there is none; it completes a
 run that was finishing.
 
+A line "tier" for each storage tier besides the hosts' disks (--tiers) says which
+checkpoint it has, which is on its way there, and why that fails.
+
 A line "not saved" says that checkpoints fail, since when and why: the work since
 the last checkpoint would be lost.
 
@@ -121,6 +124,9 @@ func status(ctx context.Context, c *call) error {
 		c.printf("quarantined %s\n", strings.Join(list, ", "))
 	}
 	c.printf("stored in   %s\n", printable(st.Dir))
+	for _, t := range st.Tiers {
+		c.printf("tier        %s\n", printable(tierText(&t, c.now)))
+	}
 	for _, text := range moveTexts(st.Moves, c.now) {
 		c.printf("move        %s\n", printable(text))
 	}
@@ -138,6 +144,21 @@ func status(ctx context.Context, c *call) error {
 	}
 	t.flush()
 	return nil
+}
+
+// tierText describes what a tier has.
+func tierText(t *control.TierState, now time.Time) string {
+	text := t.Tier + ": no checkpoint"
+	if t.Index > 0 {
+		text = fmt.Sprintf("%s: checkpoint %d, %s", t.Tier, t.Index, age(now, t.Time))
+	}
+	if t.Uploading > 0 {
+		text += fmt.Sprintf("; checkpoint %d is on its way", t.Uploading)
+	}
+	if f := t.Failing; f != nil {
+		text += fmt.Sprintf("; it fails since %s (%s): %s", f.Since.Format(time.DateTime), control.Count(f.Count, "time"), f.Why)
+	}
+	return text
 }
 
 // lastMoves is how many ended moves are shown; --json has more.

@@ -35,8 +35,12 @@ type LocalDir struct {
 	Secret     []byte   `json:"secret,omitempty"`   // for other helpers; none: made of the helper's own
 	Group      bool     `json:"group,omitempty"`
 	AnyOwner   bool     `json:"anyOwner,omitempty"`
-	// Shared is the directory of the run on the shared tier; "": there is none.
-	Shared string `json:"shared,omitempty"`
+	// Policy says on which tiers checkpoints are kept (package policy of tier);
+	// "": on the hosts' disks only. Name is the run's name on tiers.
+	Policy string `json:"policy,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// Env has variables for the helper: where a store is, and its credentials.
+	Env []string `json:"env,omitempty"`
 	// ReadOnly is for commands that only look: the helper locks and changes
 	// nothing, and the run may be running.
 	ReadOnly bool `json:"readOnly,omitempty"`
@@ -202,15 +206,17 @@ type (
 		Error string `json:"error,omitempty"`
 	}
 	// Keep says that a checkpoint is committed, and makes a helper upload the
-	// files of ranks to the shared tier. A newer Keep replaces one that waits
-	// or fails.
+	// files of ranks to a tier. A newer Keep for the tier replaces one that
+	// waits or fails.
 	Keep struct {
+		Tier  string `json:"tier"` // its kind: shared, s3
 		Index uint64 `json:"index"`
 		Ranks []int  `json:"ranks"` // whose files are on the host
 		All   int    `json:"all"`   // ranks of the run
 	}
 	// Stored says that the host has done its share of Keep, or why it has not.
 	Stored struct {
+		Tier  string `json:"tier"`
 		Index uint64 `json:"index"`
 		Part  []byte `json:"part,omitempty"` // tier.Uploaded, in JSON
 		Error string `json:"error,omitempty"`
@@ -228,9 +234,10 @@ type FetchItem struct {
 	Attempt   string   `json:"attempt,omitempty"`
 	Own       bool     `json:"own,omitempty"`      // its journal and output, too
 	Moved     bool     `json:"moved,omitempty"`    // … but not its standard output, which has come with the rank
-	Manifest  []byte   `json:"manifest,omitempty"` // of the checkpoint on the shared tier, in JSON: get it from there
-	Line      uint64   `json:"line,omitempty"`     // with Manifest and Own: the recovery line that other hosts have recorded
-	Host      string   `json:"host"`               // that has it; the own one: only verify the checkpoint
+	Tier      string   `json:"tier,omitempty"`     // get it from this tier, not from a host
+	Manifest  []byte   `json:"manifest,omitempty"` // with Tier: of the checkpoint there, in JSON
+	Line      uint64   `json:"line,omitempty"`     // with Tier and Own: the recovery line that other hosts have recorded
+	Host      string   `json:"host"`               // host or tier that has it; the own one: only verify the checkpoint
 	Addresses []string `json:"addresses"`
 }
 

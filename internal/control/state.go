@@ -17,6 +17,7 @@ type RunState struct {
 	Restored    *uint64          `json:"restored,omitempty"` // the checkpoint that this attempt resumed from
 	Last        *CheckpointState `json:"last,omitempty"`     // the newest checkpoint known to be committed
 	Unsaved     *Unsaved         `json:"unsaved,omitempty"`  // checkpoints fail
+	Tiers       []TierState      `json:"tiers,omitempty"`    // besides the hosts' disks
 	Ranks       []RankState      `json:"ranks"`
 	Moves       []MoveState      `json:"moves,omitempty"` // the latest, the newest at the end
 }
@@ -51,6 +52,15 @@ type Unsaved struct {
 	Count int       `json:"count"` // how many there are
 	Why   string    `json:"why"`   // of the last one
 	Lost  bool      `json:"lost"`  // the run was stopped nevertheless: the work since the last checkpoint is lost
+}
+
+// TierState is what a tier has of a run. Checkpoint 0 stands for none.
+type TierState struct {
+	Tier      string    `json:"tier"`                // as in the policy: shared=/gpfs/me
+	Index     uint64    `json:"index"`               // the newest checkpoint that it has
+	Time      time.Time `json:"time,omitzero"`       // since when
+	Uploading uint64    `json:"uploading,omitempty"` // the checkpoint that is on its way
+	Failing   *Unsaved  `json:"failing,omitempty"`   // why it does not get there
 }
 
 // States of a move.

@@ -128,6 +128,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		s.sayUninstrumented(true)
 	}
 	if s.local != nil {
+		s.endTiers(ctx)
 		s.endLocal(ctx)
 	}
 	if s.launcher != nil {

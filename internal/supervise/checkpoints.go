@@ -131,6 +131,7 @@ func (s *Supervisor) committed(index uint64) {
 	if s.local != nil {
 		s.local.commits++
 		s.tidyHosts()
+		s.uploadCheckpoint(index)
 	}
 	if s.progress.saved(s.a, index, p.Time.Add(-time.Duration(p.TookNS))) {
 		s.failures = 0

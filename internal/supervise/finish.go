@@ -53,6 +53,7 @@ func (s *Supervisor) complete() (Result, error) {
 	switch {
 	case s.rec.Discard && s.local != nil:
 		s.discardLocal()
+		s.emptyTiers()
 	case s.rec.Discard:
 		if err := store.Clear(s.dir.FS, s.rec.CheckpointDir); err != nil { // the next run does it
 			s.say("the checkpoints of the finished run could not be removed: %v", err)

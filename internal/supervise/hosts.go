@@ -346,6 +346,8 @@ func (h *host) handle(m control.Message) {
 		}
 	case *control.Scanned, *control.Fetched, *control.AttemptStored, *control.FileData, *control.Discarded:
 		h.answers(m)
+	case *control.Stored:
+		h.s.stored(h, m)
 	case *control.Evacuate:
 		h.toEvacuate(m)
 	case *control.Signaled:

@@ -19,6 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/output"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -52,6 +53,7 @@ func (s *Supervisor) take() error {
 	s.owned = true
 	err := s.record()
 	step.At("start.recorded")
+	s.removeReplaced()
 	return err
 }
 
@@ -82,6 +84,7 @@ func New(o Options) (*Supervisor, error) {
 	}
 	if s.rec.Local != "" {
 		s.local = newLocalRun(s.rec)
+		s.openTiers()
 		s.rec.Shell, s.rec.RemoteHelper = s.o.RemoteShell, s.o.RemoteHelper
 	} else if c, ok := s.newest(); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < c.Index) {
 		s.foundCheckpoint(c) // a helper published it after its supervisor was gone
@@ -150,6 +153,9 @@ func (s *Supervisor) prepare() (err error) {
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
 		return err
 	}
+	if err := s.parseTiers(); err != nil {
+		return err
+	}
 	if o.Local != "" {
 		if o.Dir != "" {
 			return optionError("--dir and --local are both given: name a directory that all hosts share, or one on each host")
@@ -157,7 +163,8 @@ func (s *Supervisor) prepare() (err error) {
 		if o.Local, err = filepath.Abs(o.Local); err != nil {
 			return err
 		}
-		o.Dir = local.CheckpointDir(filepath.Join(o.Local, local.Name(o.Run)))
+		home := policy.Tier{Kind: policy.Local, Place: o.Local}
+		o.Dir = local.CheckpointDir(home.RunDir(local.Name(o.Run)))
 	}
 	for _, p := range []struct {
 		path *string

@@ -23,7 +23,8 @@
 //	hosts and helpers      hosts, host_overrides, placement; with mpirun or
 //	                       srun launcher, launcher_args, helper_launch,
 //	                       ompi_server, spawn
-//	a directory per host   local, local_plan, local_output
+//	a directory per host   local, local_inventory, local_output
+//	other storage tiers    tiers, tier_attempts
 //	migration              migration, migration_queue, evacuate
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
@@ -91,6 +92,7 @@ type Options struct {
 	Run        string // the run directory; default ./PROGRAM.cairn
 	Dir        string // checkpoint directory; default RUN/ckpt
 	Local      string // directory on each host for all files of the run, in place of Dir; then hosts share nothing
+	Tiers      string // on which tiers checkpoints are kept besides (package policy of tier); its local tier is Local
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Group      bool   // the group of RUN may read what is in it
 	AnyOwner   bool   // RUN and Dir may be another user's

@@ -18,6 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/output"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/supervise/scheduler"
+	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
 // Supervisor supervises one run. Only the goroutine of Run uses its fields;
@@ -35,6 +36,8 @@ type Supervisor struct {
 	hosts    []*host
 	launcher *launcher // mpirun or srun; nil: fork
 	local    *localRun // nil: hosts share a checkpoint directory
+	policy   *policy.Policy
+	tiers    []*outerTier // with local: those outside of the hosts
 
 	state    string
 	a        *attempt       // the current attempt
@@ -336,7 +339,7 @@ func (s *Supervisor) snapshot() control.RunState {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
 	}
-	st.Moves = s.snapMoves()
+	st.Moves, st.Tiers = s.snapMoves(), s.tierStates()
 	return st
 }
 

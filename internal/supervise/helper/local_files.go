@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
-	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -26,8 +27,8 @@ type localFiles struct {
 	server     *local.Server
 	secret     []byte
 	supervisor string
-	readOnly   bool      // for a command that only looks
-	uploader   *uploader // nil: there is no shared tier
+	readOnly   bool                 // for a command that only looks
+	uploaders  map[string]*uploader // by tier
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -65,9 +66,10 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 		lock.Close()
 		return "", err
 	}
-	if m.Shared != "" {
-		access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
-		l.uploader = newUploader(l.Dir, func() (tier.Tier, error) { return OpenShared(m.Shared, access) }, h.up.Send)
+	if err := l.openTiers(m, h.up.Send); err != nil {
+		lock.Close()
+		l.server.Close()
+		return "", err
 	}
 	go l.work(h.up)
 	h.name, h.dir, h.lock, h.local = name, m.Dir, lock, l
@@ -121,10 +123,43 @@ func (l *localFiles) close() {
 	if l != nil {
 		close(l.requests)
 		<-l.done
-		l.uploader.close()
+		l.endUploads()
 		if l.server != nil {
 			l.server.Close()
 		}
+	}
+}
+
+// openTiers prepares uploads to the tiers that a policy names. It opens none: a
+// tier may be out of order, and the run starts nevertheless.
+func (l *localFiles) openTiers(m *control.LocalDir, send func(control.Message)) error {
+	if m.Policy == "" {
+		return nil
+	}
+	p, err := policy.Parse(m.Policy)
+	if err != nil {
+		return err
+	}
+	for _, v := range m.Env {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	l.uploaders = make(map[string]*uploader)
+	for i := range p.Tiers {
+		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
+			name := string(t.Kind)
+			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, vfs.AccessFromEnv().With(m.Group, m.AnyOwner)), send)
+		}
+	}
+	return nil
+}
+
+// endUploads ends all uploads.
+func (l *localFiles) endUploads() {
+	for _, u := range l.uploaders {
+		u.close()
 	}
 }
 
@@ -168,7 +203,7 @@ func (l *localFiles) work(up *control.SendQueue) {
 			answer.Error = textOf(err)
 			up.Send(answer)
 		case *control.Keep:
-			l.uploader.keep(m)
+			l.uploaders[m.Tier].keep(m)
 		case *control.Discard:
 			up.Send(&control.Discarded{Error: textOf(l.discard(m))})
 		}
@@ -190,7 +225,7 @@ func (l *localFiles) discard(m *control.Discard) error {
 		return errors.New("this helper changes nothing")
 	}
 	if m.All {
-		l.uploader.close()
+		l.endUploads()
 		return l.DiscardAll()
 	}
 	return l.Discard(m.Ranks, m.Keep)
@@ -229,8 +264,8 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 
 func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
 	ctx := context.Background()
-	if len(item.Manifest) > 0 {
-		return l.fetchShared(ctx, item)
+	if item.Tier != "" {
+		return l.fetchTier(ctx, item)
 	}
 	if len(item.Addresses) == 0 { // it is here
 		return l.VerifyPart(ctx, item.Rank, item.Index, item.Attempt)

@@ -17,8 +17,55 @@ import (
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/dir"
 	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/policy"
+	"github.com/cairnrun/cairn/internal/tier/s3"
+	"github.com/cairnrun/cairn/internal/tier/seal"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
+
+// OpenTier opens a tier outside of the hosts for the run of a name.
+func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t tier.Tier, err error) {
+	switch p.Kind {
+	case policy.Shared:
+		t, err = OpenShared(p.RunDir(name), a)
+	case policy.S3:
+		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name)})
+	default:
+		err = fmt.Errorf("%s is a tier on hosts", p)
+	}
+	if err == nil && p.Key != "" {
+		var key *seal.Key
+		if key, err = seal.ReadKey(p.Key); err == nil {
+			t = seal.New(t, key)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Rate > 0 {
+		t = tier.Limit(t, tier.NewLimiter(p.Rate))
+	}
+	return t, nil
+}
+
+// Opener returns a function that opens a tier. A store is opened once, a
+// directory each time: its file system may not be mounted any more.
+func Opener(p *policy.Tier, name string, a vfs.Access) func(context.Context) (tier.Tier, error) {
+	var mu sync.Mutex
+	var open tier.Tier
+	return func(ctx context.Context) (tier.Tier, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if open != nil {
+			return open, nil
+		}
+		t, err := OpenTier(ctx, p, name, a)
+		if err == nil && p.Kind != policy.Shared {
+			open = t
+		}
+		return t, err
+	}
+}
 
 // OpenShared opens the directory of a run on the shared tier. It makes it and
 // its parent, but not the parent's: it may be where a file system is not
@@ -44,11 +91,12 @@ const (
 // file system may hang.
 const uploadEndTime = 5 * time.Second
 
-// uploader uploads checkpoints to the shared tier in the background, one at a
-// time. At most one more waits: the newest.
+// uploader uploads checkpoints to a tier in the background, one at a time. At
+// most one more waits: the newest.
 type uploader struct {
+	tier  string // its kind
 	dir   *local.Dir
-	open  func() (tier.Tier, error)
+	open  func(context.Context) (tier.Tier, error)
 	send  func(control.Message)
 	first time.Duration // the first pause after a failure
 
@@ -62,8 +110,8 @@ type uploader struct {
 	next *control.Keep // it waits
 }
 
-func newUploader(d *local.Dir, open func() (tier.Tier, error), send func(control.Message)) *uploader {
-	u := &uploader{dir: d, open: open, send: send, first: FirstPause, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newUploader(tier string, d *local.Dir, open func(context.Context) (tier.Tier, error), send func(control.Message)) *uploader {
+	u := &uploader{tier: tier, dir: d, open: open, send: send, first: FirstPause, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	go u.work()
 	return u
@@ -87,8 +135,8 @@ func (u *uploader) keep(m *control.Keep) {
 	if u == nil || u.ctx.Err() != nil || u.has(m.Index) {
 		return
 	}
-	if err := u.dir.Hold(m.Index, m.Ranks); err != nil {
-		u.send(&control.Stored{Index: m.Index, Error: err.Error(), Over: true})
+	if err := u.dir.Hold(u.tier, m.Index, m.Ranks); err != nil {
+		u.send(&control.Stored{Tier: u.tier, Index: m.Index, Error: err.Error(), Over: true})
 		return
 	}
 	u.mu.Lock()
@@ -96,7 +144,7 @@ func (u *uploader) keep(m *control.Keep) {
 	u.next = m
 	u.mu.Unlock()
 	if old != nil {
-		u.dir.Release(old.Index)
+		u.dir.Release(u.tier, old.Index)
 	}
 	select {
 	case u.wake <- struct{}{}:
@@ -139,7 +187,7 @@ func (u *uploader) work() {
 			continue
 		}
 		u.upload(m)
-		u.dir.Release(m.Index)
+		u.dir.Release(u.tier, m.Index)
 	}
 }
 
@@ -153,11 +201,11 @@ func (u *uploader) upload(m *control.Keep) {
 		}
 		if err == nil {
 			text, err := json.Marshal(&up)
-			u.send(&control.Stored{Index: m.Index, Part: text, Error: textOf(err), Over: true})
+			u.send(&control.Stored{Tier: u.tier, Index: m.Index, Part: text, Error: textOf(err), Over: true})
 			return
 		}
 		over := errors.Is(err, tier.ErrAbandoned) || errors.Is(err, ckpt.ErrCorrupt)
-		u.send(&control.Stored{Index: m.Index, Error: err.Error(), Over: over})
+		u.send(&control.Stored{Tier: u.tier, Index: m.Index, Error: err.Error(), Over: over})
 		if over {
 			return
 		}
@@ -185,23 +233,24 @@ func (u *uploader) pause(d time.Duration) bool {
 }
 
 func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
-	t, err := u.open()
+	t, err := u.open(u.ctx)
 	if err != nil {
 		return tier.Uploaded{}, err
 	}
-	return u.dir.Upload(u.ctx, t, m.Index, m.Ranks, m.All)
+	return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All)
 }
 
-// fetchShared gets a rank's files from the shared tier.
-func (l *localFiles) fetchShared(ctx context.Context, item *control.FetchItem) error {
-	if l.uploader == nil {
-		return errors.New("this helper knows no shared tier")
+// fetchTier gets a rank's files from a tier.
+func (l *localFiles) fetchTier(ctx context.Context, item *control.FetchItem) error {
+	u := l.uploaders[item.Tier]
+	if u == nil {
+		return fmt.Errorf("this helper knows no tier %s", item.Tier)
 	}
 	m := new(tier.Manifest)
 	if err := json.Unmarshal(item.Manifest, m); err != nil {
 		return err
 	}
-	t, err := l.uploader.open()
+	t, err := u.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func hostWith(t *testing.T, times int) *local.Dir {
 func uploads(t *testing.T, d *local.Dir, m tier.Tier, fails func(op, name string) tiertest.Fault) (*uploader, chan *control.Stored) {
 	t.Helper()
 	said := make(chan *control.Stored, 1000)
-	u := newUploader(d, func() (tier.Tier, error) { return tiertest.Faulty(m, fails), nil }, func(m control.Message) { said <- m.(*control.Stored) })
+	u := newUploader("shared", d, func(context.Context) (tier.Tier, error) { return tiertest.Faulty(m, fails), nil }, func(m control.Message) { said <- m.(*control.Stored) })
 	t.Cleanup(u.close)
 	return u, said
 }
@@ -85,7 +85,7 @@ func uploads(t *testing.T, d *local.Dir, m tier.Tier, fails func(op, name string
 // linked returns the checkpoints to which there are links.
 func linked(t *testing.T, d *local.Dir) (out []string) {
 	t.Helper()
-	list, err := os.ReadDir(filepath.Join(d.Path, "held"))
+	list, err := os.ReadDir(filepath.Join(d.Path, "held-shared"))
 	if err != nil {
 		t.Fatal(err)
 	}

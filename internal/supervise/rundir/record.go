@@ -71,6 +71,9 @@ type Record struct {
 	Shell            []string                 `json:"shell,omitempty"`         // with Local: how other hosts are reached; none: ssh
 	RemoteHelper     []string                 `json:"remoteHelper,omitempty"`  // with Local: the command that starts a helper there
 	Replaces         []string                 `json:"replaces,omitempty"`      // with Local: runs whose files on hosts may be discarded
+	Policy           string                   `json:"policy,omitempty"`        // with Local: on which tiers checkpoints are kept (package policy of tier)
+	Name             string                   `json:"name,omitempty"`          // with Policy: the name of the run on tiers
+	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
@@ -260,7 +263,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // checkpoints show, too.
 func (r *Record) essence() string {
 	c := *r
-	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Time = 0, nil, nil, nil, 0, time.Time{}
+	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Tiers, c.Time = 0, nil, nil, nil, 0, nil, time.Time{}
 	return fmt.Sprintf("%+v", c)
 }
 

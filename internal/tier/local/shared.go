@@ -37,18 +37,19 @@ const (
 // piece that has not changed is stored once.
 const outputChunk = 4 << 20
 
-// heldDir has links to files that are being uploaded, as a checkpoint directory
-// has them.
-func (d *Dir) heldDir() string { return filepath.Join(d.Path, "held") }
+// heldDir has links to files that are being uploaded to a tier, as a checkpoint
+// directory has them.
+func (d *Dir) heldDir(tier string) string { return filepath.Join(d.Path, "held-"+tier) }
 
-func (d *Dir) heldCheckpoint(index uint64) string {
-	return filepath.Join(d.heldDir(), fmt.Sprintf("ckpt-%08d", index))
+func (d *Dir) heldCheckpoint(tier string, index uint64) string {
+	return filepath.Join(d.heldDir(tier), fmt.Sprintf("ckpt-%08d", index))
 }
 
-// Hold makes links to the files of some ranks of a committed checkpoint. So
-// they stay when the ranks remove the checkpoint. The caller calls Release.
-func (d *Dir) Hold(index uint64, ranks []int) error {
-	to := d.heldCheckpoint(index)
+// Hold makes links to the files of some ranks of a committed checkpoint, for a
+// tier. So they stay when the ranks remove the checkpoint. The caller calls
+// Release.
+func (d *Dir) Hold(tier string, index uint64, ranks []int) error {
+	to := d.heldCheckpoint(tier, index)
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (d *Dir) Hold(index uint64, ranks []int) error {
 			}
 		}
 		if err != nil {
-			d.Release(index)
+			d.Release(tier, index)
 			return err
 		}
 	}
@@ -74,13 +75,13 @@ func (d *Dir) Hold(index uint64, ranks []int) error {
 }
 
 // Release removes the links that Hold has made.
-func (d *Dir) Release(index uint64) { os.RemoveAll(d.heldCheckpoint(index)) }
+func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint(tier, index)) }
 
-// Upload uploads what Hold holds of a checkpoint, with the ranks' output. all is
-// the number of ranks of the run. Only a checkpoint that counts may be uploaded:
+// Upload uploads what Hold holds of a checkpoint for the tier of a name, with
+// the ranks' output. all is the number of ranks of the run. Only a checkpoint that counts may be uploaded:
 // the output up to it does not change then.
-func (d *Dir) Upload(ctx context.Context, t tier.Tier, index uint64, ranks []int, all int) (tier.Uploaded, error) {
-	o := tier.UploadOptions{Dir: d.heldDir(), Index: index, Ranks: ranks, Part: d.ID}
+func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all int) (tier.Uploaded, error) {
+	o := tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID}
 	var open []*os.File
 	defer func() {
 		for _, f := range open {

@@ -35,14 +35,14 @@ func publish(t *testing.T, m tier.Tier, index uint64, hosts ...*Dir) *tier.Manif
 	t.Helper()
 	var parts []tier.Uploaded
 	for r, d := range hosts {
-		if err := d.Hold(index, []int{r}); err != nil {
+		if err := d.Hold("shared", index, []int{r}); err != nil {
 			t.Fatal(err)
 		}
-		up, err := d.Upload(context.Background(), m, index, []int{r}, len(hosts))
+		up, err := d.Upload(context.Background(), m, "shared", index, []int{r}, len(hosts))
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Release(index)
+		d.Release("shared", index)
 		parts = append(parts, up)
 	}
 	mf, err := tier.Commit(context.Background(), m, parts)
@@ -164,20 +164,20 @@ func TestShared_Absent(t *testing.T) {
 func TestHold_Removed(t *testing.T) {
 	a, m := newHost(t), tiertest.NewMem()
 	save(t, a, 0, 1, 2, attempt)
-	if err := a.Hold(2, []int{0}); err != nil {
+	if err := a.Hold("shared", 2, []int{0}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(CheckpointDir(a.Path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Upload(context.Background(), m, 2, []int{0}, 1); err != nil {
+	if _, err := a.Upload(context.Background(), m, "shared", 2, []int{0}, 1); err != nil {
 		t.Error(err)
 	}
-	a.Release(2)
-	if err := a.Hold(2, []int{0}); !errors.Is(err, os.ErrNotExist) {
+	a.Release("shared", 2)
+	if err := a.Hold("shared", 2, []int{0}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after that: %v", err)
 	}
-	if left, _ := os.ReadDir(a.heldDir()); len(left) > 0 {
+	if left, _ := os.ReadDir(a.heldDir("shared")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

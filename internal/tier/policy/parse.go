@@ -283,7 +283,7 @@ func (p *parser) tier(k Kind, start int) error {
 	if err != nil {
 		return err
 	}
-	t := defaults(k)
+	t := Defaults(k)
 	switch k {
 	case Partner:
 		if has {

@@ -116,9 +116,9 @@ func (p *Policy) HostKeep() int {
 	return keep
 }
 
-// defaults returns a tier with the values that hold where the text says
+// Defaults returns a tier with the values that hold where the text says
 // nothing.
-func defaults(k Kind) Tier {
+func Defaults(k Kind) Tier {
 	t := Tier{Kind: k, Every: 1, Keep: 2, Files: LocalFiles}
 	switch k {
 	case Local:
@@ -141,7 +141,7 @@ func defaults(k Kind) Tier {
 func Default(local, shared string, hosts int) *Policy {
 	p := &Policy{Scrub: DefaultScrub}
 	add := func(k Kind, place string) {
-		t := defaults(k)
+		t := Defaults(k)
 		t.Place = place
 		p.Tiers = append(p.Tiers, t)
 	}
@@ -219,7 +219,7 @@ func (t *Tier) name() string {
 
 // String returns the tier as an item of a policy. It omits default values.
 func (t *Tier) String() string {
-	d := defaults(t.Kind)
+	d := Defaults(t.Kind)
 	var opts []string
 	add := func(differs bool, name, value string) {
 		if differs {

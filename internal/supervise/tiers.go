@@ -1,0 +1,423 @@
+//go:build linux
+
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/tier"
+	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/policy"
+)
+
+// Tiers outside of the hosts: a shared directory, an object store. After a
+// commit the supervisor tells helpers to upload the files of their ranks (Keep).
+// When all have (Stored), it writes the manifest, and removes checkpoints that
+// the tier does not keep any more. All of that is in the background: a tier that
+// fails or hangs delays nothing but itself.
+
+// outerTier is such a tier. Only the goroutine of Run uses it.
+type outerTier struct {
+	policy.Tier
+	open   func(context.Context) (tier.Tier, error)
+	state  control.TierState
+	asked  uint64      // the newest checkpoint that helpers were told to upload
+	upload *tierUpload // nil: none is under way
+	jobs   []tierJob   // the first one is at work
+}
+
+// tierUpload is a checkpoint on its way to a tier.
+type tierUpload struct {
+	index   uint64
+	waiting []*host // that have not said Stored
+	parts   []tier.Uploaded
+}
+
+// tierJob is something to do with a tier, and what follows from its outcome.
+type tierJob struct {
+	do   func(context.Context, tier.Tier) error
+	then func(error)
+}
+
+// kind returns how messages call the tier.
+func (t *outerTier) kind() string { return string(t.Kind) }
+
+// String returns the tier as users write it.
+func (t *outerTier) String() string { return t.kind() + "=" + t.Place }
+
+// parseTiers reads Options.Tiers. It sets Options.Local.
+func (s *Supervisor) parseTiers() error {
+	o := &s.o
+	if o.Tiers == "" {
+		return nil
+	}
+	p, err := policy.Parse(o.Tiers)
+	if err != nil {
+		return optionError("--%v", err)
+	}
+	l := p.Of(policy.Local)
+	switch {
+	case l == nil && o.Local == "":
+		return optionError("--tiers names no directory of each host: add local=DIR")
+	case l == nil:
+		home := policy.Defaults(policy.Local)
+		home.Place = o.Local
+		p.Tiers = slices.Insert(p.Tiers, 0, home)
+	case o.Local != "" && o.Local != l.Place:
+		return optionError("--local and the local tier of --tiers are different directories: name it once")
+	default:
+		o.Local = l.Place
+	}
+	if err := builtTiers(p); err != nil {
+		return err
+	}
+	s.policy = p
+	return nil
+}
+
+// builtTiers refuses what a policy may say and this version does not do.
+func builtTiers(p *policy.Policy) error {
+	for i := range p.Tiers {
+		t := &p.Tiers[i]
+		usual := policy.Defaults(t.Kind)
+		switch {
+		case t.Kind == policy.Partner || t.Kind == policy.RS:
+			return optionError("--tiers: this version does not have the tier %s yet", t.Kind)
+		case t.Kind == policy.Local && (t.Every != usual.Every || t.Keep != usual.Keep):
+			return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
+		case t.Files != usual.Files:
+			return optionError("--tiers: %s: this version does not have the option files yet", t.Kind)
+		case t.Writers != usual.Writers:
+			return optionError("--tiers: %s: this version does not have the option writers yet", t.Kind)
+		}
+	}
+	if p.Domains != "" {
+		return optionError("--tiers: this version does not have domains yet")
+	}
+	return nil
+}
+
+// openTiers makes the tiers of the policy. It does not touch them.
+func (s *Supervisor) openTiers() {
+	if s.policy == nil {
+		s.rec.Policy, s.rec.Tiers = "", nil
+		return
+	}
+	s.rec.Policy = s.policy.String()
+	s.rec.Name = cmp.Or(s.rec.Name, local.Name(s.o.Run))
+	was := s.rec.Tiers
+	s.rec.Tiers = nil
+	for _, p := range s.policy.Tiers {
+		if p.Kind.OnHosts() {
+			continue
+		}
+		t := &outerTier{Tier: p, open: helper.Opener(&p, s.rec.Name, s.o.access())}
+		t.state.Tier = t.String()
+		if i := slices.IndexFunc(was, func(x control.TierState) bool { return x.Tier == t.state.Tier }); i >= 0 && !s.intent.New {
+			t.state.Index, t.state.Time = was[i].Index, was[i].Time
+		}
+		t.asked = t.state.Index
+		s.tiers = append(s.tiers, t)
+	}
+}
+
+// storeEnv returns the variables by which object stores are reached.
+func (s *Supervisor) storeEnv() (out []string) {
+	if s.policy == nil || s.policy.Of(policy.S3) == nil {
+		return nil
+	}
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "AWS_") {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// do does something with a tier in the background, after what was asked before.
+func (s *Supervisor) do(t *outerTier, do func(context.Context, tier.Tier) error, then func(error)) {
+	if t.jobs = append(t.jobs, tierJob{do, then}); len(t.jobs) == 1 {
+		s.nextJob(t)
+	}
+}
+
+// nextJob begins the first job of a tier.
+func (s *Supervisor) nextJob(t *outerTier) {
+	j := t.jobs[0]
+	go func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-s.over:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		x, err := t.open(ctx)
+		if err == nil {
+			err = j.do(ctx, x)
+		}
+		s.post(func() {
+			j.then(err) // it may add jobs
+			if t.jobs = t.jobs[1:]; len(t.jobs) > 0 {
+				s.nextJob(t)
+			}
+		})
+	}()
+}
+
+// uploadCheckpoint brings a committed checkpoint to the tiers that it is due
+// for. Before a run stops, its last checkpoint is due for all.
+func (s *Supervisor) uploadCheckpoint(index uint64) {
+	for _, t := range s.tiers {
+		if t.asked == 0 || index >= t.asked+uint64(t.Every) || s.stopping {
+			s.uploadTo(t, index)
+		}
+	}
+}
+
+// uploadTo tells helpers to upload a checkpoint. One helper per directory does.
+func (s *Supervisor) uploadTo(t *outerTier, index uint64) {
+	u := &tierUpload{index: index}
+	ranks := make(map[*host][]int)
+	for r, dir := range s.local.at {
+		i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.files != nil && h.files.ID == dir })
+		if i < 0 { // the host is lost, and the attempt fails
+			return
+		}
+		h := s.hosts[i]
+		if ranks[h] == nil {
+			u.waiting = append(u.waiting, h)
+		}
+		ranks[h] = append(ranks[h], r)
+	}
+	t.asked, t.upload, t.state.Uploading = index, u, index
+	for _, h := range u.waiting {
+		h.queue.Send(&control.Keep{Tier: t.kind(), Index: index, Ranks: ranks[h], All: s.n})
+	}
+	s.changed()
+}
+
+// stored takes what a helper says about its share of an upload.
+func (s *Supervisor) stored(h *host, m *control.Stored) {
+	i := slices.IndexFunc(s.tiers, func(t *outerTier) bool { return t.kind() == m.Tier })
+	if i < 0 {
+		return
+	}
+	t := s.tiers[i]
+	u := t.upload
+	if u == nil || u.index != m.Index || !slices.Contains(u.waiting, h) {
+		return
+	}
+	var up tier.Uploaded
+	err := errors.New(m.Error)
+	if m.Error == "" {
+		err = json.Unmarshal(m.Part, &up)
+	}
+	if err != nil {
+		s.tierFails(t, fmt.Errorf("checkpoint %d from %s: %w", m.Index, h.title(), err))
+		if m.Over {
+			s.endUpload(t, u)
+		}
+		return
+	}
+	u.waiting = slices.DeleteFunc(u.waiting, func(x *host) bool { return x == h })
+	if u.parts = append(u.parts, up); len(u.waiting) == 0 {
+		s.commitTo(t, u, helper.FirstPause)
+	}
+}
+
+// endUpload gives up an upload. The next checkpoint is due.
+func (s *Supervisor) endUpload(t *outerTier, u *tierUpload) {
+	if t.upload == u {
+		t.upload, t.state.Uploading, t.asked = nil, 0, 0
+		s.changed()
+	}
+}
+
+// commitTo writes the manifest of a checkpoint that all hosts have uploaded. If
+// that fails, it tries again after a pause, unless a newer one is on its way.
+func (s *Supervisor) commitTo(t *outerTier, u *tierUpload, pause time.Duration) {
+	if t.upload != u {
+		return
+	}
+	if !s.rec.Started.Counts(u.index, u.parts[0].Attempt) { // the run went back to an older one meanwhile
+		s.endUpload(t, u)
+		return
+	}
+	line := s.rec.Started
+	s.do(t, func(ctx context.Context, x tier.Tier) error {
+		if err := checkAttempts(ctx, x, line); err != nil {
+			return err
+		}
+		_, err := tier.Commit(ctx, x, u.parts)
+		return err
+	}, func(err error) {
+		switch {
+		case errors.Is(err, errSuperseded) || errors.Is(err, tier.ErrExists):
+			s.superseded(t, err)
+		case errors.Is(err, tier.ErrAbandoned):
+			s.tierFails(t, err)
+			s.endUpload(t, u)
+		case err != nil:
+			s.tierFails(t, err)
+			time.AfterFunc(pause, func() {
+				s.post(func() { s.commitTo(t, u, min(2*pause, helper.LastPause)) })
+			})
+		default:
+			s.reachedTier(t, u)
+		}
+	})
+}
+
+// reachedTier records that a tier has a checkpoint, and removes older ones.
+func (s *Supervisor) reachedTier(t *outerTier, u *tierUpload) {
+	if f := t.state.Failing; f != nil {
+		s.say("%s works again, after %s", t, control.Count(f.Count, "failure"))
+	}
+	t.state.Index, t.state.Time, t.state.Failing = u.index, time.Now(), nil
+	if t.upload == u {
+		t.upload, t.state.Uploading = nil, 0
+	}
+	s.say("checkpoint %d is on %s", u.index, t)
+	s.saveTiers()
+	if t.Keep == policy.KeepAll {
+		return
+	}
+	line, keep := s.rec.Started, t.Keep
+	s.do(t, func(ctx context.Context, x tier.Tier) error {
+		return collectTier(ctx, x, line, keep)
+	}, func(err error) {
+		if err != nil {
+			s.say("%v; the next collection tries again", err)
+		}
+	})
+}
+
+// collectTier removes all checkpoints but the newest that count.
+func collectTier(ctx context.Context, x tier.Tier, line *control.AttemptRecord, keep int) error {
+	list, err := tier.Checkpoints(ctx, x, line.Run)
+	if err != nil {
+		return err
+	}
+	var retain []uint64
+	for _, m := range list {
+		if len(retain) < keep && line.Counts(m.Index, m.Attempt) {
+			retain = append(retain, m.Index)
+		}
+	}
+	if len(retain) == 0 {
+		return nil
+	}
+	_, err = tier.Collect(ctx, x, line.Run, tier.CollectOptions{Retain: retain})
+	return err
+}
+
+// tierFails records a failure of a tier. It says so once, until the tier works
+// again or fails for another reason.
+func (s *Supervisor) tierFails(t *outerTier, err error) {
+	f := t.state.Failing
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	tell := f == nil || f.Why != text
+	if f == nil {
+		f = &control.Unsaved{Since: time.Now()}
+	}
+	t.state.Failing = &control.Unsaved{Since: f.Since, Count: f.Count + 1, Why: text}
+	if tell {
+		s.say("%s fails: %s; it is tried again", t, text)
+	}
+	s.saveTiers()
+}
+
+// saveTiers records the states of tiers.
+func (s *Supervisor) saveTiers() {
+	s.rec.Tiers = s.tierStates()
+	s.save()
+	s.changed()
+}
+
+// tierStates returns copies of the tiers' states.
+func (s *Supervisor) tierStates() (out []control.TierState) {
+	for _, t := range s.tiers {
+		out = append(out, t.state)
+	}
+	return out
+}
+
+// endTiers waits until tiers have the last checkpoint of a run that stops, as
+// long as there is time.
+func (s *Supervisor) endTiers(ctx context.Context) {
+	busy := func() bool { return slices.ContainsFunc(s.tiers, func(t *outerTier) bool { return t.upload != nil }) }
+	if !s.stopping || s.killed || !busy() {
+		return
+	}
+	left := max(0, s.stopGrace-time.Since(s.stopAt))
+	s.say("waiting for tiers to get the last checkpoint, at most %s", control.TimeText(left.Round(time.Millisecond)))
+	s.until(ctx, func() bool { return s.killed || !busy() }, time.After(left))
+	for _, t := range s.tiers {
+		if t.upload != nil {
+			s.say("%s does not have checkpoint %d", t, t.upload.index)
+			s.endUpload(t, t.upload)
+		}
+	}
+}
+
+// emptyTime is how long the end of a run waits for a tier to be emptied.
+const emptyTime = time.Minute
+
+// emptyTiers removes the files of a finished run from its tiers.
+func (s *Supervisor) emptyTiers() {
+	left := len(s.tiers)
+	for _, t := range s.tiers {
+		t.upload, t.state.Uploading = nil, 0
+		s.do(t, func(ctx context.Context, x tier.Tier) error {
+			return tier.RemoveRun(ctx, x, s.rec.ID)
+		}, func(err error) {
+			left--
+			if err != nil {
+				s.say("the checkpoints of the finished run stay on %s: %v", t, err)
+				return
+			}
+			t.state = control.TierState{Tier: t.state.Tier}
+		})
+	}
+	s.until(context.Background(), func() bool { return left == 0 }, time.After(emptyTime))
+	if left > 0 {
+		s.say("the checkpoints of the finished run stay on tiers that did not answer within %s", control.TimeText(emptyTime))
+	}
+	s.rec.Tiers = s.tierStates()
+}
+
+// removeReplaced removes earlier runs from the tiers that this one replaces.
+func (s *Supervisor) removeReplaced() {
+	old := slices.DeleteFunc(slices.Clone(s.rec.Replaces), func(id string) bool { return id == control.AnyRun || id == s.rec.ID })
+	if len(old) == 0 {
+		return
+	}
+	for _, t := range s.tiers {
+		s.do(t, func(ctx context.Context, x tier.Tier) error {
+			there, err := tier.Runs(ctx, x)
+			for _, id := range there {
+				if err == nil && slices.Contains(old, id) {
+					err = tier.RemoveRun(ctx, x, id)
+				}
+			}
+			return err
+		}, func(err error) {
+			if err != nil {
+				s.say("an earlier run could not be removed from %s: %v", t, err)
+			}
+		})
+	}
+}
