@@ -69,9 +69,12 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	known := name
+	known, fromStart := name, ""
 	if start.moved() != "" { // the checkpoint names it relative to where the program starts
 		known = abs
+		if !filepath.IsAbs(name) {
+			fromStart = start.rel(abs)
+		}
 	}
 	f, err := run.OpenFile(known, flag, perm)
 	if err != nil {
@@ -81,7 +84,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		}
 		return nil, err
 	}
-	run.SetFileName(f, given)
+	run.SetFileName(f, given, fromStart)
 	files.Track(f, abs, path, flag)
 	return f, nil
 }

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,7 +23,7 @@ import (
 // process is what a program has changed in its process.
 type process struct {
 	Env  map[string]*string // variables that were set; nil: unset
-	Dir  string             // its working directory, if it is not that of the start
+	Dir  string             // its working directory, if it is not that of the start; relative to that, if it is below
 	In   int64              // bytes read from stdin, if that is a file
 	Slog *slog.Logger       // slog.Default, if it was set
 
@@ -57,6 +59,16 @@ func (o *startState) note() {
 	o.dir, _ = os.Getwd()
 }
 
+// rel returns a path relative to the directory of the start; "" if it is not
+// below. A run can be moved or copied together with that directory.
+func (o *startState) rel(path string) string {
+	rel, err := filepath.Rel(o.dir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return rel
+}
+
 // moved returns the working directory, if it is not that of the start.
 func (o *startState) moved() string {
 	if dir, err := os.Getwd(); err == nil && dir != o.dir {
@@ -67,7 +79,8 @@ func (o *startState) moved() string {
 
 // note records what differs from the start.
 func (p *process) note() {
-	*p = process{Dir: start.moved(), In: stdinPosition()}
+	dir := start.moved()
+	*p = process{Dir: cmp.Or(start.rel(dir), dir), In: stdinPosition()}
 	if now := environment(); !maps.Equal(now, start.env) {
 		p.Env = make(map[string]*string)
 		for k, v := range now {
@@ -102,7 +115,11 @@ func (p *process) restore() error {
 		}
 	}
 	if p.Dir != "" {
-		if err := os.Chdir(p.Dir); err != nil {
+		dir := p.Dir
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(start.dir, dir)
+		}
+		if err := os.Chdir(dir); err != nil {
 			return fmt.Errorf("cannot change to the working directory of the checkpoint: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,6 +226,9 @@ func Begin() {
 	}
 	if err := errors.Join(run.CheckInputs(saved.Process.In), saved.Process.restore(), adoptRun()); err != nil {
 		fatal("%s", errorText(err))
+	}
+	for i, f := range saved.Files { // the run may have been moved
+		saved.Files[i].Name = cmp.Or(run.PathOf(f.File), f.Name)
 	}
 	files.Reopened(saved.Files)
 	saved.Signals.restore()

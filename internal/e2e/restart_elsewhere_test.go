@@ -18,6 +18,7 @@ import (
 const relocated = `package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -29,16 +30,30 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	if err := errors.Join(os.Mkdir("sub", 0o755), os.Chdir("sub")); err != nil {
+		panic(err)
+	}
+	tally, err := os.OpenFile("tally", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		panic(err)
+	}
 	for i := 0; i < 60; i++ {
 		fmt.Fprintln(lines, "line", i)
 		fmt.Println("out", i)
-		text, _ := os.ReadFile("count")
+		text, _ := os.ReadFile("../count")
 		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err := os.WriteFile("count", []byte(fmt.Sprintln(n+1)), 0o644); err != nil {
+		if err := os.WriteFile("../count", []byte(fmt.Sprintln(n+1)), 0o644); err != nil {
 			panic(err)
 		}
+		b := []byte{0}
+		tally.ReadAt(b, 0)
+		b[0]++
+		tally.WriteAt(b, 0)
 		if i == 33 {
-			os.ReadFile("gate")
+			os.ReadFile("../gate")
+		}
+		if i == 47 {
+			os.ReadFile("../gate2")
 		}
 	}
 	lines.Close()
@@ -46,9 +61,9 @@ func main() {
 `
 
 // TestRestart_RunMoved interrupts a run, moves, copies or links its directory
-// with the program's source, and continues there with the same command. The
-// result must be that of an undisturbed run, and the original of a copy must
-// not change.
+// with the program's source, continues there with the same command, and
+// interrupts it again. The result must be that of an undisturbed run, and the
+// original of a copy must not change.
 func TestRestart_RunMoved(t *testing.T) {
 	t.Parallel()
 	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
@@ -96,33 +111,50 @@ func TestRestart_RunMoved(t *testing.T) {
 				cmd.Env = append(os.Environ(), "PWD="+dir)
 				return cmd
 			}
-			gate := filepath.Join(old, "gate")
-			if err := syscall.Mkfifo(gate, 0o644); err != nil {
-				t.Fatal(err)
+			// killed starts the run, and kills it when the program reads a gate.
+			killed := func(dir, gate string, cmd *exec.Cmd) {
+				t.Helper()
+				gate = filepath.Join(dir, gate)
+				if err := syscall.Mkfifo(gate, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				var said strings.Builder
+				cmd.Stderr = &said
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() {
+					ended <- cmd.Wait()
+					if f, err := os.OpenFile(gate, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
+						t.Cleanup(func() { f.Close() })
+					}
+				}()
+				pipe, err := os.OpenFile(gate, os.O_WRONLY, 0) // opens when the program is at the gate, or has ended
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer pipe.Close()
+				select {
+				case err := <-ended:
+					t.Fatalf("it has ended: %v\n%s", err, &said)
+				default:
+				}
+				cmd.Process.Kill()
+				<-ended
+				lock, err := os.Open(filepath.Join(dir, "w.cairn", "hosts", "localhost.lock"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lock.Close()
+				if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { // its helper has ended
+					t.Fatal(err)
+				}
+				if err := os.Remove(gate); err != nil {
+					t.Fatal(err)
+				}
 			}
-			cmd := start(old)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			pipe, err := os.OpenFile(gate, os.O_WRONLY, 0) // opens when the program is at the gate
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer pipe.Close()
-			cmd.Process.Kill()
-			cmd.Wait()
-			lock, err := os.Open(filepath.Join(old, "w.cairn", "hosts", "localhost.lock"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lock.Close()
-			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { // its helper has ended
-				t.Fatal(err)
-			}
-			lock.Close()
-			if err := os.Remove(gate); err != nil {
-				t.Fatal(err)
-			}
+			killed(old, "gate", start(old))
 			before := ""
 			switch how {
 			case "moved":
@@ -136,14 +168,18 @@ func TestRestart_RunMoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd = start(now)
-			if other {
-				const nobody = 65534
-				tool(t, "chown", "-R", fmt.Sprint(nobody), now)
-				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-				cmd.Env = append(cmd.Env, "HOME="+now)
+			again := func() *exec.Cmd {
+				cmd := start(now)
+				if other {
+					const nobody = 65534
+					tool(t, "chown", "-R", fmt.Sprint(nobody), now)
+					cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+					cmd.Env = append(cmd.Env, "HOME="+now)
+				}
+				return cmd
 			}
-			text, err := cmd.CombinedOutput()
+			killed(now, "gate2", again())
+			text, err := again().CombinedOutput()
 			if err != nil || !strings.Contains(string(text), "restored checkpoint ") {
 				t.Fatalf("%v\n%s", err, text)
 			}
@@ -152,7 +188,7 @@ func TestRestart_RunMoved(t *testing.T) {
 				fmt.Fprintln(&lines, "line", i)
 				fmt.Fprintln(&out, "out", i)
 			}
-			for name, want := range map[string]string{"lines": lines.String(), "count": "60\n", "result": out.String()} {
+			for name, want := range map[string]string{"lines": lines.String(), "count": "60\n", "sub/tally": "\x3c", "result": out.String()} {
 				if got, _ := os.ReadFile(filepath.Join(now, name)); string(got) != want {
 					t.Errorf("%s holds %q, not %q\n%s", name, got, want, text)
 				}

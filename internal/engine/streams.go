@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"unsafe"
@@ -53,10 +54,15 @@ func givenName(name string) string {
 }
 
 // SetFileName sets the name by which the program has opened a file. The file's
-// Name method returns it, also after Restore.
-func (p *Run) SetFileName(f *os.File, name string) {
+// Name method returns it, also after Restore. If path is not empty, it is the
+// file's path relative to the directory in which the program was started, and
+// Restore opens that.
+func (p *Run) SetFileName(f *os.File, name, path string) {
 	for _, o := range p.files.open {
 		if o.f == f {
+			if path != "" {
+				o.entry.Path, o.entry.At = portablePath(path), filepath.ToSlash(o.entry.Abs)
+			}
 			o.entry.Name = givenName(name)
 			if o.entry.Path != portablePath(name) {
 				o.entry.Name = name
@@ -64,6 +70,16 @@ func (p *Run) SetFileName(f *os.File, name string) {
 			changeFileName(f, name)
 		}
 	}
+}
+
+// PathOf returns the absolute path of an open data file; "": it is none.
+func (p *Run) PathOf(f *os.File) string {
+	for _, o := range p.files.open {
+		if o.f == f {
+			return o.entry.Abs
+		}
+	}
+	return ""
 }
 
 // changeFileName sets what a file's Name method returns.
