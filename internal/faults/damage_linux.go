@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // damageFile damages a file of a run that was killed. The run must avoid the
@@ -276,6 +277,18 @@ func moveDir(t *faultCase) error {
 			break
 		}
 		if err := t.moves(c); err != nil {
+			return err
+		}
+		if t.r.IntN(2) == 0 {
+			continue
+		}
+		// It may be killed before it saves a checkpoint in the new place.
+		s, err := t.start(c)
+		if err != nil {
+			return err
+		}
+		s.pause(time.Duration(t.r.IntN(400)) * time.Millisecond)
+		if err := errors.Join(t.strikeAll(), s.end()); err != nil {
 			return err
 		}
 	}
