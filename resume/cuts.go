@@ -34,6 +34,7 @@ type cutState struct {
 	begun   time.Time // of the cut that is wanted
 	failed  int       // how many in a row were given up
 	stuck   bool      // the last look found only blocked goroutines
+	over    bool      // the program ends, and nothing is saved any more
 
 	changed sync.Cond // something above has changed
 	wanted  atomic.Bool
@@ -107,7 +108,7 @@ func onDue() {
 func (c *cutState) request() {
 	c.Lock()
 	defer c.Unlock()
-	if c.wanted.Load() || len(c.all) == 0 {
+	if c.over || c.wanted.Load() || len(c.all) == 0 {
 		return
 	}
 	c.wanted.Store(true)
@@ -195,6 +196,16 @@ func (c *cutState) end() {
 		g.arrived = false
 	}
 	c.changed.Broadcast()
+}
+
+// close ends the cut that is wanted, and allows no other: the program ends.
+func (c *cutState) close() {
+	c.Lock()
+	defer c.Unlock()
+	c.over = true
+	if c.wanted.Load() {
+		c.end()
+	}
 }
 
 // arrive stops the goroutine while a cut is wanted. frames are those of its

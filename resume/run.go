@@ -320,6 +320,7 @@ func finish(done bool, status int) {
 		return
 	}
 	closed = true
+	cuts.close()
 	done = releaseRun() && done
 	if done && begun.Load() {
 		if err := files.Sync(); err != nil {

@@ -47,6 +47,7 @@ type host struct {
 	extra      bool      // it was added for a move that was not made
 	spawned    bool      // an MPI library has started its helper, and ends everything if the helper ends
 	waiting    time.Time // since when it waits for an earlier helper to end
+	killed     int       // helpers that a signal has killed while they joined
 	err        error     // why it is not up
 
 	// With a directory per host:
@@ -334,7 +335,7 @@ func (h *host) handle(m control.Message) {
 		case m.Error == "" && h.s.local != nil && m.Files == nil:
 			h.lost(errors.New("its helper is of another version: it knows no directories of hosts"))
 		case m.Error == "":
-			h.state, h.files, h.addresses = hostUp, m.Files, m.Addresses
+			h.state, h.files, h.addresses, h.killed = hostUp, m.Files, m.Addresses, 0
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):
 			h.lost(errors.New(m.Error))
@@ -392,9 +393,29 @@ func (h *host) waits(holder string) bool {
 	return true
 }
 
+// joinAgain starts another helper if a signal has killed the one that was
+// joining, three times at most.
+func (h *host) joinAgain() bool {
+	if h.state != hostJoining || h.cmd == nil || h.killed >= 3 || h.s.killed || h.s.stopping {
+		return false
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(time.Second): // it has closed the connection
+		return false
+	}
+	if st, ok := h.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() {
+		return false
+	}
+	h.killed++
+	h.hangUp()
+	h.join()
+	return true
+}
+
 // lost records that the helper is gone, and its ranks with it.
 func (h *host) lost(err error) {
-	if h.state == hostDown {
+	if h.state == hostDown || h.joinAgain() {
 		return
 	}
 	if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {

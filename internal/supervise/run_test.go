@@ -418,6 +418,16 @@ func TestHelper_Killed(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestHelper_KilledWhileJoining kills the first two helpers before they say
+// anything.
+func TestHelper_KilledWhileJoining(t *testing.T) {
+	o := options(t, 2, "")
+	dir := t.TempDir()
+	o.Helper = append([]string{"/bin/sh", "-c", `mkdir "$0/1" 2>/dev/null && kill -9 $$; mkdir "$0/2" 2>/dev/null && kill -9 $$; exec "$@"`, dir}, o.Helper...)
+	begin(t, o).ends(rundir.Finished, 0)
+	exact(t, o, 20)
+}
+
 // parent returns the process that started another.
 func parent(t *testing.T, pid int) int {
 	t.Helper()
