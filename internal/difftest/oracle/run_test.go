@@ -32,7 +32,8 @@ type outcome struct {
 	Files          map[string]string
 
 	kills int
-	said  []string // Cairn's messages on stderr
+	took  time.Duration // processor time of the last start
+	said  []string      // Cairn's messages on stderr
 }
 
 var (
@@ -42,8 +43,8 @@ var (
 
 // start runs a program once in the directory cwd below work. Its output is
 // appended to two files there. start returns the exit status, or -N if the
-// program died of signal N.
-func (p *program) start(work, binary string, env []string) (int, error) {
+// program died of signal N. took is set to the processor time.
+func (p *program) start(work, binary string, env []string, took *time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	limited := fmt.Sprintf(`ulimit -S -t %d && exec "$0" "$@"`, processorSeconds)
@@ -78,6 +79,7 @@ func (p *program) start(work, binary string, env []string) (int, error) {
 	if err != nil && !errors.As(err, &exit) {
 		return 0, err
 	}
+	*took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if text, err := os.ReadFile(stderr.Name()); err != nil {
 		return 0, err
@@ -110,7 +112,7 @@ func (p *program) run(work, binary string, env ...string) (*outcome, error) {
 	}
 	o := &outcome{}
 	for {
-		exit, err := p.start(work, binary, env)
+		exit, err := p.start(work, binary, env, &o.took)
 		if err != nil {
 			return o, err
 		}

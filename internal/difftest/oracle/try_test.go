@@ -147,6 +147,9 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	if long {
 		factor = 1.5
 	}
+	if got.took > time.Second { // it would take hours
+		factor = 4
+	}
 	var unsaved []string // Cairn's messages about points that cannot be saved
 	points := killPoints(factor)
 	for {
