@@ -91,7 +91,8 @@ there, by TCP (docs/tiers.md). Ranks on different hosts connect by TCP.
 local=DIR, a directory on each host; shared=DIR, a directory that all hosts see;
 s3=s3://BUCKET/PREFIX, an object store. Options follow an item: every=N, every N-th
 checkpoint; keep=N, the newest N; rate=SIZE, bytes per second; key=FILE, encrypt
-with the key in FILE. Hosts copy checkpoints there in the background.
+with the key in FILE. Hosts copy checkpoints there in the background. If a host is
+lost with its disk, the run resumes from the newest checkpoint on a tier.
 
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are

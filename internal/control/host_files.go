@@ -53,13 +53,15 @@ const AnyRun = "*"
 // Every host has it before a rank starts there. The one with the highest Number
 // counts, wherever it is found.
 type AttemptRecord struct {
-	Format int       `json:"format"`
-	Number uint64    `json:"number"` // grows with every start, and every move
-	Run    string    `json:"run"`
-	Ranks  int       `json:"ranks"`
-	Host   string    `json:"host"` // of the supervisor
-	Pid    int       `json:"pid"`
-	Time   time.Time `json:"time"`
+	Format int    `json:"format"`
+	Number uint64 `json:"number"` // grows with every start, and every move
+	Run    string `json:"run"`
+	Ranks  int    `json:"ranks"`
+	Host   string `json:"host"` // of the supervisor
+	// Grace is how long ranks may take to stop when their supervisor is lost.
+	Grace time.Duration `json:"grace,omitempty"`
+	Pid   int           `json:"pid"`
+	Time  time.Time     `json:"time"`
 	// Line says whose checkpoints count: those of each entry's attempt with an
 	// index above Above, up to that of the next entry.
 	Line  []Span `json:"line"`
@@ -80,6 +82,9 @@ type Span struct {
 type Home struct {
 	Host string `json:"host"`
 	Dir  string `json:"dir"` // HostFiles.ID
+	// Reach is the oldest checkpoint to which the journal there can go back, if
+	// the rank's own files came from a tier with that checkpoint.
+	Reach uint64 `json:"reach,omitempty"`
 }
 
 const attemptFormat = 1
@@ -125,6 +130,9 @@ type HostFiles struct {
 	Attempt *AttemptRecord `json:"attempt,omitempty"`
 	Parts   []Part         `json:"parts"`
 	Lines   []RankLine     `json:"lines,omitempty"`
+	// Journals are the ranks that have a journal there. Such a rank can go back
+	// only to a checkpoint that the journal reaches.
+	Journals []int `json:"journals,omitempty"`
 }
 
 // Part is a rank's file of a checkpoint.

@@ -5,7 +5,10 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // TestTiers_Shared keeps checkpoints of hosts that share nothing on a shared
@@ -50,4 +53,113 @@ func TestTiers_Shared(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(shared, "run-*", "*", "*")); len(left) > 0 {
 		t.Errorf("the finished run has left on the shared tier: %v", left)
 	}
+}
+
+// stops stops the run.
+func (w *islands) stops() {
+	t := w.runOf.t
+	t.Helper()
+	if out, code := cairnTool(t, "stop", w.run()); code != 0 {
+		t.Fatalf("cairn stop: exit status %d: %s\n%s", code, out, w.text())
+	}
+	w.ends()
+}
+
+// loses removes a host's disk. The host cannot be reached then.
+func (w *islands) loses(host string) {
+	t := w.runOf.t
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(w.disks, host)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTiers_HostLost loses hosts with their disks while a run is stopped. The
+// same command resumes it on the remaining host, and then on two blank ones.
+func TestTiers_HostLost(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	shared := filepath.Join(t.TempDir(), "gpfs")
+	tiers := "shared=" + shared + ":every=2,keep=2"
+	w.lets(5)
+	w.begins("2 1", "--tiers", tiers)
+	w.reachesStep(5)
+	w.saves()
+	w.awaits("checkpoint 1 is on shared=" + shared)
+	w.goes(7)
+	w.saves()
+	w.goes(9)
+	w.stops() // this saves checkpoint 3, also there
+	must(t, w.text(), "checkpoint 3 is on shared="+shared)
+	// Now it does not have it, as if there had not been time.
+	found, _ := filepath.Glob(filepath.Join(shared, "run-*", "*", "checkpoints", "00000003.json"))
+	if len(found) != 1 || os.Remove(found[0]) != nil {
+		t.Fatalf("manifests: %v", found)
+	}
+	w.loses(b)
+	w.lets(11)
+	w.begins("3", "--tiers", tiers)
+	w.awaits("the run resumes from checkpoint 1")
+	w.awaits("the files of ranks 0, 1 and 2 are brought") // hosts keep two
+	w.awaits("restored checkpoint 1")
+	w.reachesStep(11)
+	w.stops()
+	must(t, w.text(), "checkpoint 4 is on shared="+shared)
+	w.loses(a)
+	w.newDisk(t, a)
+	w.newDisk(t, b)
+	w.lets(60)
+	w.begins("1 2", "--tiers", tiers)
+	w.awaits("restored checkpoint 4")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
+
+// TestTiers_HostVanishes loses a host with its disk and its processes while the
+// run computes. The supervisor waits until no rank can run there any more, and
+// resumes on the other host. Then the lost host comes back.
+func TestTiers_HostVanishes(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	b := w.net.Hosts[0]
+	shared := filepath.Join(t.TempDir(), "gpfs")
+	flags := []string{"--tiers", "shared=" + shared + ":every=2", "--grace", "1s"}
+	w.lets(5)
+	w.begins("1 3", flags...)
+	w.reachesStep(5)
+	w.saves()
+	w.awaits("checkpoint 1 is on shared=" + shared)
+	w.goes(7)
+	w.saves()
+	w.goes(9)
+	from, _, _ := w.said()
+	helper, disk := w.helperOf(b), filepath.Join(w.disks, b)
+	if err := os.Rename(disk, disk+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(helper, syscall.SIGKILL)
+	for _, text := range []string{"may still run on " + b, "restored checkpoint 1"} {
+		var ok bool
+		if from, ok = w.sees(from, text); !ok {
+			t.Fatalf("it did not say %q:\n%s", text, w.text())
+		}
+		if strings.HasPrefix(text, "may") {
+			time.Sleep(patience) // it waits longer than sees does
+		}
+	}
+	w.goes(12)
+	w.stops()
+	if err := os.Rename(disk+"-away", disk); err != nil {
+		t.Fatal(err)
+	}
+	w.lets(60)
+	w.begins("2 1", flags...)
+	w.finishes()
+	sameOutput(t, w.output(), want)
 }

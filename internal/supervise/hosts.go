@@ -139,7 +139,7 @@ func (s *Supervisor) notBegun(why string) {
 // cannot be replaced. While they may run, no rank must start elsewhere.
 func (h *host) awaitFree(ctx context.Context) {
 	s, told := h.s, false
-	if s.local != nil { // its lock is on the host; and without the host's files nothing starts
+	if s.local != nil { // its lock is on the host: see awaitLeft
 		h.served = false
 		return
 	}
@@ -336,6 +336,9 @@ func (h *host) handle(m control.Message) {
 			h.lost(errors.New("its helper is of another version: it knows no directories of hosts"))
 		case m.Error == "":
 			h.state, h.files, h.addresses, h.killed = hostUp, m.Files, m.Addresses, 0
+			if h.s.local != nil { // it has the host's lock
+				delete(h.s.local.left, m.Files.ID)
+			}
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):
 			h.lost(errors.New(m.Error))
@@ -422,6 +425,9 @@ func (h *host) lost(err error) {
 		err = errors.New("its helper has ended")
 	}
 	h.err = fmt.Errorf("host %s: %w%s", h.name, err, h.stderr.text())
+	if h.s.local != nil && h.files != nil && h.busy {
+		h.s.local.left[h.files.ID] = time.Now()
+	}
 	h.hangUp()
 	s := h.s
 	if s.a == nil || !s.a.begun() {

@@ -28,9 +28,13 @@ type localRun struct {
 	secret     []byte // for helpers among themselves
 	supervisor string // identifies this supervisor to helpers
 	damaged    map[copyOf]string
-	found      *localInventory // what hosts had when they were scanned last
-	restores   uint64          // the checkpoint that this attempt restores; 0: none
-	at         []string        // the directories in which its ranks run
+	failed     []copyOf             // of damaged: copies on tiers that could not be had, and are tried again at the next start
+	stored     []*tierStore         // what tiers outside of the hosts have; nil: they were not read for this start
+	began      time.Time            // when this supervisor began
+	left       map[string]time.Time // directories whose helpers were lost while ranks ran, and when
+	found      *localInventory      // what hosts had when they were scanned last
+	restores   uint64               // the checkpoint that this attempt restores; 0: none
+	at         []string             // the directories in which its ranks run
 	attemptID  string
 	above      uint64
 	commits    int   // since ranks got their homes
@@ -40,7 +44,7 @@ type localRun struct {
 }
 
 func newLocalRun(rec *rundir.Record) *localRun {
-	return &localRun{dir: filepath.Dir(rec.CheckpointDir), secret: randomBytes(32), supervisor: randomName(), damaged: make(map[copyOf]string)}
+	return &localRun{dir: filepath.Dir(rec.CheckpointDir), secret: randomBytes(32), supervisor: randomName(), damaged: make(map[copyOf]string), began: time.Now(), left: make(map[string]time.Time)}
 }
 
 // setup returns what a helper must know about its directory.
@@ -131,7 +135,7 @@ func (s *Supervisor) localFound() *localInventory {
 		}
 	}
 	p := newLocalInventory(s.n, s.rec.Started, dirs)
-	p.damaged, p.avoid = s.local.damaged, s.rec.Quarantined
+	p.damaged, p.avoid, p.tiers = s.local.damaged, s.rec.Quarantined, s.local.stored
 	if s.last != nil {
 		p.last = s.last.Index
 	}
@@ -240,6 +244,12 @@ func (s *Supervisor) releaseHolders() {
 // the attempt's failure, or the run stops.
 func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 	l := s.local
+	l.stored = nil
+	for _, c := range l.failed {
+		delete(l.damaged, c)
+	}
+	l.failed = nil
+	var own map[int]string // ranks whose own files come from a tier, and which
 	for {
 		p := s.localFound()
 		l.found = p
@@ -261,11 +271,34 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 			}
 		}
 		plan, err := p.plan(l.at)
+		if len(s.tiers) > 0 && l.stored == nil && p.needsTiers(plan, err) {
+			errs := s.readTiers(ctx)
+			if s.stopping || s.killed {
+				return false
+			}
+			for _, err := range errs {
+				s.say("%v", err)
+			}
+			if len(l.stored) > 0 || err == nil && plan != nil {
+				continue
+			}
+			if err == nil { // never from the beginning on a guess
+				err = &refusal{why: "a directory of the run is gone"}
+			}
+			err = &refusal{why: errors.Join(append([]error{err}, errs...)...).Error(), temporary: true}
+		}
 		if err != nil {
 			var r *refusal
-			s.notBegun(err.Error())
+			s.notBegun(strings.ReplaceAll(err.Error(), "\n", "; "))
 			s.a.failure.fatal = s.a.failure.fatal || !errors.As(err, &r) || !r.temporary
 			return false
+		}
+		if s.awaitLeft(ctx, p.missingHomes()) {
+			if s.stopping || s.killed || s.launcher == nil && !s.gatherHelpers(ctx) {
+				return false
+			}
+			l.stored = nil
+			continue
 		}
 		l.restores, l.above = 0, p.inventory().Highest()
 		if plan != nil {
@@ -275,7 +308,7 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 			}
 		}
 		items := p.fetches(plan, l.at)
-		if len(items) == 0 {
+		if own = fromTier(items); len(items) == 0 {
 			break
 		}
 		failed, whole := s.fetch(ctx, items, byDir)
@@ -291,7 +324,14 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 		}
 		s.scanHosts(ctx) // without the copies that failed
 	}
-	if err := s.recordStart(); err != nil {
+	err := s.recordStart(own)
+	if err == nil {
+		err = s.claimAttempt(ctx, own)
+	}
+	if s.stopping || s.killed {
+		return false
+	}
+	if err != nil {
 		s.a.failure = &failure{why: fmt.Sprintf("the start could not be recorded: %v", err), status: 1, fatal: true}
 		return false
 	}
@@ -343,7 +383,7 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 	var moved []int
 	for _, list := range items {
 		for _, x := range list {
-			if len(x.Addresses) > 0 && !slices.Contains(moved, x.Rank) {
+			if (len(x.Addresses) > 0 || x.Tier != "") && !slices.Contains(moved, x.Rank) {
 				moved = append(moved, x.Rank)
 			}
 		}
@@ -373,6 +413,14 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 				continue
 			}
 			failed++
+			for _, t := range s.local.stored {
+				if t.name == f.Host {
+					c := copyOf{t.name, f.Rank, f.Index}
+					if s.local.damaged[c] = f.Error; !f.Damaged {
+						s.local.failed = append(s.local.failed, c)
+					}
+				}
+			}
 			for id, d := range s.local.found.dirs {
 				if d.host == f.Host {
 					s.local.damaged[copyOf{id, f.Rank, f.Index}] = f.Error
@@ -384,17 +432,26 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 }
 
 // recordStart records which checkpoints count from now on, and where the ranks
-// are. Helpers record it before they start a rank.
-func (s *Supervisor) recordStart() error {
+// are. Helpers record it before they start a rank. The own files of some ranks
+// have come from a tier.
+func (s *Supervisor) recordStart(own map[int]string) error {
 	l := s.local
 	was := l.found.record
 	if was == nil {
 		was = &control.AttemptRecord{Run: s.rec.ID, Ranks: s.n}
 	}
 	l.attemptID, l.commits, l.moved, l.tidied = store.NewID(), 0, false, false
+	s.rec.Quiet = false
 	s.rec.Started = s.stamped(was.Next(l.restores, l.attemptID))
 	for r := range s.n {
-		s.rec.Started.Homes = append(s.rec.Started.Homes, control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]})
+		home := control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]}
+		switch {
+		case own[r] != "":
+			home.Reach = l.restores
+		case l.restores > 0 && r < len(was.Homes):
+			home.Reach = was.Homes[r].Reach
+		}
+		s.rec.Started.Homes = append(s.rec.Started.Homes, home)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.found.dirs)) {
 		if d := l.found.dirs[id]; d.Attempt != nil && !slices.Contains(l.at, id) { // until it is tidied up
@@ -407,7 +464,7 @@ func (s *Supervisor) recordStart() error {
 // stamped adds to a record who has made it.
 func (s *Supervisor) stamped(a *control.AttemptRecord) *control.AttemptRecord {
 	host, _ := os.Hostname()
-	a.Host, a.Pid, a.Time = host, os.Getpid(), time.Now().Round(0)
+	a.Host, a.Pid, a.Time, a.Grace = host, os.Getpid(), time.Now().Round(0), s.o.Grace
 	return a
 }
 

@@ -23,7 +23,8 @@ import (
 // home is. A rank's part of a checkpoint has two objects: its file, with the
 // bases, and its own files: the journal and the output. The latter are the same
 // object in all checkpoints, and only the home has it. Without it a restart
-// would be wrong: if a home is not there any more, the run refuses.
+// would be wrong: if a home is not there any more, the run refuses, unless a
+// tier outside of the hosts has a checkpoint with the rank's own files.
 
 // hostDir is the directory of a host, as its helper has found it.
 type hostDir struct {
@@ -38,14 +39,15 @@ type localInventory struct {
 	record  *control.AttemptRecord // nil: the run was never started
 	dirs    map[string]*hostDir    // by ID
 	last    uint64                 // the newest checkpoint that was committed, as far as the supervisor knows
+	tiers   []*tierStore           // outside of the hosts, if they were read
 	avoid   []uint64               // in quarantine
 	damaged map[copyOf]string      // copies that cannot be loaded, and why
 	down    map[string]error       // hosts that cannot be reached
 }
 
-// copyOf is a rank's file of a checkpoint in a directory.
+// copyOf is a rank's file of a checkpoint in a directory, or on a tier.
 type copyOf struct {
-	dir   string // ID
+	dir   string // ID; of a tier: its name
 	rank  int
 	index uint64
 }
@@ -103,7 +105,14 @@ func fileObject(part *control.Part) recovery.Object {
 	return recovery.Object{Name: name, Size: part.Bytes}
 }
 
-// inventory returns what hosts have. A Store is a directory.
+// journalReaches reports whether the journal in a rank's home can go back to a
+// checkpoint, as far as the record of the start shows.
+func (p *localInventory) journalReaches(rank int, index uint64) bool {
+	return p.record == nil || rank >= len(p.record.Homes) || index >= p.record.Homes[rank].Reach
+}
+
+// inventory returns what hosts and tiers have. A Store is a directory, or a tier;
+// those of tiers come last.
 func (p *localInventory) inventory() *recovery.Inventory {
 	inv := &recovery.Inventory{Committed: p.committed(), Titles: make(map[string]string)}
 	names := p.names()
@@ -123,6 +132,9 @@ func (p *localInventory) inventory() *recovery.Inventory {
 		for i := range d.Parts {
 			part := &d.Parts[i]
 			file, own := fileObject(part), ownObject(part.Rank)
+			if !p.journalReaches(part.Rank, part.Index) {
+				own.Name += "-before" // nobody has it
+			}
 			inv.Titles[file.Name], inv.Titles[own.Name] = "file", "journal and output"
 			if bad := cmp.Or(p.damaged[copyOf{id, part.Rank, part.Index}], part.Error); bad != "" {
 				s.Damaged = append(s.Damaged, recovery.Damage{Object: file.Name, Why: bad})
@@ -140,6 +152,9 @@ func (p *localInventory) inventory() *recovery.Inventory {
 			}
 		}
 		inv.Stores = append(inv.Stores, s)
+	}
+	for _, t := range p.tiers {
+		inv.Stores = append(inv.Stores, t.store(p, inv))
 	}
 	return inv
 }
@@ -230,9 +245,10 @@ func (p *localInventory) plan(at []string) (*recovery.Plan, error) {
 	if p.record.Ranks != p.ranks {
 		return nil, &refusal{why: fmt.Sprintf("the run was started with %d ranks, and not with %d", p.record.Ranks, p.ranks)}
 	}
+	var homes error
 	if committed > 0 || len(inv.Checkpoints()) > 0 {
-		if err := p.checkHomes(committed); err != nil {
-			return nil, err
+		if homes = p.checkHomes(committed); homes != nil && p.tiers == nil {
+			return nil, homes
 		}
 	}
 	names := p.names()
@@ -242,6 +258,11 @@ func (p *localInventory) plan(at []string) (*recovery.Plan, error) {
 	}
 	plan, err := recovery.MakePlan(inv, want)
 	switch {
+	case plan == nil && homes != nil: // and no tier has enough
+		if err != nil {
+			homes.(*refusal).why += "; " + err.Error()
+		}
+		return nil, homes
 	case err != nil && !errors.Is(err, recovery.ErrNone):
 		return nil, err
 	case committed == 0 && plan == nil: // what is there was never complete
@@ -345,7 +366,14 @@ func (p *localInventory) fetches(plan *recovery.Plan, at []string) map[string][]
 		return out
 	}
 	ids, brought := p.ids(), make(map[int]bool)
+	for _, item := range p.tierFetches(plan, len(ids)) {
+		brought[item.Rank] = true
+		out[at[item.Rank]] = append(out[at[item.Rank]], item)
+	}
 	for _, f := range plan.Fetches {
+		if f.From[0].Store >= len(ids) || brought[f.Rank] && f.Object != ownObject(f.Rank) { // from a tier
+			continue
+		}
 		from := p.dirs[ids[f.From[0].Store]]
 		item := control.FetchItem{Rank: f.Rank, Host: from.host, Addresses: from.addresses}
 		if f.Object == ownObject(f.Rank) {

@@ -87,7 +87,7 @@ func (s *Supervisor) storeHomes(m *move) {
 			}
 			x.from.holds = true
 		}
-		now.Homes[x.rank] = control.Home{Host: x.to.title(), Dir: x.to.files.ID}
+		now.Homes[x.rank] = control.Home{Host: x.to.title(), Dir: x.to.files.ID, Reach: now.Homes[x.rank].Reach}
 		s.local.at[x.rank] = x.to.files.ID
 		if !slices.Contains(to, x.to) {
 			to = append(to, x.to)

@@ -181,6 +181,8 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 		if older, ok := s.newestUsable(s.rec.Quarantined); ok && older != c.Index {
 			from = fmt.Sprintf("from an older checkpoint, %d,", older)
 		}
+	} else if s.local != nil && s.last != nil {
+		from = "from the newest checkpoint that can be had"
 	}
 	s.happens(pauseEvent)
 	s.say("restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)
@@ -275,6 +277,7 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		return res, nil
 	}
 	s.rec.State = res.State
+	s.rec.Quiet = s.local != nil && s.began && len(s.local.left) == 0 || s.rec.Quiet
 	err := s.record()
 	step.At(res.State + ".recorded") // stopped, failed
 	return res, err

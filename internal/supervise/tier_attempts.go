@@ -76,10 +76,11 @@ func readAttempt(ctx context.Context, t tier.Tier, run string) (*control.Attempt
 }
 
 // createAttempt stores the record of a start on a tier, and removes older ones.
-// If there is one with this number or a newer one, the error is errSuperseded.
-func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) error {
-	if err := checkAttempts(ctx, t, a); err != nil {
-		return err
+// If there is one with this number or a newer one, the error is errSuperseded,
+// and createAttempt returns it if it can be read.
+func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (newer *control.AttemptRecord, err error) {
+	if newer, err = checkAttempts(ctx, t, a); err != nil {
+		return newer, err
 	}
 	text, err := json.Marshal(a)
 	if err == nil {
@@ -88,42 +89,38 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) e
 	if errors.Is(err, tier.ErrExists) {
 		return supersededBy(ctx, t, a)
 	}
+	if err == nil { // one may have been created meanwhile
+		newer, err = checkAttempts(ctx, t, a)
+	}
 	if err != nil {
-		return err
+		return newer, err
 	}
 	numbers, err := attemptNumbers(ctx, t, a.Run)
-	if err != nil {
-		return err
-	}
-	if len(numbers) > 0 && numbers[0] > a.Number { // it was created meanwhile
-		return supersededBy(ctx, t, a)
-	}
 	for _, n := range numbers {
-		if n < a.Number {
-			if err := t.Remove(ctx, attemptName(a.Run, n)); err != nil {
-				return err
-			}
+		if err == nil && n < a.Number {
+			err = t.Remove(ctx, attemptName(a.Run, n))
 		}
 	}
-	return nil
+	return nil, err
 }
 
-// checkAttempts returns errSuperseded if a tier knows a newer start.
-func checkAttempts(ctx context.Context, t tier.Tier, a *control.AttemptRecord) error {
+// checkAttempts returns errSuperseded, and the record, if a tier knows a newer
+// start.
+func checkAttempts(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (newer *control.AttemptRecord, err error) {
 	numbers, err := attemptNumbers(ctx, t, a.Run)
 	if err == nil && len(numbers) > 0 && numbers[0] > a.Number {
-		err = supersededBy(ctx, t, a)
+		return supersededBy(ctx, t, a)
 	}
-	return err
+	return nil, err
 }
 
 // supersededBy says who has started the run since.
-func supersededBy(ctx context.Context, t tier.Tier, mine *control.AttemptRecord) error {
+func supersededBy(ctx context.Context, t tier.Tier, mine *control.AttemptRecord) (*control.AttemptRecord, error) {
 	a, err := readAttempt(ctx, t, mine.Run)
 	if err != nil || a == nil {
-		return errors.Join(fmt.Errorf("%w, as %s shows", errSuperseded, t), err)
+		return nil, errors.Join(fmt.Errorf("%w, as %s shows", errSuperseded, t), err)
 	}
-	return fmt.Errorf("%w: %s has its start %d, by process %d on %s, at %s; this is start %d", errSuperseded, t, a.Number, a.Pid, a.Host, a.Time.Format("2006-01-02 15:04:05"), mine.Number)
+	return a, fmt.Errorf("%w: %s has its start %d, by process %d on %s, at %s; this is start %d", errSuperseded, t, a.Number, a.Pid, a.Host, a.Time.Format("2006-01-02 15:04:05"), mine.Number)
 }
 
 // superseded ends a run that another supervisor has taken over.

@@ -258,7 +258,7 @@ func (s *Supervisor) commitTo(t *outerTier, u *tierUpload, pause time.Duration) 
 	}
 	line := s.rec.Started
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
-		if err := checkAttempts(ctx, x, line); err != nil {
+		if _, err := checkAttempts(ctx, x, line); err != nil {
 			return err
 		}
 		_, err := tier.Commit(ctx, x, u.parts)

@@ -73,6 +73,7 @@ type Record struct {
 	Replaces         []string                 `json:"replaces,omitempty"`      // with Local: runs whose files on hosts may be discarded
 	Policy           string                   `json:"policy,omitempty"`        // with Local: on which tiers checkpoints are kept (package policy of tier)
 	Name             string                   `json:"name,omitempty"`          // with Policy: the name of the run on tiers
+	Quiet            bool                     `json:"quiet,omitempty"`         // with Local: no rank of the newest start runs any more
 	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded

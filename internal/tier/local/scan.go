@@ -49,8 +49,31 @@ func (d *Dir) Scan() (*control.HostFiles, error) {
 	slices.SortFunc(out.Parts, func(a, b control.Part) int {
 		return cmp.Or(cmp.Compare(b.Index, a.Index), cmp.Compare(a.Rank, b.Rank))
 	})
-	out.Lines, err = d.lines()
+	if out.Lines, err = d.lines(); err == nil {
+		out.Journals, err = d.journals()
+	}
 	return out, err
+}
+
+// journals returns the ranks that have a journal here.
+func (d *Dir) journals() (out []int, err error) {
+	entries, err := os.ReadDir(CheckpointDir(d.Path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), "journal"); ok && !strings.HasPrefix(rest, ".opened") {
+			rank := 0 // of a run with one rank, its number is not part of the name
+			if i := strings.LastIndexByte(rest, '-'); i >= 0 {
+				fmt.Sscanf(rest[i:], "-%d", &rank)
+			}
+			if !slices.Contains(out, rank) {
+				out = append(out, rank)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
 // part looks at a rank's file of a checkpoint. Damage is no error.

@@ -135,8 +135,10 @@ func ownNames(rank int) []string {
 	if rank > 0 {
 		line = fmt.Sprintf("ckpt/line-%04d", rank)
 	}
-	return []string{line, fmt.Sprintf("ckpt/journal.opened-%04d", rank), stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank)}
+	return []string{line, openedName(rank), stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank)}
 }
+
+func openedName(rank int) string { return fmt.Sprintf("ckpt/journal.opened-%04d", rank) }
 
 func stdoutName(rank int) string { return fmt.Sprintf("output/rank-%04d.out", rank) }
 

@@ -92,7 +92,7 @@ func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64
 		if err := d.addAbsent(&o, r, all); err != nil {
 			return tier.Uploaded{}, err
 		}
-		for _, name := range outputNames(r) {
+		for _, name := range carriedNames(r) {
 			f, err := os.Open(filepath.Join(d.Path, filepath.FromSlash(name)))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -109,9 +109,10 @@ func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64
 	return tier.Upload(ctx, t, o)
 }
 
-// outputNames returns the names of a rank's output files.
-func outputNames(rank int) []string {
-	return []string{stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank)}
+// carriedNames returns the names of a rank's own files that a tier gets: its
+// output, and the record of the files that it writes.
+func carriedNames(rank int) []string {
+	return []string{stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank), openedName(rank)}
 }
 
 // addAbsent names the own files of a rank that are not uploaded.
@@ -121,7 +122,7 @@ func (d *Dir) addAbsent(o *tier.UploadOptions, rank, all int) error {
 		return err
 	}
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(own)), func(name string) bool {
-		return slices.Contains(outputNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
+		return slices.Contains(carriedNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
 	})
 	if len(names) == 0 {
 		return nil
@@ -188,6 +189,43 @@ func absent(ctx context.Context, t tier.Tier, p *tier.Part, rank int) (names []s
 	return names, nil
 }
 
+// RankPart is a rank's share of a checkpoint on a tier.
+type RankPart struct {
+	Rank   int
+	Header string   // digest of the header of its file
+	Bytes  int64    // of the file and its bases
+	Absent []string // own files that the tier does not have
+	Err    error    // why it cannot be used; then only Rank is set
+}
+
+// RankParts returns the shares of all ranks in a checkpoint on a tier.
+func RankParts(ctx context.Context, t tier.Tier, m *tier.Manifest) ([]RankPart, error) {
+	byPart := make([][]RankPart, len(m.Parts))
+	var jobs []func(context.Context) error
+	for i := range m.Parts {
+		jobs = append(jobs, func(ctx context.Context) error {
+			p, err := m.Part(ctx, t, i)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			for k, r := range m.Parts[i].Ranks {
+				x := RankPart{Rank: r, Err: err}
+				if err == nil {
+					x.Header = p.Ranks[k].Files[0].Header
+					for _, f := range p.Ranks[k].Files {
+						x.Bytes += f.Size
+					}
+					x.Absent, x.Err = absent(ctx, t, p, r)
+				}
+				byPart[i] = append(byPart[i], x)
+			}
+			return nil
+		})
+	}
+	err := tier.Parallel(ctx, 8, jobs)
+	return slices.Concat(byPart...), err
+}
+
 // FetchShared gets a rank's file of a checkpoint from a tier, with its bases,
 // checks every block of it, and publishes it. With output, it gets the rank's
 // output, too, in place of what is here, and records the recovery line; it
@@ -242,11 +280,13 @@ func (d *Dir) fetchOutput(ctx context.Context, t tier.Tier, p *tier.Part, rank, 
 		return err
 	}
 	defer os.RemoveAll(in)
-	if err := os.MkdirAll(filepath.Join(in, "output"), 0o700); err != nil {
-		return err
+	for _, dir := range []string{"output", "ckpt"} {
+		if err := os.MkdirAll(filepath.Join(in, dir), 0o700); err != nil {
+			return err
+		}
 	}
 	var names []string
-	for _, name := range outputNames(rank) {
+	for _, name := range carriedNames(rank) {
 		found, err := joinChunks(ctx, t, p, rank, name, filepath.Join(in, filepath.FromSlash(name)))
 		if err != nil {
 			return err
@@ -267,7 +307,10 @@ func (d *Dir) fetchOutput(ctx context.Context, t tier.Tier, p *tier.Part, rank, 
 			return err
 		}
 	}
-	return d.fs.SyncDir(OutputDir(d.Path))
+	if err := d.adoptOwn(rank, ranks); err != nil {
+		return err
+	}
+	return errors.Join(d.fs.SyncDir(OutputDir(d.Path)), d.fs.SyncDir(CheckpointDir(d.Path)))
 }
 
 // joinChunks puts the chunks of an output file together, durably. It reports
