@@ -164,7 +164,7 @@ func temporary(dir, pattern string, try func(name string) error, wrong func() er
 // WriteFile stands for os.WriteFile.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if fd, ok := control.StreamOf(name); run != nil && ok && fd > 0 {
-		_, err := []*os.File{nil, os.Stdout, os.Stderr}[fd].Write(data)
+		_, err := []*os.File{nil, control.StdoutFile, control.StderrFile}[fd].Write(data)
 		return err
 	}
 	return files.WriteFile(name, data, perm)

@@ -31,6 +31,8 @@ type process struct {
 	Given  map[string]string // flags of the command line whose variables are not saved
 	Parsed bool
 	Args   []string
+
+	Calls []repeatedCall
 }
 
 // start is the state in which the process was started.
@@ -80,7 +82,7 @@ func (o *startState) moved() string {
 // note records what differs from the start.
 func (p *process) note() {
 	dir := start.moved()
-	*p = process{Dir: cmp.Or(start.rel(dir), dir), In: stdinPosition()}
+	*p = process{Dir: cmp.Or(start.rel(dir), dir), In: stdinPosition(), Calls: repeatedCalls()}
 	if now := environment(); !maps.Equal(now, start.env) {
 		p.Env = make(map[string]*string)
 		for k, v := range now {
@@ -103,6 +105,7 @@ func (p *process) note() {
 // restore makes the same changes to this process.
 func (p *process) restore() error {
 	randomNow.Store(nil) // it was restored
+	repeat(p.Calls)
 	for k, v := range p.Env {
 		err := error(nil)
 		if v != nil {
@@ -124,7 +127,7 @@ func (p *process) restore() error {
 		}
 	}
 	if p.In > 0 {
-		if _, err := os.Stdin.Seek(p.In, io.SeekStart); err != nil {
+		if _, err := control.StdinFile.Seek(p.In, io.SeekStart); err != nil {
 			return fmt.Errorf("cannot skip the %d bytes of stdin that were read before the checkpoint: %w; give the program the same file again", p.In, err)
 		}
 	}
@@ -213,10 +216,10 @@ func assign[T any](set *flag.FlagSet, name string, v T) {
 
 // stdinPosition is the position in stdin, if that is a regular file.
 func stdinPosition() int64 {
-	if st, err := os.Stdin.Stat(); err != nil || !st.Mode().IsRegular() {
+	if st, err := control.StdinFile.Stat(); err != nil || !st.Mode().IsRegular() {
 		return 0
 	}
-	at, err := os.Stdin.Seek(0, io.SeekCurrent)
+	at, err := control.StdinFile.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return 0
 	}

@@ -90,7 +90,7 @@ var ballast []byte
 
 func init() {
 	graph.SaveWholeProgram()
-	logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger = slog.New(slog.NewTextHandler(control.StderrFile, nil))
 	dir := os.Getenv(envDir)
 	if dir == "" && os.Getenv(control.EnvControl) == "" {
 		return
@@ -174,7 +174,7 @@ func inFrame(path string) string {
 
 // warn tells the user something on stderr.
 func warn(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "cairn: "+format+"\n", args...)
+	fmt.Fprintf(control.StderrFile, "cairn: "+format+"\n", args...)
 }
 
 // fatal ends a program that cannot continue.

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// The files of the standard streams. A program may assign other files to the
+// variables of package os.
+var StdinFile, StdoutFile, StderrFile = os.Stdin, os.Stdout, os.Stderr
+
 // StreamOf returns the number of the standard stream that a name stands for, such
 // as 1 for /dev/stdout, /dev/fd/1 and /proc/self/fd/1.
 func StreamOf(name string) (fd int, ok bool) {

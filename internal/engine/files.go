@@ -141,11 +141,11 @@ const stdoutPath = "/dev/stdout"
 // adoptOutput makes standard output part of the state. The supervisor has
 // opened a file for it.
 func (t *fileTable) adoptOutput() error {
-	st, err := os.Stdout.Stat()
+	st, err := control.StdoutFile.Stat()
 	if err != nil {
 		return err
 	}
-	if err := t.add(os.Stdout, stdoutPath, os.O_WRONLY|os.O_APPEND, st.Mode().Perm(), false); err != nil {
+	if err := t.add(control.StdoutFile, stdoutPath, os.O_WRONLY|os.O_APPEND, st.Mode().Perm(), false); err != nil {
 		return err
 	}
 	o := t.open[len(t.open)-1]
@@ -162,7 +162,7 @@ func (t *fileTable) redirectOutput(path string) (settle func(taken bool), err er
 		return func(bool) {}, nil
 	}
 	for _, o := range t.open {
-		if o.f == os.Stdout {
+		if o.f == control.StdoutFile {
 			o.entry.Abs = path
 		}
 	}
@@ -216,11 +216,11 @@ func (t *fileTable) unclaimed(name string, flag int) *openFile {
 
 func (t *fileTable) id(f *os.File) (int, bool) {
 	switch f {
-	case os.Stdin:
+	case control.StdinFile:
 		return idStdin, true
-	case os.Stdout:
+	case control.StdoutFile:
 		return idStdout, true
-	case os.Stderr:
+	case control.StderrFile:
 		return idStderr, true
 	}
 	for _, o := range t.open {
@@ -234,11 +234,11 @@ func (t *fileTable) id(f *os.File) (int, bool) {
 func (t *fileTable) file(id int) (*os.File, error) {
 	switch id {
 	case idStdin:
-		return os.Stdin, nil
+		return control.StdinFile, nil
 	case idStdout:
-		return os.Stdout, nil
+		return control.StdoutFile, nil
 	case idStderr:
-		return os.Stderr, nil
+		return control.StderrFile, nil
 	}
 	for _, o := range t.saved {
 		if o.entry.ID == id {
@@ -272,7 +272,7 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 			return nil, fmt.Errorf("data file: %w", err)
 		}
 		o.entry.Offset, o.entry.Size = off, st.Size()
-		if o.f == os.Stdout && o.entry.Path == stdoutPath {
+		if o.f == control.StdoutFile && o.entry.Path == stdoutPath {
 			t.digestOutput(o)
 		}
 		live = append(live, o)
@@ -307,7 +307,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 			continue
 		}
 		o := &openFile{entry: e, unclaimed: true}
-		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
+		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == control.StdoutFile }) {
 			continue // it belonged to the run only at that time
 		}
 		for _, c := range t.open {

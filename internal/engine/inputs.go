@@ -72,7 +72,7 @@ func changedRemedy() string {
 // stdinProblem describes stdin if it cannot be the input that was read before
 // the checkpoint. Otherwise it returns "".
 func stdinProblem(e *ckpt.FileEntry) string {
-	st, err := os.Stdin.Stat()
+	st, err := control.StdinFile.Stat()
 	name := stdinName()
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ func stdinProblem(e *ckpt.FileEntry) string {
 		return "it is a pipe, which cannot be positioned"
 	case st.Size() < e.Offset:
 		return fmt.Sprintf("it is %s, which has %d bytes", cmp.Or(name, "a file"), st.Size())
-	case !sameContent(os.Stdin, e):
+	case !sameContent(control.StdinFile, e):
 		return fmt.Sprintf("it is %s, which begins differently", cmp.Or(name, "a file"))
 	}
 	return ""
@@ -107,7 +107,7 @@ func checkStdin(e *ckpt.FileEntry) error {
 		}
 	}
 	msg := fmt.Sprintf("stdin has changed: the program had read %d bytes of %s at the checkpoint, but now %s: start it again with %s as stdin (< FILE)", e.Offset, was, now, again)
-	if st, err := os.Stdin.Stat(); err == nil && st.Mode().IsRegular() && st.Size() >= e.Offset {
+	if st, err := control.StdinFile.Stat(); err == nil && st.Mode().IsRegular() && st.Size() >= e.Offset {
 		msg += changedRemedy()
 	}
 	return fileMismatch(msg)
@@ -116,7 +116,7 @@ func checkStdin(e *ckpt.FileEntry) error {
 // stdinName returns the path of the file that stdin is, if the system tells it.
 // The file may have been removed.
 func stdinName() string {
-	if runtime.GOOS != "linux" || os.Stdin.Name() != "/dev/stdin" {
+	if runtime.GOOS != "linux" || control.StdinFile.Name() != "/dev/stdin" {
 		return ""
 	}
 	name, err := os.Readlink("/proc/self/fd/0")
@@ -210,16 +210,16 @@ func (t *fileTable) relocated(o *openFile) bool {
 
 // stdinEntry returns the entry of stdin, if it is a file.
 func (t *fileTable) stdinEntry(piece int64) (ckpt.FileEntry, bool) {
-	st, err := os.Stdin.Stat()
+	st, err := control.StdinFile.Stat()
 	if err != nil || !st.Mode().IsRegular() {
 		return ckpt.FileEntry{}, false
 	}
-	off, err := os.Stdin.Seek(0, io.SeekCurrent)
+	off, err := control.StdinFile.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return ckpt.FileEntry{}, false
 	}
 	e := ckpt.FileEntry{ID: idStdin, Path: filepath.ToSlash(stdinName()), Mode: "r", Offset: off, Size: st.Size(), Stdin: true}
-	e.Digest = contentDigest(os.Stdin, &e, piece)
+	e.Digest = contentDigest(control.StdinFile, &e, piece)
 	return e, true
 }
 

@@ -8,6 +8,8 @@ import (
 	"hash"
 	"io"
 	"os"
+
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // outputDigest is the digest of a rank's standard output, which is a file of
@@ -55,7 +57,7 @@ func (t *fileTable) digestOutput(o *openFile) {
 // checkOutput returns an error if standard output has changed since the
 // checkpoint.
 func (t *fileTable) checkOutput(o *openFile) error {
-	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.migrated {
+	if o.f != control.StdoutFile || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.migrated {
 		return nil
 	}
 	t.output = outputDigest{}

@@ -27,6 +27,9 @@ type zoneCache struct {
 	z    *zone
 }
 
+// The program may assign other locations to these variables of package time.
+var utc, local = time.UTC, time.Local
+
 var zoneUTC, zoneLocal, zoneNone = &zone{"UTC", zoneNamed}, &zone{"Local", zoneNamed}, &zone{"", zoneNil}
 
 // of returns the zone of the time.Time or *time.Location at ptr.
@@ -38,9 +41,9 @@ func (c *zoneCache) of(p *plan, ptr unsafe.Pointer) (*zone, error) {
 		return zoneNone, nil
 	}
 	switch l {
-	case time.UTC:
+	case utc:
 		return zoneUTC, nil
-	case time.Local:
+	case local:
 		return zoneLocal, nil
 	case c.last:
 		return c.z, nil
@@ -101,9 +104,9 @@ type locations map[zone]*time.Location
 func (m locations) get(z zone) (*time.Location, error) {
 	switch z {
 	case *zoneUTC:
-		return time.UTC, nil
+		return utc, nil
 	case *zoneLocal:
-		return time.Local, nil
+		return local, nil
 	case *zoneNone:
 		return nil, nil
 	}

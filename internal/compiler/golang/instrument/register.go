@@ -30,14 +30,24 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *clos
 		fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, in.globalName(s, v.Name()), v.Name())
 		out.Globals = append(out.Globals, in.globalName(s, v.Name()))
 	}
+	imported := func(o types.Object) string {
+		path := o.Pkg().Path()
+		if imports[path] == "" {
+			imports[path] = fmt.Sprintf("%sp%d", rewrite.Prefix, len(imports)+1)
+		}
+		return imports[path] + "." + o.Name()
+	}
+	if s == in.p.Source.Main {
+		set := in.librarySettings()
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, name, imported(set[name]))
+			out.Globals = append(out.Globals, name)
+		}
+	}
 	for _, f := range funcValues(s) {
 		name := f.Name()
 		if f.Pkg() != s.Types {
-			path := f.Pkg().Path()
-			if imports[path] == "" {
-				imports[path] = fmt.Sprintf("%sp%d", rewrite.Prefix, len(imports)+1)
-			}
-			name = imports[path] + "." + name
+			name = imported(f)
 		}
 		fmt.Fprintf(&init, "%s.Func(%q, %s)\n", rewrite.Prefix, f.Pkg().Path()+"."+f.Name(), name)
 	}
@@ -107,7 +117,7 @@ func funcValues(s *load.Package) []*types.Func {
 				}
 			case *ast.Ident:
 				fn, ok := s.Info.Uses[n].(*types.Func)
-				if !ok || called[n] || fn.Pkg() == nil || fn.Signature().Recv() != nil || fn.Signature().TypeParams().Len() > 0 || slices.Contains(out, fn) {
+				if !ok || fn.Pkg() == nil || called[n] && !slices.Contains(repeatedFuncs, fn.Pkg().Path()+"."+fn.Name()) || fn.Signature().Recv() != nil || fn.Signature().TypeParams().Len() > 0 || slices.Contains(out, fn) {
 					return true
 				}
 				if fn.Pkg() != s.Types && !fn.Exported() {

@@ -1,6 +1,8 @@
 package instrument
 
 import (
+	"fmt"
+	"go/types"
 	"maps"
 	"slices"
 	"strings"
@@ -27,6 +29,19 @@ var replacedFuncs = map[string]string{
 	load.CairnPath + ".Open": "OpenRun",
 }
 
+// repeatedFuncs are functions of the standard library that set or register
+// something for the whole process. Their calls are repeated after a restart.
+var repeatedFuncs = []string{
+	"encoding/gob.Register", "encoding/gob.RegisterName", "mime.AddExtensionType", "image.RegisterFormat",
+	"archive/zip.RegisterCompressor", "archive/zip.RegisterDecompressor",
+	"syscall.Umask", "runtime.GOMAXPROCS", "log/slog.SetLogLoggerLevel",
+	"runtime/debug.SetGCPercent", "runtime/debug.SetMemoryLimit", "runtime/debug.SetMaxStack", "runtime/debug.SetMaxThreads",
+}
+
+// ownVars are variables of the standard library that the run time saves itself,
+// or that matter only while the command line is read.
+var ownVars = []string{"os.Args", "flag.CommandLine", "flag.Usage"}
+
 // randFuncs are the functions of math/rand that use the global generator.
 var randFuncs = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
 	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
@@ -36,6 +51,9 @@ var randFuncs = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "In
 // start with seed 1.
 func (in *instrumenter) replacements() map[string]string {
 	all := maps.Clone(replacedFuncs)
+	for _, f := range repeatedFuncs {
+		all[f] = fmt.Sprintf("Repeated(%q, %%s)", f)
+	}
 	if in.savesRandom() {
 		all["math/rand.Seed"] = "Seed"
 		for _, f := range randFuncs {
@@ -49,6 +67,23 @@ func (in *instrumenter) replacements() map[string]string {
 // numbers in each run, as far as the build can tell.
 func (in *instrumenter) savesRandom() bool {
 	return in.usesRandom("Seed") || slices.Contains(strings.Split(in.p.Source.Main.DefaultGODEBUG, ","), "randautoseed=0")
+}
+
+// librarySettings returns variables of the standard library that the program
+// assigns to, by their full names.
+func (in *instrumenter) librarySettings() map[string]*types.Var {
+	own := make(map[*types.Package]bool)
+	for _, s := range in.p.Source.Sources {
+		own[s.Types] = true
+	}
+	out := make(map[string]*types.Var)
+	for v, u := range in.globalUses(nil) {
+		name := v.Pkg().Path() + "." + v.Name()
+		if u.assigned && v.Exported() && !own[v.Pkg()] && !slices.Contains(ownVars, name) {
+			out[name] = v
+		}
+	}
+	return out
 }
 
 // usesRandom reports whether the program names one of some functions of

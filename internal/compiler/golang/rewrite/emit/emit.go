@@ -65,7 +65,7 @@ type Again struct {
 
 // Emit turns marks into code. runtime is the import path of the run time.
 // replace maps functions of libraries to functions of the run time that take
-// their place: os.Exit to Exit. fast holds the functions that get a fast path,
+// their place: os.Exit to Exit. %s stands for the replaced function. fast holds the functions that get a fast path,
 // by name; FastPaths must have returned them.
 func Emit(p *rewrite.Package, runtime string, replace map[string]string, fast map[string]bool) (*Result, error) {
 	w, perFile, err := newGenerator(p)
@@ -640,6 +640,9 @@ func (e *emitter) replaced(s *ast.SelectorExpr) (string, bool) {
 	to, ok := e.w.replace[pkg.Imported().Path()+"."+s.Sel.Name]
 	if !ok {
 		return "", false
+	}
+	if strings.Contains(to, "%s") {
+		return fmt.Sprintf(to, id.Name+"."+s.Sel.Name), true
 	}
 	keep := fmt.Sprintf("\nvar _ = %s.%s // keeps the import in use\n", id.Name, s.Sel.Name)
 	if !slices.Contains(e.w.kept, keep) {
