@@ -190,6 +190,9 @@ type goroutine struct {
 	first   string // its outermost function; "" if all are of package sync
 	foreign bool   // it runs a function that is neither Cairn's nor the Go runtime's
 	waits   bool   // Go has started it, and it does not wait for a signal now
+
+	state         string
+	calls, places []string // functions of the program on its stack, and all positions
 }
 
 // text says for the user that the goroutine is running.
@@ -204,12 +207,48 @@ func (g *goroutine) text() string {
 // unknownCreator is the creator of a goroutine whose stack trace names none.
 const unknownCreator = "an unknown function"
 
-// programGoroutine finds the first goroutine of the program in the stack traces
-// of all goroutines. The first trace is the caller's.
+// programGoroutine finds the first goroutine of the program, besides those that
+// can be saved, in the stack traces of all goroutines. The first trace is the
+// caller's.
 func programGoroutine(text string) *goroutine {
+	known, ids := parseTraces(text)
+	for _, id := range ids {
+		g := known[id]
+		g.waits = g.creator == waiterCreator && !isWaiting(id, g.state, g.calls, g.places)
+		if !g.harmless(known) {
+			return g
+		}
+	}
+	return nil
+}
+
+// NumGoroutine stands for runtime.NumGoroutine. It does not count Cairn's own
+// goroutines.
+func NumGoroutine() int {
+	if run == nil {
+		return runtime.NumGoroutine()
+	}
+	buf := make([]byte, 64<<10)
+	k := runtime.Stack(buf, true)
+	for k == len(buf) {
+		buf = make([]byte, 4*k)
+		k = runtime.Stack(buf, true)
+	}
+	known, _ := parseTraces(string(buf[:k]))
+	n := 1 // the caller
+	for _, g := range known {
+		if g.creator == waiterCreator || g.creator == routineCreator || g.creator == backgroundCreator || !g.harmless(known) {
+			n++
+		}
+	}
+	return n
+}
+
+// parseTraces returns what stack traces say about the goroutines but the first,
+// by their numbers, and these numbers in order.
+func parseTraces(text string) (known map[string]*goroutine, ids []string) {
 	all := strings.Split(text, "\n\n")
-	known := make(map[string]*goroutine)
-	var ids []string
+	known = make(map[string]*goroutine)
 	for _, s := range all[1:] {
 		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
 		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
@@ -233,40 +272,38 @@ func programGoroutine(text string) *goroutine {
 		if at, ok := startedByInit.Load(id); ok {
 			g.at = at.(string)
 		}
-		g.waits = g.creator == waiterCreator && !isWaiting(id, state, calls, places)
+		g.state, g.calls, g.places = state, calls, places
 		known[id] = g
 		ids = append(ids, id)
 	}
-	ours := func(g *goroutine) bool {
-		switch g.creator {
-		case waiterCreator:
-			return !g.waits
-		case routineCreator: // it has arrived at the cut
+	return known, ids
+}
+
+// harmless reports whether a goroutine does not prevent a checkpoint: it is
+// Cairn's or the Go runtime's, or it is saved.
+func (g *goroutine) harmless(known map[string]*goroutine) bool {
+	switch g.creator {
+	case waiterCreator:
+		return !g.waits
+	case routineCreator: // it has arrived at the cut
+		return true
+	}
+	for range 100 { // from child to parent
+		if g == nil || g.creator == waiterCreator || g.creator == routineCreator || g.creator == initCreator || g.creator == "time.goFunc" { // these call the program's functions
+			return false
+		}
+		// The goroutine of the Go runtime that runs cleanups has no
+		// creator. Cairn has cleanups for arrays that are not used any
+		// more; the program may have others.
+		if g.creator == unknownCreator && g.first != "" && !g.foreign {
 			return true
 		}
-		for range 100 { // from child to parent
-			if g == nil || g.creator == waiterCreator || g.creator == routineCreator || g.creator == initCreator || g.creator == "time.goFunc" { // these call the program's functions
-				return false
-			}
-			// The goroutine of the Go runtime that runs cleanups has no
-			// creator. Cairn has cleanups for arrays that are not used any
-			// more; the program may have others.
-			if g.creator == unknownCreator && g.first != "" && !g.foreign {
-				return true
-			}
-			if ownGoroutine(g.creator) || strings.HasPrefix(g.creator, "sync.") && ownGoroutine(g.first) {
-				return true
-			}
-			g = known[g.parent]
+		if ownGoroutine(g.creator) || strings.HasPrefix(g.creator, "sync.") && ownGoroutine(g.first) {
+			return true
 		}
-		return false
+		g = known[g.parent]
 	}
-	for _, id := range ids {
-		if g := known[id]; !ours(g) {
-			return g
-		}
-	}
-	return nil
+	return false
 }
 
 // ownModule is the prefix of the paths of Cairn's packages.

@@ -109,6 +109,8 @@ var (
 	initCreator    = ownPackage + "startUnknown"
 	routineCreator = ownPackage + "(*routine).launch"
 	routineMain    = ownPackage + "(*routine).main"
+
+	backgroundCreator = ownPackage + "(*background).launch"
 )
 
 // main is the outermost function of the goroutine.

@@ -20,7 +20,7 @@ var replacedFuncs = map[string]string{
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
 	"os/signal.NotifyContext": "NotifyContext", "os/signal.Notify": "Notify", "os/signal.Stop": "StopNotify",
 	"os/signal.Ignore": "Ignore", "os/signal.Ignored": "Ignored", "os/signal.Reset": "ResetSignals",
-	"runtime.SetFinalizer": "SetFinalizer", "runtime.AddCleanup": "AddCleanup",
+	"runtime.NumGoroutine": "NumGoroutine", "runtime.SetFinalizer": "SetFinalizer", "runtime.AddCleanup": "AddCleanup",
 	"time.AfterFunc": "AfterFunc", "context.AfterFunc": "ContextAfterFunc",
 	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
 	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
