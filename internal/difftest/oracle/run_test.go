@@ -141,6 +141,7 @@ func (p *program) run(work, binary string, env ...string) (*outcome, error) {
 var (
 	addresses = regexp.MustCompile(`0x(c0[0-9a-f]{8}|[0-9a-f]{6,12})\b`)
 	durations = regexp.MustCompile(`\b\d+(\.\d+)?(ns|µs|ms|s)\b`)
+	logTimes  = regexp.MustCompile(`\b\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\b`)
 )
 
 // normalise removes what depends on the build or the process: addresses of
@@ -166,6 +167,7 @@ func (o *outcome) normalise() {
 	for _, s := range []*string{&o.Stdout, &o.Stderr} {
 		*s = addresses.ReplaceAllString(*s, "0xADDRESS")
 		*s = durations.ReplaceAllString(*s, "DURATION")
+		*s = logTimes.ReplaceAllString(*s, "TIME")
 	}
 }
 
