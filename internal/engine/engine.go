@@ -476,6 +476,7 @@ func (p *Run) Close() error {
 	if p.saver != nil && p.saver.Busy() {
 		p.collect(<-p.outcome)
 	}
+	p.recordUnrecorded()
 	err, all := error(nil), true
 	if p.identity.Size > 1 {
 		p.driven.ending.Store(true)

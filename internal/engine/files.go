@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // OpenFile opens a data file and makes it part of the state; see
@@ -81,6 +82,8 @@ type fileTable struct {
 	workDir    string      // where it is started now
 	journaled  bool        // package resume restores files: see SetJournal
 	dirInode   uint64      // inode of the checkpoint directory; 0: not known
+
+	unrecorded []store.MadeFile // made by the run; the record of them could not be written yet
 
 	output       outputDigest    // of standard output
 	digestInputs bool            // entries get digests: see RecordInputs

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/store"
@@ -34,7 +35,7 @@ func (p *Run) MakesAgain(path string, flag int) (bool, error) {
 		}
 	}
 	real, _ := outside(path)
-	list := p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
+	list := p.madeFiles()
 	i := slices.IndexFunc(list, func(m store.MadeFile) bool { return m.Path == real })
 	again := i >= 0 && list[i].After == store.ToBeMade
 	if !again && !errors.Is(err, fs.ErrNotExist) {
@@ -44,17 +45,45 @@ func (p *Run) MakesAgain(path string, flag int) (bool, error) {
 		i, list = len(list), append(list, store.MadeFile{Path: real})
 	}
 	list[i].After = p.saver.Next() - 1
-	if err := p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, list); err != nil {
+	if err := p.recordMade(list); err != nil {
 		return false, fmt.Errorf("cairn: recording that the run makes %s: %w", path, err)
 	}
 	return again, nil
+}
+
+// madeFiles returns the files that the run has made.
+func (p *Run) madeFiles() []store.MadeFile {
+	if p.files.unrecorded != nil {
+		return slices.Clone(p.files.unrecorded)
+	}
+	return p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
+}
+
+// recordMade records them. If the disk of the checkpoints is full, the program
+// continues, and recordUnrecorded tries again.
+func (p *Run) recordMade(list []store.MadeFile) error {
+	err := p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, list)
+	p.files.unrecorded = nil
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		p.files.unrecorded = list
+		return nil
+	}
+	return err
+}
+
+// recordUnrecorded records the files for which the disk had no room. It is called
+// before and after every checkpoint, and by Close.
+func (p *Run) recordUnrecorded() {
+	if p.files.unrecorded != nil {
+		p.recordMade(p.files.unrecorded)
+	}
 }
 
 // remake notes which files the program will make again: those that were made
 // after the restored checkpoint. Older ones than the oldest checkpoint are
 // forgotten.
 func (p *Run) remake(restored uint64, indices []uint64) error {
-	list := p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
+	list := p.madeFiles()
 	if len(list) == 0 {
 		return nil
 	}
@@ -71,7 +100,7 @@ func (p *Run) remake(restored uint64, indices []uint64) error {
 	if slices.Equal(now, list) {
 		return nil
 	}
-	return p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, now)
+	return p.recordMade(now)
 }
 
 // Unclaimed returns the files of the restored checkpoint that a driven program

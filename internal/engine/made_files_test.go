@@ -3,11 +3,14 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // TestOpenFile_MadeAgain makes files that must be new. After a restart, the run
@@ -91,5 +94,51 @@ func TestOpenFile_MadeWithJournal(t *testing.T) {
 	}
 	f.Close()
 	full.Store(false)
+	closeRun(t, p)
+}
+
+// TestOpenFile_MadeOnFullDisk makes a file that must be new while the disk of the
+// checkpoints is full. The program continues, and the next checkpoint records the
+// file: a restart from an older one makes it again.
+func TestOpenFile_MadeOnFullDisk(t *testing.T) {
+	disk, full := fillable(vfs.OS())
+	dir := t.TempDir()
+	path := filepath.Join(dir, "new")
+	step := 0
+	begin := func(resumed bool) *Run {
+		p := open(t, filepath.Join(dir, "ckpt"), func(o *Options) { o.fs = disk })
+		Protect(p, "step", &step)
+		restore(t, p, resumed)
+		return p
+	}
+	create := func(p *Run) error {
+		f, err := p.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	p := begin(false)
+	checkpoint(t, p)
+	full.Store(true)
+	if err := create(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(p); !errors.Is(err, fs.ErrExist) {
+		t.Error("made twice:", err)
+	}
+	if err := p.Checkpoint(context.Background()); err == nil {
+		t.Fatal("saved on a full disk")
+	}
+	full.Store(false)
+	p.recordUnrecorded() // as the next checkpoint does, which does not become durable
+	if len(p.files.unrecorded) != 0 {
+		t.Error("not recorded")
+	}
+	closeRun(t, p)
+	p = begin(true)
+	if err := create(p); err != nil {
+		t.Error("not made again:", err)
+	}
 	closeRun(t, p)
 }

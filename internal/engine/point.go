@@ -205,6 +205,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	if err := p.awaitWriter(ctx); err != nil {
 		return 0, err
 	}
+	p.recordUnrecorded()
 	note.Began = time.Now()
 	if p.increment.used {
 		note.Before = p.increment.took
@@ -382,6 +383,7 @@ func imageBytes(img *graph.Image) int64 {
 // collect notes the outcome of a checkpoint on this rank.
 func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
+	p.recordUnrecorded()
 	p.current.WrittenBytes, p.current.WriteTime = r.Written, r.Took
 	if p.identity.Size > 1 {
 		if _, ok := p.uncommitted[r.Index]; ok {
