@@ -26,38 +26,27 @@ struct piece {
 };
 
 struct work {
-	struct piece *pieces;
-	size_t n, cap;
-	int bad;
-	size_t next; /* taken by threads */
+	struct text pieces; /* struct piece */
+	size_t next;        /* taken by threads */
 	uint64_t bytes;
 };
 
 static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n)
 {
 	while (n > 0) {
-		size_t k = n < STEP ? n : STEP;
-		if (w->n == w->cap) {
-			size_t cap = w->cap ? 2 * w->cap : 256;
-			struct piece *p = realloc(w->pieces, cap * sizeof *p);
-			if (!p) {
-				w->bad = 1;
-				return;
-			}
-			w->pieces = p, w->cap = cap;
-		}
-		w->pieces[w->n].to = to, w->pieces[w->n].from = from, w->pieces[w->n++].n = k;
-		w->bytes += k;
-		to += k, from += k, n -= k;
+		struct piece p = {to, from, n < STEP ? n : STEP};
+		put_bytes(&w->pieces, &p, sizeof p);
+		w->bytes += p.n;
+		to += p.n, from += p.n, n -= p.n;
 	}
 }
 
 static void *copy(void *arg)
 {
 	struct work *w = arg;
-	size_t i;
-	while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n) {
-		struct piece *p = &w->pieces[i];
+	size_t i, n = w->pieces.len / sizeof(struct piece);
+	while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < n) {
+		struct piece *p = (struct piece *)(void *)w->pieces.p + i;
 		if (p->to != p->from)
 			memcpy(p->to, p->from, p->n);
 		else
@@ -170,40 +159,32 @@ static int private_memory(uint64_t lo, uint64_t hi)
 	return ok;
 }
 
-/* watch makes the kernel track a variable from now on. */
+/* watch makes the kernel track a variable from now on, if that is possible. */
 static void watch(cairn_run *r, struct variable *v)
 {
 	struct uffdio_register_ reg = {0};
 	struct page_region_ vec[64];
-	uint64_t lo, hi;
+	uint64_t lo, hi, end;
+	int alone = 1;
 	pages(v, &lo, &hi);
-	v->untracked = hi - lo < TRACKED;
-	for (size_t i = 0; !v->untracked && i < r->nvars; i++) { /* a scan of one would hide writes from the other */
+	v->untracked = 1;
+	for (size_t i = 0; hi - lo >= TRACKED && i < r->nvars; i++) { /* a scan of one would hide writes from the other */
 		struct variable *w = r->vars[i];
 		if (w != v && w->data < v->data + v->bytes && v->data < w->data + w->bytes) {
-			v->untracked = w->untracked = w->fresh = 1;
+			alone = 0, w->untracked = w->fresh = 1;
 			copy_unwatch(r, w);
 		}
 	}
-	if (v->untracked || !private_memory(lo, hi)) {
-		v->untracked = 1;
-		return;
-	}
 	reg.start = lo, reg.len = hi - lo, reg.mode = MODE_WP;
-	if (ioctl(r->uffd, UFFDIO_REGISTER_, &reg) < 0) {
-		v->untracked = 1;
+	if (!alone || hi - lo < TRACKED || !private_memory(lo, hi) || ioctl(r->uffd, UFFDIO_REGISTER_, &reg) < 0)
 		return;
-	}
 	v->watched = 1;
-	while (lo < hi) { /* begin with no page written */
-		uint64_t end;
+	for (; lo < hi; lo = end) /* begin with no page written */
 		if (scan(r, lo, hi, vec, 64, &end) < 0 || end <= lo) {
 			copy_unwatch(r, v);
-			v->untracked = 1;
 			return;
 		}
-		lo = end;
-	}
+	v->untracked = 0;
 }
 
 void copy_unwatch(cairn_run *r, struct variable *v)
@@ -218,46 +199,38 @@ void copy_unwatch(cairn_run *r, struct variable *v)
 	ioctl(r->uffd, UFFDIO_UNREGISTER_, &range); /* the memory may be gone */
 }
 
+/* add_part adds bytes of a variable, and returns how many. */
+static uint64_t add_part(cairn_run *r, struct variable *v, struct work *w, uint64_t from, uint64_t to)
+{
+	if (from >= to)
+		return 0;
+	add(w, v->copy + from, v->data + from, (size_t)(to - from));
+	add_range(&r->changed, v->offset + from, v->offset + to);
+	return to - from;
+}
+
 /*
  * written adds the pages of a variable that were written since the last copy.
  * It returns their bytes; more than there are means that all must be copied.
  */
-static uint64_t written(cairn_run *r, struct variable *v, struct work *w, struct ranges *changed)
+static uint64_t written(cairn_run *r, struct variable *v, struct work *w)
 {
 	enum { N = 512 };
 	struct page_region_ vec[N];
-	uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi, sum = 0;
-	size_t n = w->n, m = changed->n;
-	uint64_t bytes = w->bytes;
-	struct range last = {0, 0};
+	uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi, end, sum;
+	size_t before = w->pieces.len;
 	pages(v, &lo, &hi);
-	if (m)
-		last = changed->p[m - 1];
-#define WRITTEN_(from, to) \
-	do { \
-		if ((from) < (to)) { \
-			add(w, v->copy + (from), v->data + (from), (size_t)((to) - (from))); \
-			add_range(changed, v->offset + (from), v->offset + (to)); \
-			sum += (to) - (from); \
-		} \
-	} while (0)
-	WRITTEN_((uint64_t)0, lo - base);
-	for (uint64_t at = lo; at < hi;) {
-		uint64_t end;
+	sum = add_part(r, v, w, 0, lo - base);
+	for (uint64_t at = lo; at < hi; at = end) {
 		int k = scan(r, at, hi, vec, N, &end);
 		if (k < 0 || end <= at) {
-			w->n = n, w->bytes = bytes;
-			if ((changed->n = m))
-				changed->p[m - 1] = last;
+			w->pieces.len = before;
 			return v->bytes + 1;
 		}
 		for (int i = 0; i < k; i++)
-			WRITTEN_(vec[i].start - base, vec[i].end - base);
-		at = end;
+			sum += add_part(r, v, w, vec[i].start - base, vec[i].end - base);
 	}
-	WRITTEN_(hi - base, v->bytes);
-#undef WRITTEN_
-	return sum;
+	return sum + add_part(r, v, w, hi - base, v->bytes);
 }
 
 /* add_changed adds what may have changed of a variable since its last copy. */
@@ -266,7 +239,7 @@ static void add_changed(cairn_run *r, struct variable *v, struct work *w)
 	if (!v->bytes)
 		return;
 	if (v->place == MEM_HOST && v->watched && !v->fresh) {
-		uint64_t n = written(r, v, w, &r->changed);
+		uint64_t n = written(r, v, w);
 		if (n > v->bytes / 2) { /* tracking costs more than it saves, or failed: try again later */
 			copy_unwatch(r, v);
 			v->untracked = n > v->bytes;
@@ -302,10 +275,10 @@ cairn_status copy_out(cairn_run *r, struct variable *only)
 			add_changed(r, r->vars[i], &w);
 	if (only)
 		add_changed(r, only, &w);
-	bad = w.bad || r->changed.bad;
+	bad = w.pieces.bad || r->changed.bad;
 	if (!bad)
 		run(&w);
-	free(w.pieces);
+	free(w.pieces.p);
 	for (size_t i = 0; bad && i < r->nvars; i++)
 		r->vars[i]->fresh = 1;
 	r->changed.bad = 0;
@@ -324,11 +297,11 @@ cairn_status copy_in(cairn_run *r)
 			add(&w, v->data, v->copy, (size_t)v->bytes);
 	}
 	run(&w);
-	if (w.bad) /* one by one, then */
+	if (w.pieces.bad) /* one by one, then */
 		for (size_t i = 0; i < r->nvars; i++)
 			if (!r->vars[i]->fresh && r->vars[i]->place == MEM_HOST)
 				memcpy(r->vars[i]->data, r->vars[i]->copy, (size_t)r->vars[i]->bytes);
-	free(w.pieces);
+	free(w.pieces.p);
 	return gpu_finish(r);
 }
 
@@ -336,11 +309,11 @@ void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
 {
 	struct work w = {0};
 	add(&w, to, from, n);
-	if (w.bad)
+	if (w.pieces.bad)
 		memmove(to, from, n);
 	else
 		run(&w);
-	free(w.pieces);
+	free(w.pieces.p);
 }
 
 void copy_end(cairn_run *r)

@@ -32,46 +32,23 @@ static cairn_status tell(cairn_run *r, const struct file *f, int truncate)
 	rc = helper_send(r, MSG_FILE, &f->fd, 1);
 	if (rc < 0 || (rc = helper_ask(r, 0)) < 0)
 		return rc;
-	claimed = get_u32(&r->in);
-	for (size_t i = 0; claimed && i < r->nunclaimed; i++)
-		if (r->unclaimed[i].id == claimed - 1) {
-			free(r->unclaimed[i].entry);
-			r->unclaimed[i] = r->unclaimed[--r->nunclaimed];
-		}
-	return CAIRN_OK;
-}
-
-/* forget_unclaimed empties the list. */
-static void forget_unclaimed(cairn_run *r)
-{
-	while (r->nunclaimed)
-		free(r->unclaimed[--r->nunclaimed].entry);
-	free(r->unclaimed);
-	r->unclaimed = NULL;
+	if ((claimed = get_u32(&r->in)))
+		put_u32(&r->claimed, claimed);
+	return r->claimed.bad ? fail(r, CAIRN_NOMEMORY, "file %s: out of memory", f->path) : CAIRN_OK;
 }
 
 cairn_status files_unclaimed(cairn_run *r)
 {
-	size_t n = get_u32(&r->in);
-	forget_unclaimed(r);
-	if (r->in.bad || n > (r->in.len - r->in.at) / 8)
-		return fail(r, CAIRN_NOHELPER, "the helper's answer is damaged");
-	if (n && !(r->unclaimed = calloc(n, sizeof *r->unclaimed)))
-		return fail(r, CAIRN_NOMEMORY, "out of memory for a list of files");
-	for (; r->nunclaimed < n && !r->in.bad; r->nunclaimed++) {
-		r->unclaimed[r->nunclaimed].id = get_u32(&r->in);
-		r->unclaimed[r->nunclaimed].entry = get_str(&r->in);
-	}
-	return r->in.bad ? fail(r, CAIRN_NOHELPER, "the helper's answer is damaged") : CAIRN_OK;
+	r->unclaimed.len = r->claimed.len = 0;
+	put_bytes(&r->unclaimed, r->in.p + r->in.at, r->in.len - r->in.at);
+	return r->unclaimed.bad ? fail(r, CAIRN_NOMEMORY, "out of memory for a list of files") : CAIRN_OK;
 }
 
 void files_give(cairn_run *r)
 {
-	put_u32(&r->out, (uint32_t)r->nunclaimed);
-	for (size_t i = 0; i < r->nunclaimed; i++) {
-		put_u32(&r->out, r->unclaimed[i].id);
-		put_str(&r->out, r->unclaimed[i].entry);
-	}
+	put_u32(&r->out, (uint32_t)(r->claimed.len / 4));
+	put_bytes(&r->out, r->claimed.p, r->claimed.len);
+	put_bytes(&r->out, r->unclaimed.p, r->unclaimed.len);
 }
 
 /*
@@ -81,18 +58,16 @@ void files_give(cairn_run *r)
 static cairn_status makes_again(cairn_run *r, const char *path, int flags, int *again)
 {
 	cairn_status rc;
-	char *dir = *path == '/' ? NULL : getcwd(NULL, 0), *full = malloc((dir ? strlen(dir) : 0) + strlen(path) + 2);
-	if (!full || (*path != '/' && !dir)) {
-		free(full), free(dir);
+	char *dir = *path == '/' ? strdup("") : getcwd(NULL, 0);
+	if (!dir)
 		return fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno));
-	}
-	sprintf(full, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
 	r->out.len = 0;
-	put_str(&r->out, full);
+	put_str(&r->out, dir); /* the helper joins them */
+	put_str(&r->out, path);
 	put_u32(&r->out, flags & O_RDWR ? 2 : 1);
+	free(dir);
 	if ((rc = helper_ask(r, MSG_MAKE)) >= 0)
 		*again = get_u32(&r->in) == 1;
-	free(full), free(dir);
 	return rc;
 }
 
@@ -240,5 +215,6 @@ void files_free(cairn_run *r)
 	for (size_t i = 0; i < r->nfiles; i++)
 		free(r->files[i].path);
 	free(r->files);
-	forget_unclaimed(r);
+	free(r->unclaimed.p);
+	free(r->claimed.p);
 }

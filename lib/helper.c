@@ -185,7 +185,8 @@ cairn_status helper_start(cairn_run *r)
 
 cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 {
-	struct text head = {0};
+	unsigned char bytes[8];
+	struct text head = {bytes, 0, sizeof bytes, 0, 0};
 	unsigned char control[CMSG_SPACE(2 * sizeof(int))];
 	struct iovec iov[2];
 	struct msghdr m = {0};
@@ -196,8 +197,6 @@ cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 		return lost(r, "it was lost before");
 	put_u32(&head, (uint32_t)kind);
 	put_u32(&head, (uint32_t)r->out.len);
-	if (head.bad)
-		return fail(r, CAIRN_NOMEMORY, "out of memory for a message to the helper");
 	iov[0].iov_base = head.p, iov[0].iov_len = head.len;
 	iov[1].iov_base = r->out.p, iov[1].iov_len = r->out.len;
 	if (nfds) {
@@ -214,17 +213,14 @@ cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 		n = sendmsg(r->sock, &m, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0) {
-			free(head.p);
+		if (n < 0)
 			return lost(r, strerror(errno));
-		}
 		m.msg_control = NULL, m.msg_controllen = 0;
 		while (i < 2 && (size_t)n >= iov[i].iov_len)
 			n -= (ssize_t)iov[i++].iov_len;
 		if (i < 2)
 			iov[i].iov_base = (char *)iov[i].iov_base + n, iov[i].iov_len -= (size_t)n;
 	}
-	free(head.p);
 	r->out.len = 0;
 	return CAIRN_OK;
 }
@@ -271,10 +267,9 @@ static int receive(cairn_run *r)
 /* settle takes the largest of v among all ranks, and fails if a rank has failed: v[1]. */
 static cairn_status settle(cairn_run *r, uint64_t v[2])
 {
-	if (r->comm.max(r->comm.context, v, 2))
-		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
-	if (!v[1])
-		return CAIRN_OK;
+	cairn_status rc = ranks_max(r, v, 2);
+	if (rc < 0 || !v[1])
+		return rc;
 	r->refused = 1;
 	return fail(r, CAIRN_ERROR, "another rank could not open the run; see its message");
 }

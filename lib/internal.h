@@ -25,6 +25,7 @@
 #define fail cairn__fail
 #define now cairn__now
 #define own_run cairn__own_run
+#define ranks_max cairn__ranks_max
 #define helper_start cairn__helper_start
 #define helper_ask cairn__helper_ask
 #define helper_send cairn__helper_send
@@ -58,7 +59,7 @@
 #define files_unclaimed cairn__files_unclaimed
 #define files_give cairn__files_give
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 7, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 8, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
@@ -96,12 +97,7 @@ char *get_str(struct text *t); /* to be freed */
 
 /* range is some bytes of the mirror, or of a variable. */
 struct range { uint64_t lo, hi; };
-struct ranges {
-	struct range *p;
-	size_t n, cap;
-	int bad;
-};
-void add_range(struct ranges *r, uint64_t lo, uint64_t hi); /* in ascending order */
+void add_range(struct text *t, uint64_t lo, uint64_t hi); /* in ascending order */
 
 /* variable is a protected array. */
 struct variable {
@@ -141,10 +137,8 @@ struct spare {
 
 /* structure is a type that cairn_struct has made. */
 struct structure {
-	char *name;
 	size_t bytes;
-	int n;
-	cairn_field *fields;
+	struct text description; /* as in messages, without its number */
 };
 
 /* file is an open file that belongs to the state. */
@@ -155,12 +149,6 @@ struct file {
 	char *path;
 	dev_t dev;
 	ino_t ino;
-};
-
-/* unclaimed is a file of the checkpoint that the program has not opened again. */
-struct unclaimed {
-	uint32_t id;
-	char *entry; /* what the helper says of it */
 };
 
 struct cairn_run {
@@ -205,19 +193,18 @@ struct cairn_run {
 	struct text spares;     /* … parts that no variable has any more: struct spare */
 	uint64_t slab, slab_end;
 	unsigned char *slab_map;
-	struct range *extents; /* that the helper is to be told */
-	size_t nextents;
+	uint64_t mapped;        /* … up to here by the helper */
 
 	struct structure *types;
 	size_t ntypes;
 	struct file *files;
 	size_t nfiles;
 	uint32_t next_file;
-	struct unclaimed *unclaimed;
-	size_t nunclaimed;
+	struct text unclaimed; /* which files of the checkpoint the helper has opened for the program, in its words */
+	struct text claimed;   /* … those that the program has opened since */
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
-	struct ranges changed;  /* … in the mirror since the last save */
+	struct text changed;    /* … in the mirror since the last save: struct range */
 
 	int (*before)(void *);
 	void *before_context;
@@ -237,6 +224,7 @@ cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
 #endif
 	;
 double now(void);
+cairn_status ranks_max(cairn_run *r, uint64_t *v, int n); /* of all ranks, element by element */
 cairn_status own_run(cairn_run *r); /* fails in a forked process, which shares the mirror */
 
 /* helper.c: the helper process and the messages */
@@ -278,7 +266,7 @@ cairn_status files_flush(cairn_run *r); /* what is in buffers of streams; forget
 cairn_status files_tell(cairn_run *r);
 void files_told(cairn_run *r); /* the helper knows which files were closed */
 void files_sync(cairn_run *r); /* streams with the descriptors that the helper has positioned */
-cairn_status files_unclaimed(cairn_run *r); /* reads r->in: which files the helper has opened for the program */
+cairn_status files_unclaimed(cairn_run *r); /* reads r->in: which files of the checkpoint the helper has opened for the program */
 void files_give(cairn_run *r); /* … puts them into r->out, for another helper */
 void files_free(cairn_run *r);
 

@@ -62,14 +62,19 @@ cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *o
 
 static char *copied(const char *s) { return s ? strdup(s) : NULL; }
 
+cairn_status ranks_max(cairn_run *r, uint64_t *v, int n)
+{
+	return r->comm.max(r->comm.context, v, n) ? fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed") : CAIRN_OK;
+}
+
 /* agree makes what fails on one rank fail on all: a rank that continues alone would wait for the others. */
 static cairn_status agree(cairn_run *r, cairn_status rc, const char *other)
 {
 	uint64_t v[2] = {0, rc == CAIRN_NOHELPER ? 2 : rc < 0};
 	if (r->comm.size <= 1)
 		return rc;
-	if (r->comm.max(r->comm.context, v, 2)) /* as in helper.c, gather */
-		return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
+	if (ranks_max(r, v, 2) < 0) /* as in helper.c, gather */
+		return CAIRN_ERROR;
 	if (v[1] == 2 && (rc >= 0 || rc == CAIRN_NOTSAVED))
 		return fail(r, CAIRN_NOHELPER, "another rank has lost its helper: the ranks have to be started again");
 	return v[1] && rc >= 0 ? fail(r, r->restored ? CAIRN_NOTSAVED : CAIRN_ERROR, "%s", other) : rc;
@@ -115,10 +120,8 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 		rc = agree(r, rc, "another rank could not open the run; see its message");
 		if (rc >= 0) {
 			uint64_t v[2] = {r->every_points, ~r->every_points};
-			if (r->comm.max(r->comm.context, v, 2))
-				return fail(r, CAIRN_ERROR, "the ranks cannot agree: the communicator failed");
-			if (v[0] != ~v[1])
-				return fail(r, CAIRN_ARGUMENT, "the ranks have different every_points");
+			if ((rc = ranks_max(r, v, 2)) >= 0 && v[0] != ~v[1])
+				rc = fail(r, CAIRN_ARGUMENT, "the ranks have different every_points");
 		}
 	}
 	return rc;
@@ -148,6 +151,7 @@ static cairn_status damaged(cairn_run *r) { return fail(r, CAIRN_NOHELPER, "the 
 static int stored(cairn_run *r, int restored, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
 {
 	cairn_status rc = usable(r, restored);
+	cairn_type t;
 	int n;
 	if (rc < 0)
 		return rc;
@@ -156,10 +160,9 @@ static int stored(cairn_run *r, int restored, uint64_t index, const char *name, 
 	put_str(&r->out, name);
 	if ((rc = helper_ask(r, MSG_STORED)) < 0)
 		return rc;
+	t = (cairn_type)get_u32(&r->in);
 	if (type)
-		*type = (cairn_type)get_u32(&r->in);
-	else
-		get_u32(&r->in);
+		*type = t;
 	n = (int)get_u32(&r->in);
 	for (int i = 0; i < n && !r->in.bad; i++) {
 		uint64_t d = get_u64(&r->in);
@@ -307,18 +310,14 @@ cairn_status cairn_resume(cairn_run *r) { return restore(r, 0); }
  */
 static void adapt(cairn_run *r, uint64_t passed)
 {
-	double t = now(), took = t - r->looked, want, apart = 0.02;
+	double t = now(), took = t - r->looked, want, apart = 0.02, most = r->comm.size > 1 ? 256 : 1 << 24;
 	if (r->comm.size > 1 && 100 * r->cost < apart)
 		apart = 100 * r->cost > 0.001 ? 100 * r->cost : 0.001;
 	if (r->looked > 0 && passed > 0) {
-		want = took > 0 ? (double)passed * apart / took : 2.0 * (double)r->look;
-		if (want > 2.0 * (double)r->look)
-			want = 2.0 * (double)r->look;
-		if (r->comm.size > 1 && want > 256)
-			want = 256;
-		if (want > 1u << 24)
-			want = 1u << 24;
-		r->look = want < 1 ? 1 : (uint64_t)want;
+		if (most > 2.0 * (double)r->look)
+			most = 2.0 * (double)r->look;
+		want = took > 0 ? (double)passed * apart / took : most;
+		r->look = want < 1 ? 1 : (uint64_t)(want < most ? want : most);
 	}
 	r->looked = t;
 }
@@ -337,7 +336,8 @@ static cairn_status prepare(cairn_run *r, int why)
 {
 	double began = now();
 	cairn_status rc;
-	size_t closed;
+	size_t closed, n;
+	struct range *changed;
 	if (r->before && r->before(r->before_context) != 0)
 		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: the function that is called before it failed");
 	if (vars_complete(r) < 0)
@@ -354,14 +354,15 @@ static cairn_status prepare(cairn_run *r, int why)
 	if (rc < 0 || r->out.bad)
 		return rc < 0 ? rc : fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
 	{
-		struct text n = {r->out.p + closed, 0, 4, 0, 0};
-		put_u32(&n, (uint32_t)((r->out.len - closed - 4) / 4));
+		struct text count = {r->out.p + closed, 0, 4, 0, 0};
+		put_u32(&count, (uint32_t)((r->out.len - closed - 4) / 4));
 	}
 	put_f64(&r->out, now() - began);
-	put_u32(&r->out, (uint32_t)r->changed.n);
-	for (size_t i = 0; i < r->changed.n; i++) {
-		put_u64(&r->out, r->changed.p[i].lo);
-		put_u64(&r->out, r->changed.p[i].hi);
+	changed = (struct range *)(void *)r->changed.p, n = r->changed.len / sizeof *changed;
+	put_u32(&r->out, (uint32_t)n);
+	for (size_t i = 0; i < n; i++) {
+		put_u64(&r->out, changed[i].lo);
+		put_u64(&r->out, changed[i].hi);
 	}
 	return CAIRN_OK;
 }
@@ -374,7 +375,7 @@ static cairn_status save(cairn_run *r, int why, int wait)
 	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
 		return rc;
 	rc = helper_ask(r, MSG_SAVE);
-	r->changed.n = 0;
+	r->changed.len = 0;
 	frozen = gpu_frozen(r); /* the helper has recorded files meanwhile */
 	if (rc >= 0) {
 		files_told(r);
@@ -494,14 +495,10 @@ static cairn_status look(cairn_run *r)
 	adapt(r, passed);
 	arm(r);
 	if (r->comm.size > 1) { /* all ranks save here, or none */
-		uint64_t v[5];
-		v[4] = rc < 0;
-		v[0] = (uint64_t)why & WHY_STOP, v[1] = (uint64_t)why & ~(uint64_t)WHY_STOP;
-		v[2] = r->saving != 0;
-		v[3] = ~r->look; /* the fewest points of all */
+		uint64_t v[5] = {(uint64_t)why & WHY_STOP, (uint64_t)why & ~(uint64_t)WHY_STOP, r->saving != 0, ~r->look /* the fewest points of all */, rc < 0};
 		r->cost = now();
-		if (r->comm.max(r->comm.context, v, 5))
-			return fail(r, CAIRN_ERROR, "the ranks cannot agree on a checkpoint: the communicator failed");
+		if (ranks_max(r, v, 5) < 0)
+			return CAIRN_ERROR;
 		r->cost = now() - r->cost; /* least on the rank that came last, which counts */
 		r->look = ~v[3];
 		arm(r);

@@ -90,20 +90,14 @@ static int reserve(cairn_run *r, uint64_t at, uint64_t n)
 /* extent makes the mirror longer, and maps what is new; so many bytes of it are needed at once. */
 static unsigned char *extent(cairn_run *r, uint64_t bytes, uint64_t needed)
 {
-	struct range *e = realloc(r->extents, (r->nextents + 1) * sizeof *e);
-	void *p;
-	if (!e)
-		return NULL;
-	r->extents = e;
-	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)r->end);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)r->end);
 	if (p == MAP_FAILED)
 		return NULL;
 	if (reserve(r, r->end, needed) < 0 || ftruncate(r->mirror, (off_t)(r->end + bytes)) < 0) { /* last: it cannot become shorter */
 		munmap(p, bytes);
 		return NULL;
 	}
-	e[r->nextents].lo = r->end;
-	e[r->nextents++].hi = r->end += bytes;
+	r->end += bytes;
 	return p;
 }
 
@@ -200,28 +194,21 @@ static void release(struct variable *v)
 	free(v);
 }
 
-/* shape checks dimensions and returns the bytes of the array; 0 and *bad: wrong. */
-static uint64_t shape(cairn_run *r, const char *name, cairn_type type, int ndim, const size_t *dims, int *bad)
+/* shape checks dimensions, and says how many bytes the array has. */
+static cairn_status shape(cairn_run *r, const char *name, cairn_type type, int ndim, const size_t *dims, uint64_t *bytes)
 {
 	uint64_t n = type_size(r, type);
-	*bad = 1;
-	if (!n) {
-		fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": there is no type %d", name, type);
-		return 0;
-	}
-	if (ndim < 0 || ndim > 32 || (ndim && !dims)) {
-		fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": %d dimensions; there may be up to 32", name, ndim);
-		return 0;
-	}
+	if (!n)
+		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": there is no type %d", name, type);
+	if (ndim < 0 || ndim > 32 || (ndim && !dims))
+		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\": %d dimensions; there may be up to 32", name, ndim);
 	for (int i = 0; i < ndim; i++) {
-		if (dims[i] && n > (uint64_t)(SIZE_MAX / 2) / dims[i]) {
-			fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has more bytes than can be addressed", name);
-			return 0;
-		}
+		if (dims[i] && n > (uint64_t)(SIZE_MAX / 2) / dims[i])
+			return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has more bytes than can be addressed", name);
 		n *= dims[i];
 	}
-	*bad = 0;
-	return n;
+	*bytes = n;
+	return CAIRN_OK;
 }
 
 static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_type type, int ndim, const size_t *dims)
@@ -229,11 +216,10 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	struct variable *v, **at;
 	size_t *own = NULL;
 	uint64_t bytes, bytes_before;
-	int bad, same;
+	int same;
 	if (!*name)
 		return fail(r, CAIRN_ARGUMENT, "a variable without a name");
-	bytes = shape(r, name, type, ndim, dims, &bad);
-	if (bad)
+	if (shape(r, name, type, ndim, dims, &bytes) < 0)
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
@@ -350,77 +336,66 @@ cairn_status cairn_unprotect(cairn_run *r, const char *name)
 	return CAIRN_OK;
 }
 
+/* put_shape appends dimensions and a type to a message. */
+static void put_shape(cairn_run *r, struct text *t, int ndim, const size_t *dims, cairn_type type)
+{
+	put_u32(t, (uint32_t)ndim);
+	for (int i = 0; i < ndim; i++)
+		put_u64(t, dims[i]);
+	put_u32(t, (uint32_t)type);
+	if (type >= CAIRN_FIRST_STRUCT)
+		put_bytes(t, r->types[type - CAIRN_FIRST_STRUCT].description.p, r->types[type - CAIRN_FIRST_STRUCT].description.len);
+}
+
 cairn_status cairn_struct(cairn_run *r, const char *name, size_t bytes, int n, const cairn_field *fields, cairn_type *type)
 {
-	struct structure *s;
-	size_t end = 0;
+	struct structure *all, s = {bytes, {0}};
+	cairn_status rc = CAIRN_OK;
+	uint64_t end = 0, size;
 	if (!r || !name || !*name || !type || n < 1 || !fields || !bytes)
 		return fail(r, CAIRN_ARGUMENT, "a struct needs a name, a size and members");
-	for (int i = 0; i < n; i++) {
-		int bad;
-		uint64_t size = shape(r, fields[i].name ? fields[i].name : "", fields[i].type, fields[i].ndim > 4 ? -1 : fields[i].ndim, fields[i].dims, &bad);
-		if (bad)
-			return CAIRN_ARGUMENT;
-		if (!fields[i].name || !*fields[i].name || fields[i].offset < end || fields[i].offset + size > bytes)
-			return fail(r, CAIRN_ARGUMENT, "struct %.100s: member %d has no name, overlaps the one before it, or does not fit; list members by ascending offset", name, i);
-		end = fields[i].offset + size;
+	put_str(&s.description, name);
+	put_u64(&s.description, bytes);
+	put_u32(&s.description, (uint32_t)n);
+	for (int i = 0; rc >= 0 && i < n; i++) {
+		const cairn_field *f = &fields[i];
+		if ((rc = shape(r, f->name ? f->name : "", f->type, f->ndim > 4 ? -1 : f->ndim, f->dims, &size)) < 0)
+			break;
+		if (!f->name || !*f->name || f->offset < end || f->offset + size > bytes)
+			rc = fail(r, CAIRN_ARGUMENT, "struct %.100s: member %d has no name, overlaps the one before it, or does not fit; list members by ascending offset", name, i);
+		end = f->offset + size;
+		put_str(&s.description, f->name);
+		put_u64(&s.description, f->offset);
+		put_shape(r, &s.description, f->ndim, f->dims, f->type);
 	}
-	if (!(s = realloc(r->types, (r->ntypes + 1) * sizeof *s)))
-		return fail(r, CAIRN_NOMEMORY, "struct %.100s: out of memory", name);
-	r->types = s;
-	s += r->ntypes;
-	s->name = strdup(name), s->bytes = bytes, s->n = n;
-	s->fields = calloc((size_t)n, sizeof *s->fields);
-	if (s->name && s->fields) {
-		int i;
-		memcpy(s->fields, fields, (size_t)n * sizeof *fields);
-		for (i = 0; i < n && (s->fields[i].name = strdup(fields[i].name)); i++)
-			;
-		if (i == n) {
-			*type = CAIRN_FIRST_STRUCT + (cairn_type)r->ntypes++;
-			return CAIRN_OK;
-		}
+	all = rc < 0 || s.description.bad ? NULL : realloc(r->types, (r->ntypes + 1) * sizeof *all);
+	if (!all) {
+		free(s.description.p);
+		return rc < 0 ? rc : fail(r, CAIRN_NOMEMORY, "struct %.100s: out of memory", name);
 	}
-	return fail(r, CAIRN_NOMEMORY, "struct %.100s: out of memory", name);
+	r->types = all;
+	all[r->ntypes] = s;
+	*type = CAIRN_FIRST_STRUCT + (cairn_type)r->ntypes++;
+	return CAIRN_OK;
 }
 
-static void put_type(cairn_run *r, cairn_type t)
-{
-	struct structure *s;
-	put_u32(&r->out, (uint32_t)t);
-	if (t < CAIRN_FIRST_STRUCT)
-		return;
-	s = &r->types[t - CAIRN_FIRST_STRUCT];
-	put_str(&r->out, s->name);
-	put_u64(&r->out, s->bytes);
-	put_u32(&r->out, (uint32_t)s->n);
-	for (int i = 0; i < s->n; i++) {
-		put_str(&r->out, s->fields[i].name);
-		put_u64(&r->out, s->fields[i].offset);
-		put_u32(&r->out, (uint32_t)s->fields[i].ndim);
-		for (int k = 0; k < s->fields[i].ndim; k++)
-			put_u64(&r->out, s->fields[i].dims[k]);
-		put_type(r, s->fields[i].type);
-	}
-}
-
-/* tell_extents tells the helper which parts of the mirror are new. */
-static cairn_status tell_extents(cairn_run *r)
+/* tell_extent tells the helper which part of the mirror is new. */
+static cairn_status tell_extent(cairn_run *r)
 {
 	cairn_status rc = CAIRN_OK;
 	r->out.len = 0, r->out.bad = 0;
-	for (size_t i = 0; i < r->nextents; i++) {
-		put_u64(&r->out, r->extents[i].lo);
-		put_u64(&r->out, r->extents[i].hi);
-	}
-	if (r->nextents && (rc = helper_send(r, MSG_EXTENT, NULL, 0)) >= 0)
-		r->nextents = 0;
+	if (r->mapped == r->end)
+		return rc;
+	put_u64(&r->out, r->mapped);
+	put_u64(&r->out, r->end);
+	if ((rc = helper_send(r, MSG_EXTENT, NULL, 0)) >= 0)
+		r->mapped = r->end;
 	return rc;
 }
 
 cairn_status vars_tell(cairn_run *r)
 {
-	cairn_status rc = tell_extents(r);
+	cairn_status rc = tell_extent(r);
 	size_t n = 0;
 	if (rc < 0)
 		return rc;
@@ -437,10 +412,7 @@ cairn_status vars_tell(cairn_run *r)
 			continue;
 		put_str(&r->out, v->name);
 		put_u64(&r->out, v->offset);
-		put_u32(&r->out, (uint32_t)v->ndim);
-		for (int k = 0; k < v->ndim; k++)
-			put_u64(&r->out, v->dims[k]);
-		put_type(r, v->type);
+		put_shape(r, &r->out, v->ndim, v->dims, v->type);
 	}
 	if ((rc = helper_ask(r, MSG_VARS)) < 0)
 		return rc;
@@ -456,14 +428,12 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 {
 	struct variable own = {0}, *v = &own, **at;
 	cairn_status rc;
-	int bad;
 	if ((rc = own_run(r)) < 0)
 		return rc;
 	if (!name || !*name || !data)
 		return fail(r, CAIRN_ARGUMENT, "a variable without a name or an address");
-	own.bytes = shape(r, name, type, ndim, dims, &bad);
-	if (bad)
-		return CAIRN_ARGUMENT;
+	if ((rc = shape(r, name, type, ndim, dims, &own.bytes)) < 0)
+		return rc;
 	if (r->saving && (rc = helper_news(r, 1)) < 0 && rc != CAIRN_NOTSAVED)
 		return rc;
 	gpu_wait(r);
@@ -473,14 +443,11 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 	} else if (place(r, v, 0) < 0) {
 		return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": no memory for %llu bytes: %s", name, (unsigned long long)own.bytes, strerror(errno));
 	}
-	if ((rc = tell_extents(r)) >= 0) {
+	if ((rc = tell_extent(r)) >= 0) {
 		put_u64(&r->out, index);
 		put_str(&r->out, name);
 		put_u64(&r->out, v->offset);
-		put_u32(&r->out, (uint32_t)ndim);
-		for (int k = 0; k < ndim; k++)
-			put_u64(&r->out, dims[k]);
-		put_type(r, type);
+		put_shape(r, &r->out, ndim, dims, type);
 		rc = helper_ask(r, MSG_READ);
 	}
 	if (rc >= 0)
@@ -494,12 +461,7 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 
 void vars_forget(cairn_run *r)
 {
-	struct range *e = realloc(r->extents, sizeof *e);
-	if (e) {
-		r->extents = e;
-		e->lo = 0, e->hi = r->end;
-		r->nextents = r->end > 0;
-	}
+	r->mapped = 0;
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->told = 0, r->vars[i]->fresh = 1;
 	r->dropped = 0;
@@ -512,16 +474,11 @@ void vars_free(cairn_run *r)
 		unplace(r, r->vars[i]);
 		release(r->vars[i]);
 	}
-	for (size_t i = 0; i < r->ntypes; i++) {
-		for (int k = 0; k < r->types[i].n; k++)
-			free((char *)r->types[i].fields[k].name);
-		free(r->types[i].fields);
-		free(r->types[i].name);
-	}
+	for (size_t i = 0; i < r->ntypes; i++)
+		free(r->types[i].description.p);
 	free(r->types);
 	free(r->vars);
 	free(r->bucket);
-	free(r->extents);
 	free(r->gone_names.p);
 	free(r->spares.p);
 	free(r->failed.p);

@@ -85,21 +85,11 @@ char *get_str(struct text *t)
 	return s;
 }
 
-void add_range(struct ranges *r, uint64_t lo, uint64_t hi)
+void add_range(struct text *t, uint64_t lo, uint64_t hi)
 {
-	if (r->n && r->p[r->n - 1].hi == lo) {
-		r->p[r->n - 1].hi = hi;
-		return;
-	}
-	if (r->n == r->cap) {
-		size_t cap = r->cap ? 2 * r->cap : 64;
-		struct range *p = realloc(r->p, cap * sizeof *p);
-		if (!p) {
-			r->bad = 1;
-			return;
-		}
-		r->p = p, r->cap = cap;
-	}
-	r->p[r->n].lo = lo;
-	r->p[r->n++].hi = hi;
+	struct range next = {lo, hi}, *last = t->len ? (struct range *)(void *)(t->p + t->len) - 1 : NULL;
+	if (last && last->hi == lo)
+		last->hi = hi;
+	else
+		put_bytes(t, &next, sizeof next);
 }

@@ -46,7 +46,7 @@
 //	Vars      dropped names; (name offset dims type)…          Done
 //	File      id path flags mode; descriptor                   Done claimed
 //	Stored    index name           index 0: the newest         Done type dims
-//	Restore   how unclaimed        1: load nothing             Done yes index points unclaimed
+//	Restore   how claimed… unclaimed   how 1: load nothing     Done yes index points unclaimed
 //	Save      points why closed-files pause (from to)…         Done index
 //	Finish    status                                           Done
 //	Bye                                                        the helper ends
@@ -54,7 +54,7 @@
 //	List                           checkpoints, newest first   Done indices
 //	Read      index name offset dims type    into the mirror   Done
 //	Variables index                index 0: the newest         Done (name type dims)…
-//	Make      path flags           a file that must be new     Done again
+//	Make      dir path flags       a file that must be new     Done again
 //
 //	helper → program
 //	Welcome   version release rank ranks points index
@@ -63,9 +63,10 @@
 //	Gather    bytes                the program exchanges them with all ranks
 //	News      index text           a checkpoint is durable, or was not saved
 //
-// Unclaimed is a list of numbers and texts: the files of the restored checkpoint
-// that the program has not opened again yet. It gives them to its next helper, if
-// it loses this one. Claimed is the number of the one that it opens, plus 1.
+// Unclaimed are the files of the restored checkpoint that the program has not
+// opened again: a list of numbers and texts, or nothing. Claimed is the number of
+// the one that it opens, plus 1. If the program loses its helper, it gives both to
+// the next one.
 //
 // The page has three numbers: wake (32 bits; set by the helper), at byte 8 points
 // (64 bits; set by the program) and filling (32 bits; 1 while the program copies

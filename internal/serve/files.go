@@ -48,9 +48,12 @@ func openMode(flags uint32) int {
 
 // makeFile is asked before the program makes a file that must be new.
 func (s *session) makeFile(c *cursor) ([]byte, error) {
-	path, flags := c.text(), c.U32()
+	dir, path, flags := c.text(), c.text(), c.U32()
 	if err := c.end(); err != nil {
 		return nil, err
+	}
+	if dir != "" { // not Join: what .. means depends on symbolic links
+		path = dir + "/" + path
 	}
 	again, err := s.run.MakesAgain(path, openMode(flags))
 	if err != nil || !again {
@@ -60,13 +63,24 @@ func (s *session) makeFile(c *cursor) ([]byte, error) {
 }
 
 // readUnclaimed reads which files of the checkpoint a program has not opened
-// again; see engine.Run.SetUnclaimed.
+// again; see engine.Run.SetUnclaimed. Numbers are those of the helper before.
 func readUnclaimed(c *cursor) ([]ckpt.FileEntry, error) {
-	list := make([]ckpt.FileEntry, c.count(8))
-	for i := range list {
-		c.U32() // its number at the helper before
-		if err := json.Unmarshal([]byte(c.text()), &list[i]); err != nil {
+	claimed := make(map[uint32]bool)
+	for range c.count(4) {
+		claimed[c.U32()-1] = true
+	}
+	if c.Left() == 0 { // the first helper
+		return nil, nil
+	}
+	var list []ckpt.FileEntry
+	for range c.count(8) {
+		var e ckpt.FileEntry
+		number, text := c.U32(), c.text()
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
 			return nil, fmt.Errorf("%w: a file: %w", errProtocol, err)
+		}
+		if !claimed[number] {
+			list = append(list, e)
 		}
 	}
 	return list, nil
