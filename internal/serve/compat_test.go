@@ -16,6 +16,7 @@ type compat struct {
 	launcher []string
 	path     string
 	dir      string // where it runs, with its configuration file
+	config   string // … its name
 	ranks    string
 }
 
@@ -25,7 +26,7 @@ func compileCompat(t *testing.T, name, library string) *compat {
 	built := build(t)
 	i := slices.IndexFunc(mpiLibraries, func(l mpiLibrary) bool { return l.name == library })
 	lib := mpiLibraries[i]
-	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir(), ranks: "2"}
+	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir(), config: "config", ranks: "2"}
 	cmd := exec.Command(mustFind(t, lib.compiler), "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib/compat", "-I../../lib", "-o", c.path,
 		"testdata/"+name+".c", "../../lib/compat/"+name+".c", filepath.Join(built, "libcairn.a"), "-lpthread", "-ldl")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -47,7 +48,7 @@ func (c *compat) run(t *testing.T, kill, steps, how string, env ...string) (stdo
 	t.Helper()
 	cmd := program(t, "cairn")
 	cmd.Path, cmd.Dir = mustFind(t, c.launcher[0]), c.dir
-	cmd.Args = append(slices.Clone(c.launcher), "-n", c.ranks, c.path, "config", steps, how)
+	cmd.Args = append(slices.Clone(c.launcher), "-n", c.ranks, c.path, c.config, steps, how)
 	cmd.Env = append(append(cmd.Env, "KILL="+kill), env...)
 	var text strings.Builder
 	cmd.Stderr = &text
@@ -186,6 +187,27 @@ func TestVELOC_RankKilled(t *testing.T) {
 				c.survive(t, config+mode+"\n", how)
 			}
 		})
+	}
+}
+
+// TestVELOC_HelperLost kills a helper of a program written for VeloC, while it may
+// be writing a checkpoint, and before one. All calls succeed: other helpers are
+// started. The configuration is in environment variables.
+func TestVELOC_HelperLost(t *testing.T) {
+	c := compileCompat(t, "veloc", "mpich")
+	c.config = ""
+	config := []string{"VELOC_SCRATCH=scratch", "VELOC_PERSISTENT=persistent", "VELOC_MAX_VERSIONS=3"}
+	want := ""
+	for _, way := range []string{"sync", "async 6:0", "sync 10:1"} {
+		mode, lost, _ := strings.Cut(way, " ")
+		c.dir = t.TempDir()
+		got, stderr, err := c.run(t, "", "25", "all", append(config, "VELOC_MODE="+mode, "LOST="+lost)...)
+		if want == "" {
+			want = got
+		}
+		if err != nil || !strings.HasPrefix(got, "sum ") || got != want || strings.Contains(stderr, "others have been started") != (lost != "") {
+			t.Errorf("%s: %v: %s, want %s\n%s", way, err, got, want, stderr)
+		}
 	}
 }
 

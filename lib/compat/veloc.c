@@ -136,14 +136,18 @@ static int number(struct config *c, const char *key, int otherwise)
 static int read_config(const char *path)
 {
 	struct config c;
-	if (config_load(&c, path) == 0) {
+	if (path && !*path) { /* all of it is in the environment */
+		memset(&c, 0, sizeof c);
+		c.path = "the environment";
+	}
+	if ((path && !*path) || config_load(&c, path) == 0) {
 		const char *mode = setting(&c, "mode"), *scratch = setting(&c, "scratch"), *persistent = setting(&c, "persistent");
 		static const char *const without[] = {"persistent_interval", "ec_interval", "watchdog_interval", "scratch_versions", "failure_domain", "axl_type", "meta", "daos_pool", "aggregated", "threaded", NULL};
 		char list[300] = "";
 		if (!mode || (strcmp(mode, "sync") && strcmp(mode, "async")))
-			snprintf(c.error, sizeof c.error, "%.1000s: mode = %.100s: sync or async is needed", path, mode ? mode : "");
+			snprintf(c.error, sizeof c.error, "%.1000s: mode = %.100s: sync or async is needed", c.path, mode ? mode : "");
 		else if (!scratch)
-			snprintf(c.error, sizeof c.error, "%.1000s has no scratch", path);
+			snprintf(c.error, sizeof c.error, "%.1000s has no scratch", c.path);
 		veloc.sync = mode && strcmp(mode, "sync") == 0;
 		veloc.keep = number(&c, "max_versions", 0);
 		if (!persistent)
@@ -340,17 +344,55 @@ static void make_room(void)
 		close_store(first);
 }
 
+/* start_run opens the run of a store, and finds out which checkpoints there are. All ranks call it. */
+static int start_run(struct store *s, int fresh)
+{
+	cairn_options o = CAIRN_OPTIONS;
+	char dir[1400];
+	const char *control = getenv("CAIRN_CONTROL"); /* 'cairn run' watches the checkpoints of one name: libcairn empties it then */
+	cairn_status rc;
+	o.every = 1e8; /* the program says when */
+	o.no_signals = 1;
+	o.keep = veloc.keep > 0 ? veloc.keep : 1 << 20;
+	o.fresh = fresh;
+	s->supervised = control && *control;
+	if (veloc.single) {
+		snprintf(dir, sizeof dir, "%s/%s-%u.cairn", veloc.dir, s->name, veloc.id);
+		rc = cairn_open(&s->run, dir, &o);
+	} else {
+		snprintf(dir, sizeof dir, "%s/%s.cairn", veloc.dir, s->name);
+		rc = cairn_open_mpi(&s->run, dir, &o, veloc.comm);
+	}
+	if (rc >= 0)
+		rc = cairn_resume(s->run);
+	return rc >= 0 && all_agree(list_versions(s) == VELOC_SUCCESS) ? VELOC_SUCCESS : VELOC_FAILURE;
+}
+
+/*
+ * restart_helper starts other helpers when a rank has lost its own. All ranks
+ * call it. What the run had copied, and had not saved, is gone.
+ */
+static int restart_helper(const char *function, struct store *s)
+{
+	if (s->supervised)
+		return say("%s: a helper process was lost. End the program: 'cairn run' starts it again", function);
+	cairn_close(s->run);
+	free(s->ids);
+	s->ids = NULL, s->nids = 0;
+	if (start_run(s, 0) != VELOC_SUCCESS)
+		return say("%s: a helper process was lost, and no other can be started: %s", function, cairn_error(s->run));
+	if (veloc.single || veloc.rank == 0)
+		say("%s: a helper process was lost; %s", function, veloc.ranks > 1 ? "others have been started" : "another one has been started");
+	return VELOC_SUCCESS;
+}
+
 /* open_store opens the checkpoints of a name; all ranks call it. */
 static struct store *open_store(const char *function, const char *name, int fresh)
 {
-	cairn_options o = CAIRN_OPTIONS;
 	struct store *s;
-	char dir[1400];
-	const char *control;
-	cairn_status rc;
 	for (s = veloc.stores; s; s = s->next)
 		if (strcmp(s->name, name) == 0)
-			return s;
+			return all_agree(cairn_checkpoints(s->run, 0, NULL) >= 0) || restart_helper(function, s) == VELOC_SUCCESS ? s : NULL;
 	make_room();
 	s = (struct store *)calloc(1, sizeof *s);
 	if (!all_agree(s != NULL)) {
@@ -358,22 +400,7 @@ static struct store *open_store(const char *function, const char *name, int fres
 		return NULL;
 	}
 	snprintf(s->name, sizeof s->name, "%s", name);
-	o.every = 1e8; /* the program says when */
-	o.no_signals = 1;
-	o.keep = veloc.keep > 0 ? veloc.keep : 1 << 20;
-	o.fresh = fresh;
-	control = getenv("CAIRN_CONTROL"); /* 'cairn run' watches the checkpoints of one name: libcairn empties it then */
-	s->supervised = control && *control;
-	if (veloc.single) {
-		snprintf(dir, sizeof dir, "%s/%s-%u.cairn", veloc.dir, name, veloc.id);
-		rc = cairn_open(&s->run, dir, &o);
-	} else {
-		snprintf(dir, sizeof dir, "%s/%s.cairn", veloc.dir, name);
-		rc = cairn_open_mpi(&s->run, dir, &o, veloc.comm);
-	}
-	if (rc >= 0)
-		rc = cairn_resume(s->run);
-	if (rc < 0 || !all_agree(list_versions(s) == VELOC_SUCCESS)) {
+	if (start_run(s, fresh) != VELOC_SUCCESS) {
 		say("%s: %s: %s", function, name, cairn_error(s->run));
 		cairn_close(s->run);
 		free(s->list);
@@ -384,17 +411,36 @@ static struct store *open_store(const char *function, const char *name, int fres
 	return veloc.stores = s;
 }
 
+enum { LOST = 1 }; /* not saved, because a helper was lost; others have been started */
+
+/*
+ * outcome says what became of a version for which cairn_commit or cairn_wait has
+ * failed. If a helper was lost, the version may have been saved before. With one
+ * rank, libcairn itself has started another helper, which may have saved it.
+ */
+static int outcome(const char *function, struct store *s, int version, cairn_status rc)
+{
+	int again = rc == CAIRN_NOTSAVED && veloc.ranks <= 1;
+	say("%s: version %d of %s: %s", function, version, s->name, cairn_error(s->run));
+	if (again ? cairn_wait(s->run) < 0 || list_versions(s) != VELOC_SUCCESS : rc != CAIRN_NOHELPER || restart_helper(function, s) != VELOC_SUCCESS)
+		return VELOC_FAILURE;
+	if (all_agree(s->n > 0 && s->list[s->n - 1].version == version))
+		return VELOC_SUCCESS;
+	return again ? VELOC_FAILURE : LOST;
+}
+
 /* wait_for waits until the last checkpoint of all is durable. */
 static int wait_for(const char *function)
 {
 	struct store *s = veloc.waiting;
+	int version = s && s->n > 0 ? s->list[s->n - 1].version : -1;
+	cairn_status rc;
 	veloc.waiting = NULL;
-	if (s && cairn_wait(s->run) < 0) {
-		if (s->n > 0)
-			s->n--; /* it does not exist */
-		return say("%s: %s: %s", function, s->name, cairn_error(s->run));
-	}
-	return VELOC_SUCCESS;
+	if (!s || (rc = cairn_wait(s->run)) >= 0)
+		return VELOC_SUCCESS;
+	if (s->n > 0)
+		s->n--; /* unless it is found */
+	return outcome(function, s, version, rc);
 }
 
 /* --- saving --- */
@@ -478,30 +524,34 @@ int VELOC_Checkpoint_mem(void)
 	return initialized("VELOC_Checkpoint_mem") ? select_regions("VELOC_Checkpoint_mem", VELOC_CKPT_ALL, NULL, 0) : VELOC_FAILURE;
 }
 
-int VELOC_Checkpoint_end(int success)
+/* end_checkpoint returns LOST if the checkpoint may be taken again. */
+static int end_checkpoint(const char *function, int success)
 {
 	struct store *s = veloc.saving;
 	cairn_status rc;
-	if (!initialized("VELOC_Checkpoint_end"))
-		return VELOC_FAILURE;
 	veloc.saving = NULL;
 	if (!s)
-		return say("VELOC_Checkpoint_end: call VELOC_Checkpoint_begin first");
+		return say("%s: call VELOC_Checkpoint_begin first", function);
 	if (!all_agree(success && veloc.selected)) {
 		if (veloc.begun)
 			cairn_cancel(s->run);
 		veloc.begun = 0;
-		return say("VELOC_Checkpoint_end: version %d of %s is not saved: a process had no success with it", veloc.version, s->name);
+		return say("%s: version %d of %s is not saved: a process had no success with it", function, veloc.version, s->name);
 	}
 	veloc.begun = 0;
 	rc = cairn_commit(s->run);
 	if (rc >= 0 && veloc.sync)
 		rc = cairn_wait(s->run);
 	if (rc < 0)
-		return say("VELOC_Checkpoint_end: version %d of %s: %s", veloc.version, s->name, cairn_error(s->run));
+		return outcome(function, s, veloc.version, rc);
 	if (!veloc.sync)
 		veloc.waiting = s;
 	return remember(s, veloc.version, 0); /* its index is asked for when it is needed */
+}
+
+int VELOC_Checkpoint_end(int success)
+{
+	return initialized("VELOC_Checkpoint_end") && end_checkpoint("VELOC_Checkpoint_end", success) == VELOC_SUCCESS ? VELOC_SUCCESS : VELOC_FAILURE;
 }
 
 int VELOC_Checkpoint_wait(void)
@@ -510,7 +560,7 @@ int VELOC_Checkpoint_wait(void)
 		return VELOC_FAILURE;
 	if (veloc.saving)
 		return say("VELOC_Checkpoint_wait: call VELOC_Checkpoint_end first");
-	return wait_for("VELOC_Checkpoint_wait");
+	return wait_for("VELOC_Checkpoint_wait") == VELOC_SUCCESS ? VELOC_SUCCESS : VELOC_FAILURE;
 }
 
 int VELOC_Checkpoint_finished(void)
@@ -522,9 +572,12 @@ int VELOC_Checkpoint_finished(void)
 
 int VELOC_Checkpoint(const char *name, int version)
 {
-	if (VELOC_Checkpoint_wait() != VELOC_SUCCESS || VELOC_Checkpoint_begin(name, version) != VELOC_SUCCESS)
+	int rc = LOST;
+	if (!initialized("VELOC_Checkpoint") || (!veloc.saving && wait_for("VELOC_Checkpoint") == VELOC_FAILURE))
 		return VELOC_FAILURE;
-	return VELOC_Checkpoint_end(VELOC_Checkpoint_mem() == VELOC_SUCCESS);
+	for (int i = 0; i < 2 && rc == LOST; i++) /* the regions are as they were */
+		rc = VELOC_Checkpoint_begin(name, version) == VELOC_SUCCESS ? end_checkpoint("VELOC_Checkpoint", VELOC_Checkpoint_mem() == VELOC_SUCCESS) : VELOC_FAILURE;
+	return rc == VELOC_SUCCESS ? VELOC_SUCCESS : VELOC_FAILURE;
 }
 
 /* --- restart --- */
@@ -695,7 +748,7 @@ int VELOC_Finalize(int drain)
 	(void)drain; /* a checkpoint that was begun is always completed */
 	if (!initialized("VELOC_Finalize"))
 		return VELOC_FAILURE;
-	rc = wait_for("VELOC_Finalize");
+	rc = wait_for("VELOC_Finalize") == VELOC_SUCCESS ? VELOC_SUCCESS : VELOC_FAILURE;
 	while (veloc.stores)
 		if (close_store(veloc.stores) != VELOC_SUCCESS)
 			rc = VELOC_FAILURE;

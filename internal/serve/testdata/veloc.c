@@ -2,13 +2,15 @@
  * A program written for VeloC: veloc CONFIG STEPS HOW. HOW is how it saves and
  * recovers: all (VELOC_Checkpoint, VELOC_Restart), some (in phases, with selected
  * regions), single (every process for itself). KILL=STEP:RANK makes a rank kill
- * itself in that step. All ways print the same.
+ * itself in that step, LOST=STEP:RANK its helper. All ways print the same.
  */
 #include <veloc.h>
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { N = 5000, EVERY = 5 };
 
@@ -17,9 +19,21 @@ static int communicators;
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *own) { return communicators++, PMPI_Comm_dup(comm, own); }
 int MPI_Comm_free(MPI_Comm *comm) { return communicators--, PMPI_Comm_free(comm); }
 
+/* lose kills this process's helper. */
+static void lose(void)
+{
+	char path[64];
+	int pid = 0;
+	FILE *f;
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	assert((f = fopen(path, "r")) && fscanf(f, "%d", &pid) == 1 && pid > 0);
+	fclose(f);
+	assert(kill(pid, SIGKILL) == 0 && waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT) == 0);
+}
+
 int main(int argc, char **argv)
 {
-	int rank, step = 0, count = 1, kill_step = -1, kill_rank = -1, v;
+	int rank, step = 0, count = 1, kill_step = -1, kill_rank = -1, lost_step = -1, lost_rank = -1, v;
 	double u[N], sum = 0, all;
 	long *trace; /* one more every step */
 
@@ -34,6 +48,8 @@ int main(int argc, char **argv)
 	}
 	if (getenv("KILL"))
 		sscanf(getenv("KILL"), "%d:%d", &kill_step, &kill_rank);
+	if (getenv("LOST"))
+		sscanf(getenv("LOST"), "%d:%d", &lost_step, &lost_rank);
 	for (int i = 0; i < N; i++)
 		u[i] = rank + i;
 	assert(VELOC_Mem_protect(0, &step, 1, sizeof step) == VELOC_SUCCESS);
@@ -79,6 +95,8 @@ int main(int argc, char **argv)
 			assert(VELOC_Checkpoint_mem() == VELOC_SUCCESS);
 			assert(VELOC_Checkpoint_end(rank != 1) == VELOC_FAILURE);
 		}
+		if (step == lost_step && rank == lost_rank)
+			lose();
 		if (step % EVERY == 0 && some) {
 			int ids[] = {0, 1, 2, 3};
 			assert(VELOC_Checkpoint_wait() == VELOC_SUCCESS);
