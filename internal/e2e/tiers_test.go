@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
+	"github.com/cairnrun/cairn/internal/tier/seal"
 )
 
 // TestTiers_Shared keeps checkpoints of hosts that share nothing on a shared
@@ -162,4 +166,44 @@ func TestTiers_HostVanishes(t *testing.T) {
 	w.begins("2 1", flags...)
 	w.finishes()
 	sameOutput(t, w.output(), want)
+}
+
+// TestTiers_S3 loses the only host's disk while a run is stopped. The same
+// command resumes it from an object store, which has nothing but encrypted
+// objects.
+func TestTiers_S3(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	server := s3test.New()
+	t.Cleanup(server.Close)
+	top := t.TempDir()
+	scratch, key, limit := filepath.Join(top, "scratch"), filepath.Join(top, "key"), filepath.Join(top, "limit")
+	if _, err := seal.CreateKey(key); err != nil {
+		t.Fatal(err)
+	}
+	w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: n, limit: limit}
+	tiers := fmt.Sprintf("local=%s,s3=s3://%s/sim:key=%s", scratch, s3test.Bucket, key)
+	env := []string{"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey, "AWS_ENDPOINT_URL=" + server.URL, "AWS_REGION=us-east-1", "CAIRN_TIERS=" + tiers}
+	w.lets(5)
+	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h")
+	w.reachesStep(5)
+	if out, code := cairnTool(t, "stop", w.run()); code != 0 {
+		t.Fatalf("cairn stop: exit status %d: %s\n%s", code, out, w.text())
+	}
+	w.ends()
+	must(t, w.text(), "checkpoint 1 is on s3=s3://"+s3test.Bucket+"/sim")
+	if err := os.RemoveAll(scratch); err != nil {
+		t.Fatal(err)
+	}
+	w.lets(60)
+	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h")
+	w.awaits("restored checkpoint 1")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	for _, text := range []string{tool(t, "cat", filepath.Join(w.run(), "run.json")), tool(t, "cat", filepath.Join(w.run(), "log"))} {
+		if strings.Contains(text, s3test.SecretKey) {
+			t.Errorf("the run directory has the secret key:\n%s", text)
+		}
+	}
 }
