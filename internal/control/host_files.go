@@ -133,6 +133,9 @@ type HostFiles struct {
 	// Journals are the ranks that have a journal there. Such a rank can go back
 	// only to a checkpoint that the journal reaches.
 	Journals []int `json:"journals,omitempty"`
+	// Kept is what the host holds of its own and other hosts' checkpoints:
+	// recovery.Store of tier, in JSON.
+	Kept []byte `json:"kept,omitempty"`
 }
 
 // Part is a rank's file of a checkpoint.
@@ -222,6 +225,17 @@ type (
 		Ranks []int  `json:"ranks"` // whose files are on the host
 		All   int    `json:"all"`   // ranks of the run
 	}
+	// Peers tells a helper which other hosts there are, and which of them hold
+	// copies or shards of its ranks' files.
+	Peers struct {
+		Hosts   []PeerHost          `json:"hosts"`
+		Holders map[string][]string `json:"holders,omitempty"` // by tier
+	}
+	// Retain says which checkpoints each tier on hosts keeps. A helper removes
+	// the others of what it holds.
+	Retain struct {
+		Tiers map[string][]Checkpointed `json:"tiers"`
+	}
 	// Stored says that the host has done its share of Keep, or why it has not.
 	Stored struct {
 		Tier  string `json:"tier"`
@@ -231,6 +245,18 @@ type (
 		Over  bool   `json:"over,omitempty"` // the helper does not try again
 	}
 )
+
+// PeerHost is a host, and where its helper takes copies of checkpoints.
+type PeerHost struct {
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses"`
+}
+
+// Checkpointed is a checkpoint of an attempt.
+type Checkpointed struct {
+	Index   uint64 `json:"index"`
+	Attempt string `json:"attempt"`
+}
 
 // MaxFileData bounds FileData.Data.
 const MaxFileData = 1 << 20
@@ -245,6 +271,7 @@ type FetchItem struct {
 	Tier      string   `json:"tier,omitempty"`     // get it from this tier, not from a host
 	Manifest  []byte   `json:"manifest,omitempty"` // with Tier: of the checkpoint there, in JSON
 	Line      uint64   `json:"line,omitempty"`     // with Tier and Own: the recovery line that other hosts have recorded
+	Kept      []byte   `json:"kept,omitempty"`     // get it from what hosts keep: KeptItem of package helper, in JSON
 	Host      string   `json:"host"`               // host or tier that has it; the own one: only verify the checkpoint
 	Addresses []string `json:"addresses"`
 }
@@ -257,6 +284,10 @@ type FetchFailure struct {
 	Host    string `json:"host"`
 	Damaged bool   `json:"damaged,omitempty"`
 	Error   string `json:"error"`
+	// With FetchItem.Kept: an object, and the hosts whose copy or shard of it
+	// cannot be used.
+	Object string   `json:"object,omitempty"`
+	Hosts  []string `json:"hosts,omitempty"`
 }
 
 // BlockDamage is a block that is not what was written.
@@ -325,6 +356,8 @@ func (*Discard) Kind() Kind       { return "discard" }
 func (*Discarded) Kind() Kind     { return "discarded" }
 func (*Keep) Kind() Kind          { return "keep" }
 func (*Stored) Kind() Kind        { return "stored" }
+func (*Peers) Kind() Kind         { return "peers" }
+func (*Retain) Kind() Kind        { return "retain" }
 func (*ListFiles) Kind() Kind     { return "listFiles" }
 func (*FileList) Kind() Kind      { return "fileList" }
 func (*GetFile) Kind() Kind       { return "getFile" }

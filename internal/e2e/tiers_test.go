@@ -207,3 +207,44 @@ func TestTiers_S3(t *testing.T) {
 		}
 	}
 }
+
+// TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on other
+// hosts. A host is lost with its disk while the run is stopped, and the same
+// command resumes it on the others.
+func TestTiers_OnHosts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tier, name    string
+		hosts         int
+		before, after string // slots
+	}{
+		{"partner", "partner=1", 2, "2 1", "3"},
+		{"rs=2+1:every=1", "rs=2+1", 3, "1 1 1", "2 0 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			const n = 3
+			want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+			w := wanderOn(t, c.hosts, n, "-size", "2000")
+			b := w.net.Hosts[1]
+			flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + "," + c.tier}
+			w.lets(5)
+			w.begins(c.before, flags...)
+			w.reachesStep(5)
+			for i := range 3 {
+				w.saves()
+				w.awaits(fmt.Sprintf("checkpoint %d is on %s", i+1, c.name))
+				w.goes(7 + i)
+			}
+			w.tells(0, "status", "tier        "+c.name+": checkpoint 3")
+			w.stops()
+			must(t, w.text(), "checkpoint 4 is on "+c.name)
+			w.loses(b)
+			w.lets(60)
+			w.begins(c.after, flags...)
+			w.awaits("restored checkpoint 4")
+			w.finishes()
+			sameOutput(t, w.output(), want)
+		})
+	}
+}

@@ -178,6 +178,9 @@ func (s *Supervisor) begin() {
 			h.queue.Send(&control.Launch{Start: *s.startOf(h, assigned[i])})
 		}
 	}
+	if s.local != nil {
+		s.beginTiers()
+	}
 	s.happens(beginEvent)
 	what := "started"
 	if s.rec.Attempt > 1 {

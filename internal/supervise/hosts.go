@@ -53,6 +53,7 @@ type host struct {
 	// With a directory per host:
 	files     *control.HostFiles      // what it had when it was scanned last
 	addresses []string                // where other helpers get files
+	peer      []string                // where it takes copies of checkpoints; none: there is no tier on hosts
 	asked     []func(control.Message) // who waits for its answers, see ask
 	holds     bool                    // it may have files that ranks on other hosts need
 }
@@ -335,9 +336,12 @@ func (h *host) handle(m control.Message) {
 		case m.Error == "" && h.s.local != nil && m.Files == nil:
 			h.lost(errors.New("its helper is of another version: it knows no directories of hosts"))
 		case m.Error == "":
-			h.state, h.files, h.addresses, h.killed = hostUp, m.Files, m.Addresses, 0
+			h.state, h.files, h.addresses, h.peer, h.killed = hostUp, m.Files, m.Addresses, m.Peer, 0
 			if h.s.local != nil { // it has the host's lock
 				delete(h.s.local.left, m.Files.ID)
+			}
+			if h.s.a != nil && h.s.a.begun() { // for a move
+				h.s.tellPeers()
 			}
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):

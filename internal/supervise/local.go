@@ -28,6 +28,8 @@ type localRun struct {
 	secret     []byte // for helpers among themselves
 	supervisor string // identifies this supervisor to helpers
 	damaged    map[copyOf]string
+	rotten     map[keptCopy]string  // what hosts keep and cannot be used
+	restored   control.Checkpointed // what this attempt restores
 	failed     []copyOf             // of damaged: copies on tiers that could not be had, and are tried again at the next start
 	stored     []*tierStore         // what tiers outside of the hosts have; nil: they were not read for this start
 	began      time.Time            // when this supervisor began
@@ -44,7 +46,7 @@ type localRun struct {
 }
 
 func newLocalRun(rec *rundir.Record) *localRun {
-	return &localRun{dir: filepath.Dir(rec.CheckpointDir), secret: randomBytes(32), supervisor: randomName(), damaged: make(map[copyOf]string), began: time.Now(), left: make(map[string]time.Time)}
+	return &localRun{dir: filepath.Dir(rec.CheckpointDir), secret: randomBytes(32), supervisor: randomName(), damaged: make(map[copyOf]string), rotten: make(map[keptCopy]string), began: time.Now(), left: make(map[string]time.Time)}
 }
 
 // setup returns what a helper must know about its directory.
@@ -135,7 +137,7 @@ func (s *Supervisor) localFound() *localInventory {
 		}
 	}
 	p := newLocalInventory(s.n, s.rec.Started, dirs)
-	p.damaged, p.avoid, p.tiers = s.local.damaged, s.rec.Quarantined, s.local.stored
+	p.damaged, p.rotten, p.avoid, p.tiers = s.local.damaged, s.local.rotten, s.rec.Quarantined, s.local.stored
 	if s.last != nil {
 		p.last = s.last.Index
 	}
@@ -249,6 +251,8 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 		delete(l.damaged, c)
 	}
 	l.failed = nil
+	clear(l.rotten)
+	s.tellPeers()
 	var own map[int]string // ranks whose own files come from a tier, and which
 	for {
 		p := s.localFound()
@@ -271,7 +275,7 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 			}
 		}
 		plan, err := p.plan(l.at)
-		if len(s.tiers) > 0 && l.stored == nil && p.needsTiers(plan, err) {
+		if len(s.outer()) > 0 && l.stored == nil && p.needsTiers(plan, err) {
 			errs := s.readTiers(ctx)
 			if s.stopping || s.killed {
 				return false
@@ -297,12 +301,13 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 			if s.stopping || s.killed || s.launcher == nil && !s.gatherHelpers(ctx) {
 				return false
 			}
+			s.tellPeers()
 			l.stored = nil
 			continue
 		}
-		l.restores, l.above = 0, p.inventory().Highest()
+		l.restores, l.above, l.restored = 0, p.inventory().Highest(), control.Checkpointed{}
 		if plan != nil {
-			l.restores = plan.Index
+			l.restores, l.restored = plan.Index, control.Checkpointed(plan.Checkpoint)
 			if why := p.skipped(plan); why != "" {
 				s.say("%s; the run resumes from checkpoint %d", why, plan.Index)
 			}
@@ -383,7 +388,7 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 	var moved []int
 	for _, list := range items {
 		for _, x := range list {
-			if (len(x.Addresses) > 0 || x.Tier != "") && !slices.Contains(moved, x.Rank) {
+			if (len(x.Addresses) > 0 || x.Tier != "" || len(x.Kept) > 0) && !slices.Contains(moved, x.Rank) {
 				moved = append(moved, x.Rank)
 			}
 		}
@@ -413,6 +418,9 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 				continue
 			}
 			failed++
+			if f.Host == "other hosts" {
+				s.keptFailed(&f)
+			}
 			for _, t := range s.local.stored {
 				if t.name == f.Host {
 					c := copyOf{t.name, f.Rank, f.Index}

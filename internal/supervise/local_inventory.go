@@ -43,6 +43,9 @@ type localInventory struct {
 	avoid   []uint64               // in quarantine
 	damaged map[copyOf]string      // copies that cannot be loaded, and why
 	down    map[string]error       // hosts that cannot be reached
+
+	kept   map[string]*recovery.Store // what directories keep for the tiers on hosts, by ID
+	rotten map[keptCopy]string        // what of that cannot be used, and why
 }
 
 // copyOf is a rank's file of a checkpoint in a directory, or on a tier.
@@ -63,10 +66,13 @@ func (r *refusal) Error() string { return r.why }
 
 // newLocalInventory puts together what hosts have.
 func newLocalInventory(ranks int, record *control.AttemptRecord, dirs []*hostDir) *localInventory {
-	p := &localInventory{ranks: ranks, record: record, dirs: make(map[string]*hostDir), damaged: make(map[copyOf]string), down: make(map[string]error)}
+	p := &localInventory{ranks: ranks, record: record, dirs: make(map[string]*hostDir), damaged: make(map[copyOf]string), down: make(map[string]error), kept: make(map[string]*recovery.Store)}
 	for _, d := range dirs {
 		if p.dirs[d.ID] == nil {
 			p.dirs[d.ID] = d
+			if k := decodeKept(d); k != nil {
+				p.kept[d.ID] = k
+			}
 		}
 		if d.Attempt != nil && (p.record == nil || d.Attempt.Number > p.record.Number) {
 			p.record = d.Attempt
@@ -151,7 +157,11 @@ func (p *localInventory) inventory() *recovery.Inventory {
 				}
 			}
 		}
+		p.addKept(id, &s)
 		inv.Stores = append(inv.Stores, s)
+	}
+	if n := len(inv.Stores); n > 0 {
+		inv.Stores[n-1].Parts = append(inv.Stores[n-1].Parts, p.keptParts(inv)...)
 	}
 	for _, t := range p.tiers {
 		inv.Stores = append(inv.Stores, t.store(p, inv))
@@ -247,7 +257,7 @@ func (p *localInventory) plan(at []string) (*recovery.Plan, error) {
 	}
 	var homes error
 	if committed > 0 || len(inv.Checkpoints()) > 0 {
-		if homes = p.checkHomes(committed); homes != nil && p.tiers == nil {
+		if homes = p.checkHomes(committed); homes != nil && p.tiers == nil && len(p.kept) == 0 {
 			return nil, homes
 		}
 	}
@@ -362,11 +372,18 @@ func (p *localInventory) byHome() (out [][]int) {
 // would have to be brought as well.
 func (p *localInventory) fetches(plan *recovery.Plan, at []string) map[string][]control.FetchItem {
 	out := make(map[string][]control.FetchItem)
-	if plan == nil || len(plan.Fetches) == 0 {
+	if plan == nil {
 		return out
 	}
 	ids, brought := p.ids(), make(map[int]bool)
-	for _, item := range p.tierFetches(plan, len(ids)) {
+	kept := p.keptFetches(plan, at)
+	if len(kept)+len(plan.Fetches) == 0 {
+		return out
+	}
+	for _, item := range append(kept, p.tierFetches(plan, len(ids))...) {
+		if brought[item.Rank] {
+			continue
+		}
 		brought[item.Rank] = true
 		out[at[item.Rank]] = append(out[at[item.Rank]], item)
 	}

@@ -77,6 +77,10 @@ func New(o Options) (*Supervisor, error) {
 		dir.Close()
 		return nil, err
 	}
+	if err := s.checkHosts(); err != nil {
+		dir.Close()
+		return nil, err
+	}
 	s.rec = s.intent.Record
 	s.rec.Job = s.scheduler.Job
 	if s.last = s.rec.Last; s.last != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/output"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/supervise/scheduler"
+	"github.com/cairnrun/cairn/internal/tier/placement"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
@@ -37,7 +38,8 @@ type Supervisor struct {
 	launcher *launcher // mpirun or srun; nil: fork
 	local    *localRun // nil: hosts share a checkpoint directory
 	policy   *policy.Policy
-	tiers    []*outerTier // with local: those outside of the hosts
+	tiers    []*storageTier     // with local: those besides the hosts' own disks
+	domains  *placement.Domains // hosts that fail together
 
 	state    string
 	a        *attempt       // the current attempt

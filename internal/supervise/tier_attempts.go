@@ -124,7 +124,7 @@ func supersededBy(ctx context.Context, t tier.Tier, mine *control.AttemptRecord)
 }
 
 // superseded ends a run that another supervisor has taken over.
-func (s *Supervisor) superseded(t *outerTier, err error) {
+func (s *Supervisor) superseded(t *storageTier, err error) {
 	t.upload, t.state.Uploading = nil, 0
 	s.tierFails(t, err)
 	if s.a == nil || !s.a.begun() || s.a.failure != nil {

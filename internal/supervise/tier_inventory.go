@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,8 +144,8 @@ func fromTier(items map[string][]control.FetchItem) map[int]string {
 	out := make(map[int]string)
 	for _, list := range items {
 		for _, x := range list {
-			if x.Tier != "" && x.Own {
-				out[x.Rank] = x.Tier
+			if x.Own && (x.Tier != "" || len(x.Kept) > 0) {
+				out[x.Rank] = cmp.Or(x.Tier, keptTier)
 			}
 		}
 	}
@@ -186,9 +187,9 @@ const readTimeLimit = 2 * time.Minute
 func (s *Supervisor) readTiers(ctx context.Context) (errs []error) {
 	l := s.local
 	l.stored = []*tierStore{}
-	left, late := len(s.tiers), false
+	left, late := len(s.outer()), false
 	var newest *control.AttemptRecord
-	for _, t := range s.tiers {
+	for _, t := range s.outer() {
 		st := &tierStore{name: t.String(), kind: t.Kind}
 		var a *control.AttemptRecord
 		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
@@ -258,7 +259,7 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 	record := s.rec.Started
 	var errs []error
 	left := 0
-	for _, t := range s.tiers {
+	for _, t := range s.outer() {
 		needs := slices.Contains(slices.Collect(maps.Values(own)), t.kind())
 		if needs {
 			left++

@@ -20,20 +20,23 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
-// Tiers outside of the hosts: a shared directory, an object store. After a
-// commit the supervisor tells helpers to upload the files of their ranks (Keep).
+// Tiers besides the hosts' own disks. After a commit the supervisor tells helpers to upload the files of their ranks (Keep).
 // When all have (Stored), it writes the manifest, and removes checkpoints that
-// the tier does not keep any more. All of that is in the background: a tier that
-// fails or hangs delays nothing but itself.
+// the tier does not keep any more. (Tiers on hosts have no manifests.) All of
+// that is in the background: a tier that fails or hangs delays nothing but
+// itself.
 
-// outerTier is such a tier. Only the goroutine of Run uses it.
-type outerTier struct {
+// storageTier is such a tier. Only the goroutine of Run uses it.
+type storageTier struct {
 	policy.Tier
-	open   func(context.Context) (tier.Tier, error)
+	open   func(context.Context) (tier.Tier, error) // of a tier outside of the hosts
 	state  control.TierState
 	asked  uint64      // the newest checkpoint that helpers were told to upload
 	upload *tierUpload // nil: none is under way
 	jobs   []tierJob   // the first one is at work
+
+	groups [][]string             // of a tier on hosts: who holds for each other
+	kept   []control.Checkpointed // of a tier on hosts: what it has
 }
 
 // tierUpload is a checkpoint on its way to a tier.
@@ -50,10 +53,18 @@ type tierJob struct {
 }
 
 // kind returns how messages call the tier.
-func (t *outerTier) kind() string { return string(t.Kind) }
+func (t *storageTier) kind() string { return string(t.Kind) }
 
 // String returns the tier as users write it.
-func (t *outerTier) String() string { return t.kind() + "=" + t.Place }
+func (t *storageTier) String() string {
+	switch t.Kind {
+	case policy.Partner:
+		return fmt.Sprintf("partner=%d", t.Copies)
+	case policy.RS:
+		return fmt.Sprintf("rs=%d+%d", t.Data, t.Parity)
+	}
+	return t.kind() + "=" + t.Place
+}
 
 // parseTiers reads Options.Tiers. It sets Options.Local.
 func (s *Supervisor) parseTiers() error {
@@ -81,8 +92,11 @@ func (s *Supervisor) parseTiers() error {
 	if err := builtTiers(p); err != nil {
 		return err
 	}
+	if s.launcher != nil && (p.Of(policy.Partner) != nil || p.Of(policy.RS) != nil) {
+		return optionError("--tiers: partner and rs do not work with --launcher %s, which has several helpers on a host", s.launcher.name)
+	}
 	s.policy = p
-	return nil
+	return s.readDomains()
 }
 
 // builtTiers refuses what a policy may say and this version does not do.
@@ -91,8 +105,6 @@ func builtTiers(p *policy.Policy) error {
 		t := &p.Tiers[i]
 		usual := policy.Defaults(t.Kind)
 		switch {
-		case t.Kind == policy.Partner || t.Kind == policy.RS:
-			return optionError("--tiers: this version does not have the tier %s yet", t.Kind)
 		case t.Kind == policy.Local && (t.Every != usual.Every || t.Keep != usual.Keep):
 			return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
 		case t.Files != usual.Files:
@@ -100,9 +112,6 @@ func builtTiers(p *policy.Policy) error {
 		case t.Writers != usual.Writers:
 			return optionError("--tiers: %s: this version does not have the option writers yet", t.Kind)
 		}
-	}
-	if p.Domains != "" {
-		return optionError("--tiers: this version does not have domains yet")
 	}
 	return nil
 }
@@ -118,10 +127,10 @@ func (s *Supervisor) openTiers() {
 	was := s.rec.Tiers
 	s.rec.Tiers = nil
 	for _, p := range s.policy.Tiers {
-		if p.Kind.OnHosts() {
+		if p.Kind == policy.Local {
 			continue
 		}
-		t := &outerTier{Tier: p, open: helper.Opener(&p, s.rec.Name, s.o.access())}
+		t := &storageTier{Tier: p, open: helper.Opener(&p, s.rec.Name, s.o.access())}
 		t.state.Tier = t.String()
 		if i := slices.IndexFunc(was, func(x control.TierState) bool { return x.Tier == t.state.Tier }); i >= 0 && !s.intent.New {
 			t.state.Index, t.state.Time = was[i].Index, was[i].Time
@@ -145,14 +154,14 @@ func (s *Supervisor) storeEnv() (out []string) {
 }
 
 // do does something with a tier in the background, after what was asked before.
-func (s *Supervisor) do(t *outerTier, do func(context.Context, tier.Tier) error, then func(error)) {
+func (s *Supervisor) do(t *storageTier, do func(context.Context, tier.Tier) error, then func(error)) {
 	if t.jobs = append(t.jobs, tierJob{do, then}); len(t.jobs) == 1 {
 		s.nextJob(t)
 	}
 }
 
 // nextJob begins the first job of a tier.
-func (s *Supervisor) nextJob(t *outerTier) {
+func (s *Supervisor) nextJob(t *storageTier) {
 	j := t.jobs[0]
 	go func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -181,6 +190,9 @@ func (s *Supervisor) nextJob(t *outerTier) {
 // for. Before a run stops, its last checkpoint is due for all.
 func (s *Supervisor) uploadCheckpoint(index uint64) {
 	for _, t := range s.tiers {
+		if t.upload != nil && t.state.Failing == nil && !s.stopping { // it is not to be given up because the next one is due
+			continue
+		}
 		if t.asked == 0 || index >= t.asked+uint64(t.Every) || s.stopping {
 			s.uploadTo(t, index)
 		}
@@ -188,7 +200,7 @@ func (s *Supervisor) uploadCheckpoint(index uint64) {
 }
 
 // uploadTo tells helpers to upload a checkpoint. One helper per directory does.
-func (s *Supervisor) uploadTo(t *outerTier, index uint64) {
+func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
 	u := &tierUpload{index: index}
 	ranks := make(map[*host][]int)
 	for r, dir := range s.local.at {
@@ -211,18 +223,25 @@ func (s *Supervisor) uploadTo(t *outerTier, index uint64) {
 
 // stored takes what a helper says about its share of an upload.
 func (s *Supervisor) stored(h *host, m *control.Stored) {
-	i := slices.IndexFunc(s.tiers, func(t *outerTier) bool { return t.kind() == m.Tier })
+	i := slices.IndexFunc(s.tiers, func(t *storageTier) bool { return t.kind() == m.Tier })
 	if i < 0 {
 		return
 	}
 	t := s.tiers[i]
+	if m.Index == 0 {
+		s.tierFails(t, fmt.Errorf("%s: %s", h.title(), m.Error))
+		return
+	}
 	u := t.upload
 	if u == nil || u.index != m.Index || !slices.Contains(u.waiting, h) {
 		return
 	}
 	var up tier.Uploaded
 	err := errors.New(m.Error)
-	if m.Error == "" {
+	switch {
+	case m.Error == "" && t.Kind.OnHosts():
+		err = nil
+	case m.Error == "":
 		err = json.Unmarshal(m.Part, &up)
 	}
 	if err != nil {
@@ -233,13 +252,18 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 		return
 	}
 	u.waiting = slices.DeleteFunc(u.waiting, func(x *host) bool { return x == h })
-	if u.parts = append(u.parts, up); len(u.waiting) == 0 {
+	u.parts = append(u.parts, up)
+	switch {
+	case len(u.waiting) > 0:
+	case t.Kind.OnHosts():
+		s.reachedTier(t, u)
+	default:
 		s.commitTo(t, u, helper.FirstPause)
 	}
 }
 
 // endUpload gives up an upload. The next checkpoint is due.
-func (s *Supervisor) endUpload(t *outerTier, u *tierUpload) {
+func (s *Supervisor) endUpload(t *storageTier, u *tierUpload) {
 	if t.upload == u {
 		t.upload, t.state.Uploading, t.asked = nil, 0, 0
 		s.changed()
@@ -248,7 +272,7 @@ func (s *Supervisor) endUpload(t *outerTier, u *tierUpload) {
 
 // commitTo writes the manifest of a checkpoint that all hosts have uploaded. If
 // that fails, it tries again after a pause, unless a newer one is on its way.
-func (s *Supervisor) commitTo(t *outerTier, u *tierUpload, pause time.Duration) {
+func (s *Supervisor) commitTo(t *storageTier, u *tierUpload, pause time.Duration) {
 	if t.upload != u {
 		return
 	}
@@ -282,7 +306,7 @@ func (s *Supervisor) commitTo(t *outerTier, u *tierUpload, pause time.Duration) 
 }
 
 // reachedTier records that a tier has a checkpoint, and removes older ones.
-func (s *Supervisor) reachedTier(t *outerTier, u *tierUpload) {
+func (s *Supervisor) reachedTier(t *storageTier, u *tierUpload) {
 	if f := t.state.Failing; f != nil {
 		s.say("%s works again, after %s", t, control.Count(f.Count, "failure"))
 	}
@@ -292,6 +316,11 @@ func (s *Supervisor) reachedTier(t *outerTier, u *tierUpload) {
 	}
 	s.say("checkpoint %d is on %s", u.index, t)
 	s.saveTiers()
+	if t.Kind.OnHosts() {
+		t.kept = append(t.kept, control.Checkpointed{Index: u.index, Attempt: s.local.attemptID})
+		s.retain()
+		return
+	}
 	if t.Keep == policy.KeepAll {
 		return
 	}
@@ -326,7 +355,7 @@ func collectTier(ctx context.Context, x tier.Tier, line *control.AttemptRecord, 
 
 // tierFails records a failure of a tier. It says so once, until the tier works
 // again or fails for another reason.
-func (s *Supervisor) tierFails(t *outerTier, err error) {
+func (s *Supervisor) tierFails(t *storageTier, err error) {
 	f := t.state.Failing
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	tell := f == nil || f.Why != text
@@ -358,7 +387,7 @@ func (s *Supervisor) tierStates() (out []control.TierState) {
 // endTiers waits until tiers have the last checkpoint of a run that stops, as
 // long as there is time.
 func (s *Supervisor) endTiers(ctx context.Context) {
-	busy := func() bool { return slices.ContainsFunc(s.tiers, func(t *outerTier) bool { return t.upload != nil }) }
+	busy := func() bool { return slices.ContainsFunc(s.tiers, func(t *storageTier) bool { return t.upload != nil }) }
 	if !s.stopping || s.killed || !busy() {
 		return
 	}
@@ -378,9 +407,13 @@ const emptyTime = time.Minute
 
 // emptyTiers removes the files of a finished run from its tiers.
 func (s *Supervisor) emptyTiers() {
-	left := len(s.tiers)
+	left := len(s.outer())
 	for _, t := range s.tiers {
-		t.upload, t.state.Uploading = nil, 0
+		if t.upload, t.state.Uploading = nil, 0; t.Kind.OnHosts() { // they are empty
+			t.state = control.TierState{Tier: t.state.Tier}
+		}
+	}
+	for _, t := range s.outer() {
 		s.do(t, func(ctx context.Context, x tier.Tier) error {
 			return tier.RemoveRun(ctx, x, s.rec.ID)
 		}, func(err error) {
@@ -405,7 +438,7 @@ func (s *Supervisor) removeReplaced() {
 	if len(old) == 0 {
 		return
 	}
-	for _, t := range s.tiers {
+	for _, t := range s.outer() {
 		s.do(t, func(ctx context.Context, x tier.Tier) error {
 			there, err := tier.Runs(ctx, x)
 			for _, id := range there {

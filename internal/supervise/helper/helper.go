@@ -208,8 +208,8 @@ func (h *helper) handle(m control.Message) {
 		h.sameMachine = m.SameMachine
 		holder, err := h.setup(m)
 		if err == nil && h.local != nil {
-			ready.Addresses = h.local.addresses()
-			ready.Files, err = h.local.Scan()
+			ready.Addresses, ready.Peer = h.local.addresses(), h.local.holder.addresses()
+			ready.Files, err = h.local.scan()
 		}
 		if err == nil && m.EvacuateWhen != nil {
 			go h.watchEvacuation(m.EvacuateWhen)
@@ -246,7 +246,7 @@ func (h *helper) handle(m control.Message) {
 		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
-	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.VerifyPart, *control.ListFiles, *control.ReadFile, *control.Discard, *control.Keep:
+	case *control.Scan, *control.Fetch, *control.StoreAttempt, *control.VerifyPart, *control.ListFiles, *control.ReadFile, *control.Discard, *control.Keep, *control.Peers, *control.Retain:
 		if h.local != nil {
 			h.local.requests <- m
 		}

@@ -29,6 +29,7 @@ type localFiles struct {
 	supervisor string
 	readOnly   bool                 // for a command that only looks
 	uploaders  map[string]*uploader // by tier
+	holder     *holder              // nil: there is no tier on hosts
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -66,7 +67,7 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 		lock.Close()
 		return "", err
 	}
-	if err := l.openTiers(m, h.up.Send); err != nil {
+	if err := l.openTiers(name, m, h.up.Send); err != nil {
 		lock.Close()
 		l.server.Close()
 		return "", err
@@ -132,7 +133,7 @@ func (l *localFiles) close() {
 
 // openTiers prepares uploads to the tiers that a policy names. It opens none: a
 // tier may be out of order, and the run starts nevertheless.
-func (l *localFiles) openTiers(m *control.LocalDir, send func(control.Message)) error {
+func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(control.Message)) error {
 	if m.Policy == "" {
 		return nil
 	}
@@ -146,6 +147,9 @@ func (l *localFiles) openTiers(m *control.LocalDir, send func(control.Message)) 
 			return err
 		}
 	}
+	if l.holder, err = newHolder(l.Dir, host, l.secret, p, send); err != nil {
+		return err
+	}
 	l.uploaders = make(map[string]*uploader)
 	for i := range p.Tiers {
 		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
@@ -156,8 +160,10 @@ func (l *localFiles) openTiers(m *control.LocalDir, send func(control.Message)) 
 	return nil
 }
 
-// endUploads ends all uploads.
+// endUploads ends all uploads and copies.
 func (l *localFiles) endUploads() {
+	l.holder.close()
+	l.holder = nil
 	for _, u := range l.uploaders {
 		u.close()
 	}
@@ -182,7 +188,7 @@ func (l *localFiles) work(up *control.SendQueue) {
 		case *control.VerifyPart:
 			up.Send(l.verify(m))
 		case *control.Scan:
-			files, err := l.Scan()
+			files, err := l.scan()
 			up.Send(&control.Scanned{Files: files, Error: textOf(err)})
 		case *control.Fetch:
 			up.Send(l.fetch(m))
@@ -203,7 +209,15 @@ func (l *localFiles) work(up *control.SendQueue) {
 			answer.Error = textOf(err)
 			up.Send(answer)
 		case *control.Keep:
-			l.uploaders[m.Tier].keep(m)
+			if k := policy.Kind(m.Tier); k.OnHosts() {
+				l.holder.keep(m)
+			} else {
+				l.uploaders[m.Tier].keep(m)
+			}
+		case *control.Peers:
+			l.holder.setPeers(m)
+		case *control.Retain:
+			l.holder.retain(m)
 		case *control.Discard:
 			up.Send(&control.Discarded{Error: textOf(l.discard(m))})
 		}
@@ -231,6 +245,15 @@ func (l *localFiles) discard(m *control.Discard) error {
 	return l.Discard(m.Ranks, m.Keep)
 }
 
+// scan returns what the host has.
+func (l *localFiles) scan() (*control.HostFiles, error) {
+	files, err := l.Scan()
+	if err == nil {
+		files.Kept, err = l.holder.inventory()
+	}
+	return files, err
+}
+
 func textOf(err error) string {
 	if err == nil {
 		return ""
@@ -254,7 +277,9 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 			if err := l.fetchItem(m, &item); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				answer.Failed = append(answer.Failed, control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Damaged: errors.Is(err, local.ErrDamaged), Error: err.Error()})
+				f := control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Damaged: errors.Is(err, local.ErrDamaged), Error: err.Error()}
+				keptFailure(&f, err)
+				answer.Failed = append(answer.Failed, f)
 			}
 		})
 	}
@@ -264,6 +289,9 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 
 func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
 	ctx := context.Background()
+	if len(item.Kept) > 0 {
+		return l.holder.fetch(ctx, item)
+	}
 	if item.Tier != "" {
 		return l.fetchTier(ctx, item)
 	}

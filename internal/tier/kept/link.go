@@ -19,19 +19,32 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
+// Content is something of a rank that is kept with its file. Ext is the extension
+// of the object's name.
+type Content struct {
+	Ext    string
+	Source tier.Source
+}
+
+// ContentName returns the name of an object that is a Content.
+func ContentName(rank int, index uint64, c Content) string {
+	return fmt.Sprintf("rank-%04d-%08d-%s.%s", rank, index, c.Source.Digest, c.Ext)
+}
+
 // Link keeps a rank's committed file of a checkpoint, and the bases that it
 // needs: as hard links, or as copies where there are none. It reads each file
 // once for its digest, and stores the part. All of it is durable when Link
-// returns. It may be repeated.
-func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int) (recovery.Part, error) {
-	p, err := s.link(ctx, ckptDir, index, rank)
+// returns. It may be repeated, with the same further contents, which become
+// objects of the part, too.
+func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int, more ...Content) (recovery.Part, error) {
+	p, err := s.link(ctx, ckptDir, index, rank, more)
 	if err != nil {
 		return recovery.Part{}, fmt.Errorf("keeping rank %d's file of checkpoint %d: %w", rank, index, err)
 	}
 	return p, nil
 }
 
-func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int) (p recovery.Part, err error) {
+func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int, more []Content) (p recovery.Part, err error) {
 	var pins []string
 	defer func() {
 		s.mu.Lock()
@@ -79,6 +92,13 @@ func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int
 		if err := add(b.Index, path, base.Digest()); err != nil {
 			return p, err
 		}
+	}
+	for _, c := range more {
+		o, err := s.addContent(ctx, ContentName(rank, index, c), c.Source, &pins)
+		if err != nil {
+			return p, err
+		}
+		p.Objects = append(p.Objects, o)
 	}
 	if err := CheckPart(&p); err != nil {
 		return p, err
@@ -142,6 +162,42 @@ func (s *Store) linkFile(ctx context.Context, rank int, index uint64, path, head
 	s.mu.Unlock()
 	*pins = append(*pins, o.Name)
 	return o, s.publish(tmp, copies.ID{Object: o.Name}, size)
+}
+
+// addContent keeps an object that is no file of a rank, and pins it.
+func (s *Store) addContent(ctx context.Context, name string, src tier.Source, pins *[]string) (o recovery.Object, err error) {
+	o = recovery.Object{Name: name, Size: src.Size}
+	s.mu.Lock()
+	known := s.files[copies.ID{Object: name}] != nil
+	s.pinned[name]++
+	s.next++
+	tmp := s.path(incomingDir, strconv.Itoa(s.next))
+	s.mu.Unlock()
+	*pins = append(*pins, name)
+	if known {
+		return o, nil
+	}
+	f, err := s.fs.Create(tmp)
+	if err != nil {
+		return o, err
+	}
+	var d tier.Digester
+	if err = f.Allocate(src.Size); err == nil {
+		err = tier.Copy(ctx, io.MultiWriter(io.NewOffsetWriter(f, 0), &d), io.NewSectionReader(src, 0, src.Size), src.Size)
+	}
+	if err == nil && d.Digest() != src.Digest {
+		err = fmt.Errorf("%s changed while it was read", name)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.publish(tmp, copies.ID{Object: name}, src.Size)
+	}
+	if err != nil {
+		s.fs.Remove(tmp) // if it stays, the next Open removes it
+	}
+	return o, err
 }
 
 // pinKnown finds a copy whose name begins with prefix, and pins it.

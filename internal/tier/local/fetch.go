@@ -132,7 +132,7 @@ func (d *Dir) FetchPart(ctx context.Context, c *Client, rank, ranks int, index u
 	if main < 0 {
 		return fmt.Errorf("%w: there is no %s any more", ErrDamaged, name)
 	}
-	if err := d.makeCheckpointDir(); err != nil {
+	if err := d.MakeCheckpoints(); err != nil {
 		return err
 	}
 	if err := own.Remove(index); err != nil { // of another attempt, or damaged
@@ -228,8 +228,8 @@ func (d *Dir) verify(ctx context.Context, path string, rank int, index uint64, a
 	return err
 }
 
-// makeCheckpointDir makes the checkpoint directory, with the run's identity.
-func (d *Dir) makeCheckpointDir() error {
+// MakeCheckpoints makes the checkpoint directory, with the run's identity.
+func (d *Dir) MakeCheckpoints() error {
 	release, err := Make(d.Path, vfs.Access{AnyOwner: true})
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 	if !stdout {
 		files = slices.DeleteFunc(files, func(f control.FileInfo) bool { return f.Path == stdoutName(rank) })
 	}
-	if err := d.makeCheckpointDir(); err != nil {
+	if err := d.MakeCheckpoints(); err != nil {
 		return err
 	}
 	in := filepath.Join(d.Path, fmt.Sprintf("incoming-%04d", rank))

@@ -117,21 +117,23 @@ func carriedNames(rank int) []string {
 
 // addAbsent names the own files of a rank that are not uploaded.
 func (d *Dir) addAbsent(o *tier.UploadOptions, rank, all int) error {
-	own, err := d.ownFiles(rank, all)
-	if err != nil {
+	names, err := d.absentNames(rank, all)
+	if err != nil || len(names) == 0 {
 		return err
-	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(own)), func(name string) bool {
-		return slices.Contains(carriedNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
-	})
-	if len(names) == 0 {
-		return nil
 	}
 	text, err := json.Marshal(names)
 	if err == nil {
 		o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: rank, Path: fmt.Sprintf("absent-%04d", rank), Source: tier.BytesSource(text)})
 	}
 	return err
+}
+
+// absentNames returns the names of a rank's own files that no tier gets.
+func (d *Dir) absentNames(rank, all int) ([]string, error) {
+	own, err := d.ownFiles(rank, all)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(own)), func(name string) bool {
+		return slices.Contains(carriedNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
+	}), err
 }
 
 // addOutput adds an output file in chunks. A file may be empty, and has one
@@ -248,7 +250,7 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 			return fmt.Errorf("checkpoint %d on %s does not have %s of rank %d, and a restart without it would be wrong", m.Index, t, strings.Join(names, ", "), rank)
 		}
 	}
-	if err := d.makeCheckpointDir(); err != nil {
+	if err := d.MakeCheckpoints(); err != nil {
 		return err
 	}
 	if d.VerifyPart(ctx, rank, m.Index, m.Attempt) != nil {
@@ -265,16 +267,41 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if !output {
 		return nil
 	}
-	if err := d.fetchOutput(ctx, t, p, rank, m.Ranks); err != nil || line == 0 {
+	if err := d.fetchOutput(ctx, t, p, rank, m.Ranks); err != nil {
 		return err
+	}
+	return d.setLine(rank, m.Ranks, line, m.Attempt)
+}
+
+// setLine records the recovery line of a rank whose home this host becomes.
+func (d *Dir) setLine(rank, ranks int, line uint64, attempt string) error {
+	if line == 0 {
+		return nil
 	}
 	own := store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil)
 	own.PerHost()
-	return own.SetLine(store.Line{Index: line, Ranks: m.Ranks, Run: d.Run, Attempt: m.Attempt})
+	return own.SetLine(store.Line{Index: line, Ranks: ranks, Run: d.Run, Attempt: attempt})
 }
 
 // fetchOutput makes a rank's own files those of a part.
 func (d *Dir) fetchOutput(ctx context.Context, t tier.Tier, p *tier.Part, rank, ranks int) error {
+	return d.replaceOwn(rank, ranks, func(in string) (names []string, err error) {
+		for _, name := range carriedNames(rank) {
+			found, err := joinChunks(ctx, t, p, rank, name, filepath.Join(in, filepath.FromSlash(name)))
+			if err != nil {
+				return nil, err
+			}
+			if found {
+				names = append(names, name)
+			}
+		}
+		return names, nil
+	})
+}
+
+// replaceOwn replaces a rank's own files. fill puts the new ones into a
+// directory, durably, and returns their names.
+func (d *Dir) replaceOwn(rank, ranks int, fill func(in string) (names []string, err error)) error {
 	in := filepath.Join(d.Path, fmt.Sprintf("incoming-%04d", rank))
 	if err := os.RemoveAll(in); err != nil {
 		return err
@@ -285,15 +312,9 @@ func (d *Dir) fetchOutput(ctx context.Context, t tier.Tier, p *tier.Part, rank, 
 			return err
 		}
 	}
-	var names []string
-	for _, name := range carriedNames(rank) {
-		found, err := joinChunks(ctx, t, p, rank, name, filepath.Join(in, filepath.FromSlash(name)))
-		if err != nil {
-			return err
-		}
-		if found {
-			names = append(names, name)
-		}
+	names, err := fill(in)
+	if err != nil {
+		return err
 	}
 	if err := d.removeOwn(rank, ranks, true); err != nil {
 		return err

@@ -1,0 +1,252 @@
+//go:build linux
+
+package helper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/tier/copies"
+	"github.com/cairnrun/cairn/internal/tier/kept"
+	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/peer"
+	"github.com/cairnrun/cairn/internal/tier/policy"
+	"github.com/cairnrun/cairn/internal/tier/recovery"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// holder is a host's part in the tiers partner and rs: it copies checkpoints of
+// the ranks here to other hosts, and holds those of others.
+type holder struct {
+	dir     *local.Dir
+	store   *kept.Store
+	service *peer.Service
+	send    func(control.Message)
+	code    copies.View // with Data and Parity alone
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	orders chan *control.Keep
+	linked map[uint64][]recovery.Part // the newest checkpoint's
+}
+
+// maxOrders bounds the orders that wait. More are dropped: then a newer
+// checkpoint is copied.
+const maxOrders = 16
+
+// newHolder opens what the host keeps, if the policy has a tier on hosts.
+func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send func(control.Message)) (*holder, error) {
+	rates := make(map[copies.Tier]int64)
+	h := &holder{dir: d, send: send, done: make(chan struct{}), orders: make(chan *control.Keep, maxOrders)}
+	for _, k := range []policy.Kind{policy.Partner, policy.RS} {
+		if t := p.Of(k); t != nil {
+			rates[copies.Tier(k)] = t.Rate
+			if k == policy.RS {
+				h.code.Data, h.code.Parity = t.Data, t.Parity
+			}
+		}
+	}
+	if len(rates) == 0 {
+		return nil, nil
+	}
+	var err error
+	if h.store, err = kept.Open(vfs.OS(), filepath.Join(d.Path, "kept"), d.Run); err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.service, err = peer.Serve(h.ctx, peer.Options{Self: host, Kept: h.store, Secret: secret, Rates: rates, Report: h.report, Trouble: h.trouble, Rotten: func(r kept.Rotten) {
+		send(&control.Stored{Tier: string(policy.Partner), Error: fmt.Sprintf("%s on this host is damaged: %v", r.ID, r.Err)})
+	}})
+	if err != nil {
+		h.cancel()
+		return nil, err
+	}
+	go h.work()
+	return h, nil
+}
+
+func (h *holder) close() {
+	if h != nil {
+		h.cancel()
+		<-h.done
+		h.service.Close()
+	}
+}
+
+// addresses returns where other hosts' copies are taken.
+func (h *holder) addresses() []string {
+	if h == nil {
+		return nil
+	}
+	return h.service.Addresses()
+}
+
+// inventory returns what the host keeps, in JSON.
+func (h *holder) inventory() ([]byte, error) {
+	if h == nil {
+		return nil, nil
+	}
+	return json.Marshal(h.store.Inventory())
+}
+
+// report tells the supervisor that all holders have a checkpoint.
+func (h *holder) report(r copies.Report) {
+	if r.Missing == 0 {
+		h.send(&control.Stored{Tier: string(r.Tier), Index: r.Checkpoint.Index, Over: true})
+	}
+}
+
+// trouble tells the supervisor that a holder could not store something.
+func (h *holder) trouble(t copies.Trouble) {
+	kind := policy.Partner
+	if t.ID.Data > 0 {
+		kind = policy.RS
+	}
+	h.send(&control.Stored{Tier: string(kind), Error: fmt.Sprintf("%s on %s: %s", t.ID, t.Peer, t.Why)})
+}
+
+// setPeers says who the other hosts are.
+func (h *holder) setPeers(m *control.Peers) {
+	if h == nil {
+		return
+	}
+	view := h.code
+	view.Holders = make(map[copies.Tier][]string)
+	for t, list := range m.Holders {
+		view.Holders[copies.Tier(t)] = list
+	}
+	var hosts []peer.Host
+	for _, x := range m.Hosts {
+		hosts = append(hosts, peer.Host(x))
+	}
+	h.service.SetPeers(hosts, view)
+}
+
+// retain removes what no tier keeps any more.
+func (h *holder) retain(m *control.Retain) {
+	if h == nil {
+		return
+	}
+	out := make(map[copies.Tier][]recovery.Checkpoint)
+	for t, list := range m.Tiers {
+		out[copies.Tier(t)] = nil
+		for _, c := range list {
+			out[copies.Tier(t)] = append(out[copies.Tier(t)], recovery.Checkpoint(c))
+		}
+	}
+	h.service.Retain(out)
+}
+
+// keep takes an order to copy a checkpoint to other hosts.
+func (h *holder) keep(m *control.Keep) {
+	if h == nil {
+		return
+	}
+	select {
+	case h.orders <- m:
+	default:
+		h.send(&control.Stored{Tier: m.Tier, Index: m.Index, Error: "older checkpoints have not been linked yet", Over: true})
+	}
+}
+
+func (h *holder) work() {
+	defer close(h.done)
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case m := <-h.orders:
+			parts, err := h.link(m)
+			if err == nil {
+				err = h.service.Keep(copies.Tier(m.Tier), parts)
+			}
+			if err != nil && h.ctx.Err() == nil {
+				h.send(&control.Stored{Tier: m.Tier, Index: m.Index, Error: err.Error(), Over: true})
+			}
+		}
+	}
+}
+
+// link keeps the files of ranks, and their own files.
+func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
+	if parts = h.linked[m.Index]; parts != nil { // for another tier
+		return parts, nil
+	}
+	for _, r := range m.Ranks {
+		src, ext, end, err := h.dir.PackOwn(h.ctx, r, m.All)
+		if err != nil {
+			return nil, err
+		}
+		p, err := h.store.Link(h.ctx, local.CheckpointDir(h.dir.Path), m.Index, r, kept.Content{Ext: ext, Source: src})
+		if err = errors.Join(err, end()); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	h.linked = map[uint64][]recovery.Part{m.Index: parts}
+	return parts, nil
+}
+
+// KeptItem says how a host gets a rank's part of a checkpoint from what hosts
+// keep.
+type KeptItem struct {
+	Part    recovery.Part
+	Fetches []recovery.Fetch // objects that the host does not have
+	Stores  []string         // the hosts that Fetches name
+}
+
+// fetch gets a rank's part of a checkpoint, and publishes it.
+func (h *holder) fetch(ctx context.Context, item *control.FetchItem) error {
+	if h == nil {
+		return errors.New("this helper keeps nothing for other hosts")
+	}
+	var x KeptItem
+	if err := json.Unmarshal(item.Kept, &x); err != nil {
+		return err
+	}
+	if err := h.service.Fetch(ctx, x.Stores, x.Fetches); err != nil {
+		return err
+	}
+	if err := h.dir.MakeCheckpoints(); err != nil {
+		return err
+	}
+	if err := h.store.Place(ctx, local.CheckpointDir(h.dir.Path), x.Part); err != nil {
+		return err
+	}
+	if err := h.dir.VerifyPart(ctx, item.Rank, item.Index, item.Attempt); err != nil {
+		return err
+	}
+	if !item.Own {
+		return nil
+	}
+	for _, o := range x.Part.Objects {
+		if strings.HasSuffix(o.Name, "."+local.OwnExt) {
+			id := copies.ID{Object: o.Name}
+			if err := h.store.Verify(ctx, id, nil); err != nil {
+				return err
+			}
+			f, size, err := h.store.OpenFile(id)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return h.dir.UnpackOwn(ctx, io.NewSectionReader(f, 0, size), item.Rank, x.Part.Ranks, item.Line, item.Attempt)
+		}
+	}
+	return errors.New("the own files of the rank are not kept")
+}
+
+// keptFailure completes a failure to get something from what hosts keep.
+func keptFailure(f *control.FetchFailure, err error) {
+	var e *peer.FetchError
+	if errors.As(err, &e) {
+		f.Object, f.Hosts = e.Item.Object.Name, e.Damaged
+	}
+}
