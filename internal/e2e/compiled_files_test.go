@@ -83,11 +83,14 @@ func sharedByRanks(t *testing.T, made string) {
 		return left(t, work, "log")
 	}
 	want := files("")
-	for _, die := range []string{
-		"1.10.own,2.17.turn,0.23.scratch",
+	for i, die := range []string{
 		"0.8.counted,1.15.state,2.22.dir,0.30.dir",
+		"1.10.own,2.17.turn,0.23.scratch",
 		"2.3.turn,1.3.dir,0.14.own,1.14.own,2.39.dir",
 	} {
+		if i > 0 && !stressed() {
+			continue
+		}
 		if got := files(die); got != want {
 			t.Errorf("%s: the files differ: %s", die, firstDifference([]byte(got), []byte(want)))
 		}
@@ -107,7 +110,10 @@ func streamsByName(t *testing.T, made string) {
 		}
 	}
 	fmt.Fprintln(&want, "sum 820")
-	for _, kills := range []string{"1000", "3,12,22,39"} {
+	for _, kills := range []string{"3,12,22,39", "1000"} {
+		if kills == "1000" && !stressed() { // it is never killed
+			continue
+		}
 		cmd := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", filepath.Join(t.TempDir(), "run"), "--every-points", "5", made, "-mode", "streams")
 		cmd.Dir, cmd.Stdin = t.TempDir(), strings.NewReader(in.String())
 		cmd.Env = append(os.Environ(), "CAIRN_KILL_AT="+kills)
@@ -278,15 +284,21 @@ func damagedJournal(t *testing.T, made string) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	refused := 0
-	for _, name := range files {
-		for what, change := range map[string]func(text []byte) []byte{
-			"flipped at the beginning": func(b []byte) []byte { b[0] ^= 1; return b },
-			"flipped in the middle":    func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
-			"flipped near the end":     func(b []byte) []byte { b[len(b)-2] ^= 4; return b },
-			"cut":                      func(b []byte) []byte { return b[:len(b)/2] },
-			"without its last line":    func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
-			"removed":                  nil,
+	for i, name := range files {
+		for j, d := range []struct {
+			what   string
+			change func(b []byte) []byte
+		}{
+			{"flipped at the beginning", func(b []byte) []byte { b[0] ^= 1; return b }},
+			{"flipped in the middle", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }},
+			{"flipped near the end", func(b []byte) []byte { b[len(b)-2] ^= 4; return b }},
+			{"cut", func(b []byte) []byte { return b[:len(b)/2] }},
+			{"without its last line", func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] }},
+			{"removed", nil},
 		} {
+			if !stressed() && (i+j)%3 > 0 {
+				continue
+			}
 			s := first
 			if text, err := exec.Command("sh", "-c", "rm -r "+s.base+" && cp -a "+saved+" "+s.base).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, text)
@@ -297,12 +309,12 @@ func damagedJournal(t *testing.T, made string) {
 				t.Fatal(err)
 			}
 			switch {
-			case change == nil:
+			case d.change == nil:
 				err = os.Remove(path)
 			case len(text) < 2:
 				continue
 			default:
-				err = os.WriteFile(path, change(text), 0o600)
+				err = os.WriteFile(path, d.change(text), 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -313,15 +325,15 @@ func damagedJournal(t *testing.T, made string) {
 			case code == 0:
 				s.same(want)
 			case s.work() != before:
-				t.Errorf("%s %s: it refuses, and has changed files: %s", name, what, s.text)
+				t.Errorf("%s %s: it refuses, and has changed files: %s", name, d.what, s.text)
 			case !strings.Contains(s.text, filepath.Base(name)):
-				t.Errorf("%s %s: the error does not name it: %s", name, what, s.text)
+				t.Errorf("%s %s: the error does not name it: %s", name, d.what, s.text)
 			default:
 				refused++
 			}
 		}
 	}
-	if refused < len(files) {
+	if refused < len(files)/3 {
 		t.Errorf("only %d damages of %d files were found", refused, len(files))
 	}
 }

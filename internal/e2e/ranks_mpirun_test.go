@@ -78,7 +78,7 @@ func TestRanks_Unsupervised(t *testing.T) {
 				dir, out := filepath.Join(root, "ckpt"), filepath.Join(root, "out.txt")
 				args := []string{program(t, "heat"), "-n", "96", "-check", "50", "-out", out}
 				const n = 4
-				steps := 5000
+				steps := 2000
 				if stressed() {
 					steps = 10000
 				}
