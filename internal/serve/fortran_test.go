@@ -149,8 +149,11 @@ func readFortran(t *testing.T, dir string) {
 
 // TestFortran_Stopped ends a program with module mpi in a point, on both ranks.
 func TestFortran_Stopped(t *testing.T) {
-	for _, lib := range mpiLibraries {
+	for i, lib := range mpiLibraries {
 		t.Run(lib.name, func(t *testing.T) {
+			if i == 0 && os.Getenv("CAIRN_LONG") == "" {
+				t.Skip("TestHeatFortran_RankKilled uses it every day: set CAIRN_LONG=1")
+			}
 			sources := append(append(fortranSources[:2:2], mpiSources...), "testdata/stop.f90")
 			stop := compileFortran(t, "mpif90."+lib.name, sources...)
 			dir := filepath.Join(t.TempDir(), "ckpt")
