@@ -31,9 +31,11 @@ func Write(t *testing.T, name, text string) {
 	}
 }
 
-// Offline returns an environment in which the go command downloads nothing.
+// Offline returns an environment in which the go command downloads nothing, and
+// builds faster: without debugging information, and with less garbage
+// collection.
 func Offline(more ...string) []string {
-	return append(os.Environ(), append([]string{"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK="}, more...)...)
+	return append(os.Environ(), append([]string{"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=-ldflags=-w", "GOWORK=", "GOGC=400"}, more...)...)
 }
 
 // Says returns what a program prints.

@@ -32,7 +32,7 @@ func TestHoistTypes_Run(t *testing.T) {
 	if list := slices.Sorted(maps.Keys(got)); !slices.Equal(list, want) {
 		t.Errorf("at package level: %v, want %v", list, want)
 	}
-	a, b := runNormal(t, "go1.26", string(src), false), runNormal(t, "go1.26", string(q.Source["main.go"]), true)
+	a, b := runBoth(t, "go1.26", string(src), string(q.Source["main.go"]))
 	if a != b {
 		t.Errorf("the program prints\n%s\nand after\n%s", a, b)
 	}

@@ -120,8 +120,7 @@ func TestFunctions_Run(t *testing.T) {
 			}
 			checkNormal(t, q)
 			text := string(q.Source[filepath.Base(file)])
-			want := runNormal(t, version, string(src), false)
-			got := runNormal(t, version, text, true)
+			want, got := runBoth(t, version, string(src), text)
 			if want != got {
 				a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 				for i := range a {
@@ -138,31 +137,35 @@ func TestFunctions_Run(t *testing.T) {
 	}
 }
 
-// runNormal runs a program. With vet set, it checks the program with go vet
-// before.
-func runNormal(t *testing.T, version, src string, vet bool) string {
+// runBoth runs a program and its rewritten form, and returns the output of
+// each. In the long suite go vet checks the rewritten form before.
+func runBoth(t *testing.T, version, plain, rewritten string) (want, got string) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, s := range map[string]string{"go.mod": "module m\n\ngo " + strings.TrimPrefix(version, "go") + "\n", "main.go": src} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o666); err != nil {
+	for name, s := range map[string]string{"go.mod": "module m\n\ngo " + strings.TrimPrefix(version, "go") + "\n", "plain/main.go": plain, "rewritten/main.go": rewritten} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(s), 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	steps := [][]string{{"run", "."}}
-	if vet {
-		steps = [][]string{{"vet", "."}, {"run", "."}}
-	}
-	var out []byte
-	for _, args := range steps {
-		c := exec.Command("go", args...)
+	run := func(name string, args ...string) string {
+		c := exec.Command(name, args...)
 		c.Dir = dir
 		c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOTOOLCHAIN=local")
-		var err error
-		if out, err = c.CombinedOutput(); err != nil {
-			t.Fatalf("go %s: %v\n%s\n%s", args[0], err, out, numbered(src))
+		if name == "go" {
+			c.Env = append(c.Env, "GOGC=400") // it compiles faster
 		}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%.5000s\n%s", name, strings.Join(args, " "), err, out, numbered(rewritten))
+		}
+		return string(out)
 	}
-	return string(out)
+	if os.Getenv("CAIRN_LONG") != "" {
+		run("go", "vet", "./rewritten")
+	}
+	run("go", "build", "-ldflags=-s -w", "-o", "bin"+string(filepath.Separator), "./plain", "./rewritten")
+	return run(filepath.Join(dir, "bin", "plain")), run(filepath.Join(dir, "bin", "rewritten"))
 }
 
 // numbered adds line numbers to a text.

@@ -6,8 +6,6 @@ import (
 	"go/token"
 	"math/rand"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,7 +53,8 @@ func TestFunctions_Order(t *testing.T) {
 				t.Errorf("%d of %d statements are refused", refused, n)
 			}
 			text := string(rewrite.StripLineComments(rewrite.StripMarks(q.Source["main.go"])))
-			want, got := runOrder(t, orderProgram(cases)), runOrder(t, text)
+			a, b := runBoth(t, "go1.26", orderProgram(cases), text)
+			want, got := strings.Split(a, "case ")[1:], strings.Split(b, "case ")[1:]
 			bad := 0
 			for i := range want {
 				if want[i] == got[i] {
@@ -107,25 +106,4 @@ func caseText(text string, i int) string {
 	_, s, _ := strings.Cut(text, fmt.Sprintf("start(%d)", i))
 	s, _, _ = strings.Cut(s, "stop()")
 	return s
-}
-
-// runOrder builds and runs a program, and returns the output of each case.
-func runOrder(t *testing.T, src string) []string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, s := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "main.go": src} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := exec.Command("go", "run", ".")
-	c.Dir = dir
-	c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOTOOLCHAIN=local")
-	var stderr strings.Builder
-	c.Stderr = &stderr
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("%v\n%.3000s", err, stderr.String())
-	}
-	return strings.Split(string(out), "case ")[1:]
 }
