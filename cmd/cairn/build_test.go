@@ -41,8 +41,8 @@ func inModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCACHE", strings.TrimSpace(string(text)))
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("GOFLAGS", "")
+	t.Setenv("XDG_CACHE_HOME", buildCache)
+	t.Setenv("GOFLAGS", "-ldflags=-w")
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/prog\n\ngo 1.26\n")
@@ -73,6 +73,7 @@ func (r *result) ended() *result {
 
 func TestBuild(t *testing.T) {
 	inModule(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing was built before
 	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: built in ", "cairn: ./cmd/sums: written to sums\n")
 	cairnRun(t, "build", "-q", "./cmd/sums").exit(exitFine)
 	out, err := exec.Command("./sums", "a", "-b").Output()

@@ -536,13 +536,17 @@ func TestVerify_DamageAnywhere(t *testing.T) {
 		}
 	}
 	meta := len(whole) - 18000 // the metadata is at the end
-	for at := 0; at < len(whole); at += 1 + len(whole)/150 {
+	places, stride := 40, 389  // internal/ckpt tries every byte
+	if os.Getenv("CAIRN_LONG") != "" {
+		places, stride = 150, 97
+	}
+	for at := 0; at < len(whole); at += 1 + len(whole)/places {
 		content := bytes.Clone(whole)
 		content[at] ^= 0x41
 		check("a flipped byte", at, content)
 		check("the end", at, whole[:at])
 	}
-	for at := max(meta, 0); at < len(whole); at += 97 {
+	for at := max(meta, 0); at < len(whole); at += stride {
 		content := bytes.Clone(whole)
 		content[at] ^= 0xff
 		check("a flipped byte", at, content)

@@ -58,8 +58,19 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "cairn-cache-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildCache = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// buildCache is the cache of 'cairn build' that the tests share.
+var buildCache string
 
 // counter counts to 200 and prints each number. It waits at 100 until a file
 // exists, and dies at 150 once.
