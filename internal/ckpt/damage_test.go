@@ -131,7 +131,7 @@ func TestLoad_BitFlips(t *testing.T) {
 		var detected, harmless atomic.Int64
 		parallel(len(data), func(i int, data []byte) {
 			long := os.Getenv("CAIRN_LONG") != ""
-			if !long && i%8 != 0 || testing.Short() && i%32 != 0 {
+			if !long && i%24 != 0 {
 				return
 			}
 			for bit := range 8 {

@@ -268,7 +268,7 @@ func TestRollback_DeviceLostAtEveryCall(t *testing.T) {
 				names := make(map[string]bool)
 				n, stride := 2, 1 // the first is made by Use
 				if os.Getenv("CAIRN_LONG") == "" && kind != faulty.Memory {
-					stride = 5
+					stride = 13
 				}
 				for ; ; n += stride {
 					if kind == faulty.Memory && n < plain.Calls() && plain.Name(n) != "Device.Alloc" {

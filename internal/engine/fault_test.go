@@ -184,7 +184,10 @@ func TestRun_CrashAtEveryOperation(t *testing.T) {
 			links++
 		}
 		least := safe.Load()
-		for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
+		for i, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
+			if i != n%3 && os.Getenv("CAIRN_LONG") == "" {
+				continue
+			}
 			if err := resumed(disk.Crash(l), least); err != nil {
 				t.Errorf("crash %d, before %s %s, loss %v: %v", n, op, name, l, err)
 			}

@@ -493,9 +493,9 @@ func TestJournal(t *testing.T) {
 	if syscall.Getuid() < 0 {
 		t.Skip("no such system calls")
 	}
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 30
+	seeds := uint64(20)
+	if os.Getenv("CAIRN_LONG") != "" {
+		seeds = 200
 	}
 	first := uint64(0)
 	if text := os.Getenv("CAIRN_JOURNAL_SEEDS"); text != "" { // 5000, or 2000-5000
