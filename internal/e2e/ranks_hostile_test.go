@@ -148,6 +148,8 @@ func (p *attacker) close() {
 // while the ranks connect to each other. Nothing may be disturbed.
 func TestRanks_Hostile(t *testing.T) {
 	t.Parallel()
+	command := []string{program(t, "ring"), "-steps", "6000", "-report", "0"}
+	want := undisturbed(t, 4, command...)
 	for _, c := range []struct {
 		name, needs string
 		flags       []string
@@ -158,8 +160,6 @@ func TestRanks_Hostile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			need(t, c.needs)
-			command := []string{program(t, "ring"), "-steps", "6000", "-report", "0"}
-			want := undisturbed(t, 4, command...)
 			r := newRun(t, command...)
 			s := r.startIn(c.env(t), append([]string{"-n", "4", "--every", "50ms"}, c.flags...)...)
 			ctx, cancel := context.WithCancel(t.Context())
