@@ -396,6 +396,14 @@ func (r *runFlags) complete(args []string) error {
 			return usagef("run: --%s %v is negative", d.name, d.value)
 		}
 	}
+	for name, value := range map[string]int{"retries": r.retries, "quarantine": r.quarantine} {
+		if value < 0 {
+			return usagef("run: --%s %d is negative", name, value)
+		}
+	}
+	if r.flags.Changed("every-points") && o.EveryPoints == 0 {
+		return usagef("run: --every-points 0: a checkpoint is taken every 1 or more points; leave the flag out to let Cairn choose the time")
+	}
 	if r.counted && o.Ranks < 1 {
 		return usagef("run: -n %d: a run has at least one rank", o.Ranks)
 	}

@@ -184,6 +184,15 @@ func (s *Supervisor) prepare() (err error) {
 		if o.Out, err = filepath.Abs(o.Out); err != nil {
 			return err
 		}
+		// Nothing of an earlier run is removed if it cannot be written.
+		if st, err := os.Stat(filepath.Dir(o.Out)); err != nil {
+			return optionError("-o %s: %v", o.Out, err)
+		} else if !st.IsDir() {
+			return optionError("-o %s: %s is not a directory", o.Out, filepath.Dir(o.Out))
+		}
+		if st, err := os.Stat(o.Out); err == nil && st.IsDir() {
+			return optionError("-o %s: it is a directory; name a file", o.Out)
+		}
 	}
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
 	o.Quarantine = cmp.Or(o.Quarantine, defaultQuarantine)
