@@ -88,8 +88,9 @@ the run directory. If ranks restart on other hosts, Cairn copies their files
 there, by TCP (docs/tiers.md). Ranks on different hosts connect by TCP.
 
 --tiers says on which storage tiers checkpoints are kept, as a list of items:
-local=DIR, a directory on each host; shared=DIR, a directory that all hosts see;
-s3=s3://BUCKET/PREFIX, an object store. Options follow an item: every=N, every N-th
+local=DIR, a directory on each host; partner=N, copies on N other hosts; rs=N+K,
+shards on N+K hosts, of which any K may be lost; shared=DIR, a directory that all
+hosts see; s3=s3://BUCKET/PREFIX, an object store. Options follow an item: every=N, every N-th
 checkpoint; keep=N, the newest N; rate=SIZE, bytes per second; key=FILE, encrypt
 with the key in FILE. Hosts copy checkpoints there in the background. If a host is
 lost with its disk, the run resumes from the newest checkpoint on a tier.

@@ -376,7 +376,7 @@ func (p *localInventory) fetches(plan *recovery.Plan, at []string) map[string][]
 		return out
 	}
 	ids, brought := p.ids(), make(map[int]bool)
-	kept := p.keptFetches(plan, at)
+	kept := p.keptFetches(plan)
 	if len(kept)+len(plan.Fetches) == 0 {
 		return out
 	}

@@ -118,7 +118,7 @@ func (s *Supervisor) retain() {
 		}
 		list := slices.Clone(t.kept)
 		if t.upload != nil {
-			list = append(list, control.Checkpointed{Index: t.upload.index, Attempt: s.local.attemptID})
+			list = append(list, control.Checkpointed{Index: t.upload.index, Attempt: t.upload.attempt})
 		}
 		m.Tiers[t.kind()] = list
 	}
@@ -156,8 +156,18 @@ func (p *localInventory) addKept(id string, s *recovery.Store) {
 	if k == nil {
 		return
 	}
+	suspect := make(map[int]string) // ranks of which a file here is damaged: what is kept are links to it
+	for c, why := range p.damaged {
+		if c.dir == id {
+			suspect[c.rank] = why
+		}
+	}
 	usable := func(object string) bool {
 		why := p.rotten[keptCopy{id, object}]
+		var rank int
+		if _, err := fmt.Sscanf(object, "rank-%d-", &rank); err == nil && why == "" {
+			why = suspect[rank]
+		}
 		if !isKeptFile(object) && !isKeptOwn(object) {
 			why = "it has a journal, which is not kept"
 		}
@@ -211,7 +221,7 @@ func (p *localInventory) keptParts(inv *recovery.Inventory) (out []recovery.Part
 }
 
 // keptFetches returns what ranks get from what hosts keep.
-func (p *localInventory) keptFetches(plan *recovery.Plan, at []string) (out []control.FetchItem) {
+func (p *localInventory) keptFetches(plan *recovery.Plan) (out []control.FetchItem) {
 	names := p.names()
 	var stores []string
 	for _, id := range p.ids() {

@@ -42,6 +42,7 @@ type storageTier struct {
 // tierUpload is a checkpoint on its way to a tier.
 type tierUpload struct {
 	index   uint64
+	attempt string
 	waiting []*host // that have not said Stored
 	parts   []tier.Uploaded
 }
@@ -201,7 +202,7 @@ func (s *Supervisor) uploadCheckpoint(index uint64) {
 
 // uploadTo tells helpers to upload a checkpoint. One helper per directory does.
 func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
-	u := &tierUpload{index: index}
+	u := &tierUpload{index: index, attempt: s.local.attemptID}
 	ranks := make(map[*host][]int)
 	for r, dir := range s.local.at {
 		i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.files != nil && h.files.ID == dir })
@@ -317,7 +318,7 @@ func (s *Supervisor) reachedTier(t *storageTier, u *tierUpload) {
 	s.say("checkpoint %d is on %s", u.index, t)
 	s.saveTiers()
 	if t.Kind.OnHosts() {
-		t.kept = append(t.kept, control.Checkpointed{Index: u.index, Attempt: s.local.attemptID})
+		t.kept = append(t.kept, control.Checkpointed{Index: u.index, Attempt: u.attempt})
 		s.retain()
 		return
 	}

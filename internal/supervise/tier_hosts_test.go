@@ -1,0 +1,91 @@
+//go:build linux
+
+package supervise
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/tier/recovery"
+)
+
+// keeps makes a directory keep rank 1's part of checkpoint 2, and copies of the
+// objects with these extensions.
+func keeps(t *testing.T, d *hostDir, own string, copies ...string) {
+	t.Helper()
+	part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: 2, Attempt: "y"}, Rank: 1, Ranks: 2}
+	s := recovery.Store{}
+	for _, ext := range []string{"h5", own} {
+		o := recovery.Object{Name: "rank-0001-00000002-" + strings.Repeat("d", 32) + "." + ext, Size: 10}
+		part.Objects = append(part.Objects, o)
+		for _, c := range copies {
+			if c == ext {
+				s.Copies = append(s.Copies, o.Name)
+			}
+		}
+	}
+	s.Parts = []recovery.Part{part}
+	var err error
+	if d.Kept, err = json.Marshal(&s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeptInventory_Plan has rank 0 in directory a, and rank 1 with its home in
+// b. Directory a keeps a copy of rank 1's part.
+func TestKeptInventory_Plan(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		own     string
+		gone    bool // b is
+		damaged bool // rank 1's file in b is
+		refuses string
+		fetches int // of rank 1
+		ownKept bool
+	}{
+		{name: "home gone", own: "own", gone: true, ownKept: true},
+		{name: "home gone, and it had a journal", own: "lacks", gone: true, refuses: "a journal, which is not kept"},
+		{name: "file at home damaged", own: "lacks", damaged: true, fetches: 1},
+	} {
+		a, b := dirNamed("a"), dirNamed("b")
+		file := func(rank int) control.Part {
+			return control.Part{Rank: rank, Index: 2, Attempt: "y", Header: "h"}
+		}
+		a.Parts, b.Parts = []control.Part{file(0)}, []control.Part{file(1)}
+		a.Lines, b.Lines, b.Journals = []control.RankLine{{Rank: 0, Index: 2}}, []control.RankLine{{Rank: 1, Index: 2}}, []int{1}
+		keeps(t, a, c.own, "h5", c.own)
+		keeps(t, b, c.own, "h5", c.own)
+		dirs, at := []*hostDir{a, b}, []string{"a", "b"}
+		if c.gone {
+			dirs, at = dirs[:1], []string{"a", "a"}
+		}
+		p := newLocalInventory(2, startedOn("a", "b"), dirs)
+		if c.damaged {
+			p.damaged[copyOf{"b", 1, 2}] = "torn"
+		}
+		plan, err := p.plan(at)
+		if c.refuses != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refuses) {
+				t.Errorf("%s: %+v, %v; want %q", c.name, plan, err, c.refuses)
+			}
+			continue
+		}
+		if err != nil || plan.Index != 2 {
+			t.Errorf("%s: %+v, %v", c.name, plan, err)
+			continue
+		}
+		items := p.keptFetches(plan)
+		var x helper.KeptItem
+		if len(items) != 1 || items[0].Rank != 1 || items[0].Own != c.ownKept || items[0].Line != 2 || json.Unmarshal(items[0].Kept, &x) != nil || len(x.Fetches) != c.fetches {
+			t.Errorf("%s: %+v, %+v", c.name, items, x)
+		}
+		for _, o := range x.Part.Objects {
+			if o == ownObject(1) {
+				t.Errorf("%s: the helper is to place %s", c.name, o.Name)
+			}
+		}
+	}
+}
