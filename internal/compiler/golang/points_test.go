@@ -82,6 +82,64 @@ func main() {
 	}
 }
 `, ""},
+		// Either of the inner loops may have most of the work.
+		{"phases", `package main
+
+import "os"
+
+type lattice struct {
+	n     int
+	spins []int8
+	seed  uint64
+}
+
+func (l *lattice) random(n int) int {
+	l.seed = l.seed*6364136223846793005 + 1442695040888963407
+	return int(l.seed>>33) % n
+}
+
+func (l *lattice) sweep() {
+	for range l.n * l.n { // none
+		x, y := l.random(l.n), l.random(l.n)
+		sum := l.spins[y*l.n+(x+1)%l.n] + l.spins[(y+1)%l.n*l.n+x]
+		if sum > 0 || l.random(100) < 5 {
+			l.spins[y*l.n+x] *= -1
+		}
+	}
+}
+
+func (l *lattice) measure() (sum int) {
+	for y := range l.n { // none
+		for x := range l.n { // none
+			sum += int(l.spins[y*l.n+x])
+		}
+	}
+	return sum
+}
+
+func (l *lattice) settle(n int) {
+	for range n { // point
+		l.sweep()
+	}
+}
+
+func main() {
+	n := len(os.Args)
+	l := &lattice{n: n, spins: make([]int8, n*n)}
+	for t := range n { // point
+		for range 100 * n { // point
+			l.sweep()
+		}
+		sum := 0
+		for range n { // point
+			l.sweep()
+			sum += l.measure()
+		}
+		l.settle(n)
+		println(t, sum)
+	}
+}
+`, ""},
 		// The parser has more statements; the interpreter does the
 		// work.
 		{"interpreter", `package main

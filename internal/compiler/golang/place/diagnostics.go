@@ -103,12 +103,12 @@ func (pl *Placement) beforeMain(fn *callgraph.Function) bool {
 // coarseWarning reports a loop with a point and few iterations if the loop
 // inside it with most of the work has no point.
 func (pl *Placement) coarseWarning(n ast.Node) string {
-	if !pl.fewTrips(n) {
-		return ""
-	}
 	inside := pl.loopsInside(n)
 	if len(inside) == 0 {
 		return ""
+	}
+	if !pl.fewTrips(n) {
+		return pl.phaseWarning(n, inside)
 	}
 	most := slices.MaxFunc(inside, func(a, b ast.Node) int {
 		return cmp.Or(cmp.Compare(pl.weight(a), pl.weight(b)), cmp.Compare(b.Pos(), a.Pos()))
@@ -122,6 +122,21 @@ func (pl *Placement) coarseWarning(n ast.Node) string {
 	}
 	return fmt.Sprintf("the loop at %s seems to have few iterations, and checkpoints are taken between them ONLY: the loop at %s, inside it, has no point: %s; put //cairn:point before it to have one all the same",
 		pl.p.At(n.Pos()), pl.p.At(most.Pos()), why)
+}
+
+// phaseWarning reports a loop inside n that may have most of the work of an
+// iteration, and cannot have a point.
+func (pl *Placement) phaseWarning(n ast.Node, inside []ast.Node) string {
+	for _, m := range inside {
+		if pl.covered(m) || pl.skipped(m) || !pl.isPhase(m, n) || pl.weight(m) < longIteration {
+			continue
+		}
+		if r := pl.whyNoPoint(m); r != nil {
+			return fmt.Sprintf("the loop at %s, inside the loop at %s, may have most of the work, and no checkpoint is taken in it: %s; put //cairn:skip before it if it has little",
+				pl.p.At(m.Pos()), pl.p.At(n.Pos()), r.Reason)
+		}
+	}
+	return ""
 }
 
 // longIteration is the cost of an iteration that should have a point inside.

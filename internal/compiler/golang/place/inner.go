@@ -47,6 +47,8 @@ var (
 	// cost of a point is an estimate: a variable that moves to the heap may
 	// cost more.
 	strict = budget{0.01, 0.01, 3000}
+	// phase is for loops that may have most of the work of a run, or none.
+	phase = budget{0.01, 0.02, 3000}
 	// lenient is for loops without a point around them, or only one with
 	// few iterations: without a point, a run may never be saved.
 	lenient = budget{0.1, 0.15, 20000}
@@ -228,14 +230,45 @@ func (pl *Placement) placeInside(n ast.Node, left, most int) {
 			break
 		}
 		may := strict
-		if few && pl.onlyThrough(m.Node, n) || pl.dispatches(m.Node) {
+		switch {
+		case few && pl.onlyThrough(m.Node, n) || pl.dispatches(m.Node):
 			may = lenient
+		case pl.isPhase(m.Node, n):
+			may = phase
 		}
-		if (may == lenient || pl.tripsInside(m.Node) >= enoughTrips) && pl.add(m.Node, may) {
+		if (may != strict || pl.tripsInside(m.Node) >= enoughTrips) && pl.add(m.Node, may) {
 			pl.placeInside(m.Node, left, most-1)
 		}
 	}
 }
+
+// isPhase reports whether loop m inside loop n is a phase of n's iterations, so
+// that it may have most of the work of a run: its work is in loops inside it,
+// and either these are in functions that it calls, or another loop of n has
+// loops inside, too. A simulation that first only computes, and then also
+// measures, is of that kind.
+func (pl *Placement) isPhase(m, n ast.Node) bool {
+	fn := pl.Loops[m]
+	if pl.tripsInside(m) < assumedTrips || pl.estimate().recursive(fn) {
+		return false
+	}
+	inside, called := 0.0, false
+	pl.visit(LoopBody(m), map[*callgraph.Function]bool{fn: true}, func(o ast.Node) bool {
+		inside += pl.weight(o)
+		called = called || pl.Loops[o] != fn
+		return false
+	}, func(*callgraph.Function) bool { return true })
+	all := pl.estimate().iteration(fn, m)
+	if pl.shares != nil {
+		all = pl.weight(m)
+	}
+	return inside >= phaseShare*all && (called || slices.ContainsFunc(pl.loopsInside(n), func(o ast.Node) bool {
+		return o != m && pl.tripsInside(o) >= assumedTrips
+	}))
+}
+
+// phaseShare is the part of a phase's iteration that its loops take, at least.
+const phaseShare = 0.7
 
 // assumedTrips is the number of iterations that tripsInside counts for a loop
 // if the number is unknown or larger. enoughTrips is a little less than two
