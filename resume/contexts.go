@@ -188,6 +188,7 @@ func (c *savedContext) live() context.Context {
 	case contextWithout:
 		in = context.WithoutCancel(in)
 	case contextDeadline:
+		noteDeadline(c.deadline)
 		in, c.stop = context.WithDeadlineCause(in, c.deadline, c.reason)
 	}
 	if c.kind != contextValue && c.kind != contextWithout {

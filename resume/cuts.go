@@ -342,7 +342,7 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 		return "", false
 	}
 	blocked = true
-	for _, t := range traces() {
+	for _, t := range traces(stackTraces()) {
 		g := missing[t.routine]
 		if t.isMain {
 			g = missing[fmt.Sprintf("%p", &mainRoutine)]
@@ -354,13 +354,10 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 		if why != "" && !t.blocked {
 			continue
 		}
-		who := "the main goroutine"
-		if g != &mainRoutine {
-			who = "the goroutine that is started at " + g.At
-		}
+		who := g.name()
 		does := "computes without a point"
 		if t.blocked {
-			does = "waits for " + waitsFor(t.state)
+			does = "waits for " + waitsFor(t.state, t.inner)
 		}
 		if t.at != "" {
 			does += " at " + t.at
@@ -379,9 +376,25 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 	return why, blocked
 }
 
-// waitsFor says what a goroutine in a state of the Go runtime waits for.
-func waitsFor(state string) string {
+// name says for the user which goroutine it is.
+func (g *routine) name() string {
+	if g == &mainRoutine {
+		return "the main goroutine"
+	}
+	return "the goroutine that is started at " + g.At
+}
+
+// waitsFor says what a goroutine in a state of the Go runtime waits for. inner
+// is its innermost function.
+func waitsFor(state, inner string) string {
+	inner, _ = strings.CutPrefix(inner, ownPackage)
 	switch {
+	case strings.HasPrefix(inner, "wait.lock("):
+		return "a mutex"
+	case strings.HasPrefix(inner, "wait.join("), strings.HasPrefix(inner, "wait.poll("):
+		return "a sync.WaitGroup"
+	case strings.HasPrefix(inner, "CondWait("):
+		return "a sync.Cond"
 	case state == "IO wait":
 		return "a network connection, a pipe or a terminal"
 	case strings.HasPrefix(state, "chan receive"), strings.HasPrefix(state, "chan send"), strings.HasPrefix(state, "select"):
@@ -396,25 +409,33 @@ func waitsFor(state string) string {
 
 // trace is what a stack trace says about a goroutine that can be saved.
 type trace struct {
+	id      string
 	routine string // the address of its control block, or ""
 	isMain  bool
 	state   string
 	blocked bool
+	inner   string // the innermost function that is not of the runtime or of package sync
 	at      string // the innermost place that is the program's
 }
 
-// traces returns the traces of all goroutines.
-func traces() (list []trace) {
+// stackTraces returns the stack traces of all goroutines. The first is the
+// caller's.
+func stackTraces() string {
 	buf := make([]byte, 64<<10)
 	k := runtime.Stack(buf, true)
 	for k == len(buf) && k < 64<<20 {
 		buf = make([]byte, 4*k)
 		k = runtime.Stack(buf, true)
 	}
-	for s := range strings.SplitSeq(string(buf[:k]), "\n\n") {
+	return string(buf[:k])
+}
+
+// traces reads stack traces.
+func traces(text string) (list []trace) {
+	for s := range strings.SplitSeq(text, "\n\n") {
 		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
 		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
-		var t trace
+		t := trace{id: id}
 		t.state, _, _ = strings.Cut(strings.Trim(state, "[]:"), ",")
 		switch t.state {
 		case "running", "runnable", "sleep", "syscall":
@@ -430,8 +451,9 @@ func traces() (list []trace) {
 			place, ok := strings.CutPrefix(line, "\t")
 			if !ok {
 				function = line
-				if inner && !strings.HasPrefix(line, "runtime.") && !strings.HasPrefix(line, "sync.") && !strings.HasPrefix(line, "internal/") {
+				if inner && !strings.HasPrefix(line, "runtime.") && !strings.HasPrefix(line, "sync.") && !strings.HasPrefix(line, "internal/") && !strings.HasPrefix(line, "reflect.") {
 					inner = false
+					t.inner = line
 					t.blocked = t.blocked && !arriving(line)
 				}
 				continue

@@ -3,6 +3,7 @@ package resume
 import (
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // routine is the control block of a goroutine that can be saved.
@@ -30,6 +31,10 @@ type routine struct {
 	begins  bool          // it has not begun, and waits for the end of a cut
 	joining *joining      // what it waits for on another goroutine
 	mayTry  time.Time     // it is not tried before to unwind
+
+	// What it waits for, for the search for deadlocks: see setPointer.
+	receives unsafe.Pointer // the channel that awaitRecv waits for
+	selects  unsafe.Pointer // the *selectFrame of selectAny
 }
 
 // savedGoroutine is a goroutine in a checkpoint.

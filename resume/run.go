@@ -212,6 +212,9 @@ func Begin() {
 	g.depth = -1
 	set(&g.state, called)
 	beginMain()
+	if !opensRun && !severalRanks() {
+		go watchDeadlock()
+	}
 	if !restored {
 		files.Suspend(false)
 		setDueIfNeeded()

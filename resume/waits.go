@@ -93,9 +93,11 @@ func awaitRecv[T any](c <-chan T) (v T, ok bool) {
 	if resumed {
 		c = resumeWait[recvFrame[T]](w).C
 	}
+	setPointer(&w.g.receives, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
 	for {
 		select {
 		case v, ok = <-c:
+			setPointer(&w.g.receives, nil)
 			return v, ok
 		case <-w.g.wake:
 			if w.interrupted(&recvFrame[T]{c}) {
@@ -154,6 +156,7 @@ func awaitSend[T any](c chan<- T, v T) {
 type SelectCase interface {
 	try() bool
 	operation() reflect.SelectCase
+	receivesFrom() unsafe.Pointer // the channel; nil: none
 	received(v reflect.Value, ok bool)
 }
 
@@ -186,6 +189,8 @@ func (c *RecvCase[T]) operation() reflect.SelectCase {
 	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.c)}
 }
 
+func (c *RecvCase[T]) receivesFrom() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c.c)) }
+
 func (c *RecvCase[T]) received(v reflect.Value, ok bool) {
 	reflect.ValueOf(&c.v).Elem().Set(v)
 	c.ok = ok
@@ -212,6 +217,8 @@ func (c *SendCase[T]) try() bool {
 func (c *SendCase[T]) operation() reflect.SelectCase {
 	return reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(c.c), Send: reflect.ValueOf(&c.v).Elem()}
 }
+
+func (c *SendCase[T]) receivesFrom() unsafe.Pointer { return nil }
 
 func (c *SendCase[T]) received(reflect.Value, bool) {}
 
@@ -241,6 +248,8 @@ func selectAny(cases []SelectCase) int {
 		list[i] = c.operation()
 	}
 	if can {
+		setPointer(&w.g.selects, unsafe.Pointer(&selectFrame{cases}))
+		defer setPointer(&w.g.selects, nil)
 		list = append(list, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.g.wake)})
 	}
 	for {

@@ -142,6 +142,17 @@ func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	return time.Duration(when - k.clock()), true
 }
 
+// MayBeTimer reports whether something comes from a channel, given by its
+// pointer, without a send: whether it may be the channel of a timer.
+func MayBeTimer(channel unsafe.Pointer) bool {
+	h := (*hchan)(channel)
+	if h == nil {
+		return false
+	}
+	k := timersKnown()
+	return !k.ok || !channelsKnown() || h.timer != nil || k.async && h.size == 1
+}
+
 // pushTimer records the stand-in of the timer that the variable at ptr points
 // to.
 func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
