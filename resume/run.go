@@ -220,8 +220,10 @@ func Begin() {
 		setDueIfNeeded()
 		return
 	}
-	if !slices.Equal(saved.Args, start.args) {
-		fatal("the run in %s was started with the arguments %q, and now they are %q; give the same arguments, or move the directory away to start over", run.Dir(), saved.Args, start.args)
+	changedArgs := !slices.Equal(saved.Args, start.args)
+	if changedArgs && os.Getenv(control.EnvChangedArgs) == "" {
+		fatal("the run in %s was started with the arguments %q, and now they are %q; give the same arguments, resume with the new ones by --changed-args (%s=1 in the environment), or move the directory away to start over",
+			run.Dir(), saved.Args, start.args, control.EnvChangedArgs)
 	}
 	run.FilesClaimed()
 	if err := files.Restored(saved.Epoch, saved.Recorded); err != nil {
@@ -229,6 +231,12 @@ func Begin() {
 	}
 	if err := errors.Join(run.CheckInputs(saved.Process.In), saved.Process.restore(), adoptRun()); err != nil {
 		fatal("%s", errorText(err))
+	}
+	if changedArgs {
+		warn("resuming with other arguments: they were %q, and now they are %q", saved.Args, start.args)
+		if err := useArgs(saved.Args, start.args); err != nil {
+			fatal("cannot use the changed arguments: %v", err)
+		}
 	}
 	for i, f := range saved.Files { // the run may have been moved
 		saved.Files[i].Name = cmp.Or(run.PathOf(f.File), f.Name)

@@ -208,6 +208,39 @@ func main() {
 	cairnRun(t, "run", "--changed-source", "/bin/true").exit(exitUsage).complains("needs source")
 }
 
+// TestRun_ChangedArgs shows that a program resumes with other arguments if the
+// user consents, and that its flags get the new values.
+func TestRun_ChangedArgs(t *testing.T) {
+	inModule(t)
+	write(t, "cmd/sums/main.go", `package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	n := flag.Int("n", 4, "numbers")
+	by := flag.Int("by", 1, "added")
+	flag.Parse()
+	sum := 0
+	for i := 0; i < *n; i++ {
+		sum += *by
+		fmt.Println(i, sum, flag.Args(), len(os.Args))
+	}
+}
+`)
+	t.Setenv("CAIRN_KILL_AT", "3")
+	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "-by", "2", "x").exit(137).complains("the last checkpoint is 1")
+	t.Setenv("CAIRN_KILL_AT", "")
+	cairnRun(t, "run", "./cmd/sums", "-n", "5", "y").exit(exitFailed).complains("it was started as", "--changed-args")
+	cairnRun(t, "run", "--changed-args", "-o", "out", "./cmd/sums", "-n", "5", "y").ended().complains("resuming with --changed-args: ", "-by 2 x", "restored checkpoint")
+	if got := read(t, "out"); got != "0 2 [x] 4\n1 4 [x] 4\n2 5 [y] 4\n3 6 [y] 4\n4 7 [y] 4\n" {
+		t.Errorf("it printed\n%s", got)
+	}
+}
+
 // TestRun_UninstrumentedProgram shows that a program which was built before is
 // reported as the first time, and that -q also reports, once, what is not
 // saved. A program of go build runs, with a message that nothing of it is

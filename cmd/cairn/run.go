@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/supervise/client"
 )
@@ -149,6 +150,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.DurationVar(&o.Grace, "grace", 0, "give ranks `DURATION` to save and stop (default: what Slurm, systemd or Kubernetes give; else 1m0s)")
 	f.BoolVar(&o.Fresh, "fresh", false, "discard the run in the directory, with its checkpoints")
 	f.BoolVar(&r.changedSource, "changed-source", false, "resume with changed source, if nothing has changed that the checkpoint may hold")
+	f.BoolVar(&o.ChangedArgs, "changed-args", false, "resume a compiled program with changed arguments; flags of package flag get the new values")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run directory read it and what is made in it")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
 	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
@@ -206,6 +208,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		return err
 	}
 	defer gone()
+	if o.ChangedArgs {
+		os.Setenv(control.EnvChangedArgs, "1") // for the ranks
+	}
 	show := newScreen(c, r.plain)
 	o.Event = show.event
 	if o.RankOutput == "" && !c.json {

@@ -14,6 +14,9 @@ const (
 	EnvWriter  = "CAIRN_WRITER"  // number of the writer socket's descriptor
 	EnvRank    = "CAIRN_RANK"    // for programs that do not use Cairn
 	EnvSize    = "CAIRN_SIZE"
+	// EnvChangedArgs lets a compiled program resume with other arguments than
+	// those of the checkpoint.
+	EnvChangedArgs = "CAIRN_CHANGED_ARGS"
 	// EnvJoin is the host on which the destination of a move can join the MPI
 	// world of the other ranks, or one of the words below. JoinSpawned is for a
 	// destination that the MPI library of the others has started.

@@ -73,6 +73,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.dir = dir
+	dir.ChangedArgs = o.ChangedArgs
 	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.Local, s.o.RankOutput, o.Fresh, s.scheduler.Job); err != nil {
 		dir.Close()
 		return nil, err

@@ -89,15 +89,16 @@ type Options struct {
 	Every       time.Duration // when checkpoints are due; 0: as the program says
 	EveryPoints uint64
 
-	Run        string // the run directory; default ./PROGRAM.cairn
-	Dir        string // checkpoint directory; default RUN/ckpt
-	Local      string // directory on each host for all files of the run, in place of Dir; then hosts share nothing
-	Tiers      string // on which tiers checkpoints are kept besides (package policy of tier); its local tier is Local
-	Fresh      bool   // discard what RUN holds of an earlier run
-	Group      bool   // the group of RUN may read what is in it
-	AnyOwner   bool   // RUN and Dir may be another user's
-	Out        string // file for the ranks' stdout; with %r one per rank
-	RankOutput string // directory for the ranks' output files; default RUN/output
+	Run         string // the run directory; default ./PROGRAM.cairn
+	Dir         string // checkpoint directory; default RUN/ckpt
+	Local       string // directory on each host for all files of the run, in place of Dir; then hosts share nothing
+	Tiers       string // on which tiers checkpoints are kept besides (package policy of tier); its local tier is Local
+	Fresh       bool   // discard what RUN holds of an earlier run
+	ChangedArgs bool   // resume with other arguments of the program
+	Group       bool   // the group of RUN may read what is in it
+	AnyOwner    bool   // RUN and Dir may be another user's
+	Out         string // file for the ranks' stdout; with %r one per rank
+	RankOutput  string // directory for the ranks' output files; default RUN/output
 	// Input is a file that rank 0 reads as its stdin, from the beginning at
 	// every start. Empty: stdin is empty.
 	Input string

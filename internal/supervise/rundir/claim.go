@@ -41,6 +41,10 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 		old.locate(d.Path, d.Cwd)
 		old.relocated(d.Path, d.Cwd)
 		in.Note = old.note
+		if d.ChangedArgs && len(old.Command) > 0 && old.State != Finished && old.State != Finishing && old.is(old.Command[0], command[0]) && !slices.Equal(old.Command[1:], command[1:]) {
+			in.Note = joined(in.Note, fmt.Sprintf("resuming with --changed-args: it was started as %s, and is now %s", control.ShellCommand(old.Command), control.ShellCommand(command)))
+			old.Command = slices.Clone(command)
+		}
 	}
 	again := err == nil && job.Repeats(old.Job) && old.differs(command, n, checkpointDir, local) == nil && len(old.Clear) == 0
 	if fresh && again {
@@ -109,6 +113,9 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 		return in, nil
 	}
 	remedy := "give the same command to resume"
+	if len(old.Command) > 0 && old.is(old.Command[0], command[0]) && !slices.Equal(old.Command[1:], command[1:]) {
+		remedy += ", --changed-args to resume a compiled program with these arguments"
+	}
 	if old.State == Finishing {
 		remedy = "give the same command to complete its end"
 	}

@@ -24,6 +24,11 @@ type Dir struct {
 	FS   vfs.FS // file system of the record and the checkpoints
 	Path string
 	Cwd  string // the program's working directory
+
+	// ChangedArgs says that Claim may resume a run with other arguments of its
+	// program.
+	ChangedArgs bool
+
 	lock *os.File
 	log  *os.File
 
