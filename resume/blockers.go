@@ -154,7 +154,7 @@ const (
 // main one, and where it was started; "": none. Goroutines of Cairn and of the
 // Go runtime do not count. n is the number of all.
 func liveGoroutine(n int, patience time.Duration) string {
-	buf := make([]byte, 16<<10)
+	buf := make([]byte, max(16<<10, tracesSize.Load()))
 	clearWaiting()
 	for until := time.Now().Add(patience); n > 1; n = runtime.NumGoroutine() {
 		k := runtime.Stack(buf, true)
@@ -162,6 +162,7 @@ func liveGoroutine(n int, patience time.Duration) string {
 			buf = make([]byte, 4*len(buf))
 			continue
 		}
+		tracesSize.Store(int64(k + k/8))
 		clearWaiting()
 		g := programGoroutine(string(buf[:k]))
 		if g == nil {

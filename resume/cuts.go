@@ -36,11 +36,14 @@ type cutState struct {
 	stuck   bool      // the last look found only blocked goroutines
 	over    bool      // the program ends, and nothing is saved any more
 
-	changed sync.Cond // something above has changed
-	wanted  atomic.Bool
+	// complete wakes the main goroutine, released all others. If all waited for the
+	// same, each that arrives would wake all that have arrived.
+	complete sync.Cond // arrived, all or ended has changed
+	released sync.Cond // ended has changed
+	wanted   atomic.Bool
 }
 
-func init() { cuts.changed.L = &cuts.Mutex }
+func init() { cuts.complete.L, cuts.released.L = &cuts.Mutex, &cuts.Mutex }
 
 func (c *cutState) add(g *routine) {
 	c.Lock()
@@ -55,7 +58,7 @@ func (c *cutState) remove(g *routine) {
 	c.Lock()
 	defer c.Unlock()
 	delete(c.all, g)
-	c.changed.Broadcast()
+	c.complete.Signal()
 }
 
 func (c *cutState) addBackground(b *background) {
@@ -120,8 +123,12 @@ func (c *cutState) request() {
 	go c.watch(c.ended)
 }
 
-// firstLook is when a cut is looked at that is not complete.
-const firstLook = 5 * time.Millisecond
+// firstLook is when a cut is looked at that is not complete, at the earliest.
+// Each goroutine has lookEach to arrive before: to look at all takes longer.
+const (
+	firstLook = 5 * time.Millisecond
+	lookEach  = 20 * time.Microsecond
+)
 
 // patience is how long goroutines may take to arrive. While a goroutine computes
 // without a point, it holds the others up.
@@ -134,7 +141,10 @@ func (c *cutState) patience() time.Duration {
 
 // watch gives the cut up if not all goroutines arrive.
 func (c *cutState) watch(number uint64) {
-	for after := firstLook; ; after = min(2*after, 100*time.Millisecond) {
+	c.Lock()
+	after := max(firstLook, min(lookEach*time.Duration(len(c.all)), time.Second/2))
+	c.Unlock()
+	for ; ; after = min(2*after, max(100*time.Millisecond, after)) {
 		<-time.After(after)
 		c.Lock()
 		over := c.ended != number || c.saving
@@ -143,7 +153,9 @@ func (c *cutState) watch(number uint64) {
 		if over {
 			return
 		}
+		looked := time.Now()
 		late, blocked := whyLate(missing)
+		after = max(after, 5*time.Since(looked))
 		c.Lock()
 		if c.ended != number || c.saving {
 			c.Unlock()
@@ -195,7 +207,8 @@ func (c *cutState) end() {
 	for g := range c.all {
 		g.arrived = false
 	}
-	c.changed.Broadcast()
+	c.complete.Signal()
+	c.released.Broadcast()
 }
 
 // close ends the cut that is wanted, and allows no other: the program ends.
@@ -222,11 +235,12 @@ func (g *routine) arrive(frames []any) {
 	}
 	number := c.ended
 	g.Frames, g.arrived, g.begins = frames, true, frames == nil
-	c.arrived++
-	c.changed.Broadcast()
+	if c.arrived++; c.arrived >= len(c.all) {
+		c.complete.Signal()
+	}
 	if g == &mainRoutine {
 		for c.ended == number && c.arrived < len(c.all) {
-			c.changed.Wait()
+			c.complete.Wait()
 		}
 		if c.ended == number {
 			c.saving = true
@@ -238,7 +252,7 @@ func (g *routine) arrive(frames []any) {
 		}
 	}
 	for c.ended == number {
-		c.changed.Wait()
+		c.released.Wait()
 	}
 	g.Frames, g.begins = nil, false
 	c.Unlock()
@@ -421,14 +435,19 @@ type trace struct {
 // stackTraces returns the stack traces of all goroutines. The first is the
 // caller's.
 func stackTraces() string {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, max(64<<10, tracesSize.Load()))
 	k := runtime.Stack(buf, true)
 	for k == len(buf) && k < 64<<20 {
 		buf = make([]byte, 4*k)
 		k = runtime.Stack(buf, true)
 	}
+	tracesSize.Store(int64(k + k/8))
 	return string(buf[:k])
 }
+
+// tracesSize is how many bytes the stack traces of all goroutines take: each try
+// with too few stops all goroutines for nothing.
+var tracesSize atomic.Int64
 
 // traces reads stack traces.
 func traces(text string) (list []trace) {

@@ -6,7 +6,7 @@ import "testing"
 // program ends, and that nobody is told that there was none.
 func TestCuts_ProgramEnds(t *testing.T) {
 	var c cutState
-	c.changed.L = &c.Mutex
+	c.complete.L, c.released.L = &c.Mutex, &c.Mutex
 	c.add(&routine{wake: make(chan struct{}, 1)})
 	c.request()
 	if !c.wanted.Load() {

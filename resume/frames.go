@@ -289,10 +289,13 @@ func take(why string, frames []any, kill bool) {
 	saveWaiters()
 	cuts.noteBackground()
 	cuts.noteFrames()
+	var err error
 	if kill {
-		crash(run.Checkpoint(context.Background()))
+		err = run.Checkpoint(context.Background())
+		crash(err)
+	} else {
+		err = runPoint()
 	}
-	err := runPoint()
 	clear(saved.Frames)
 	saved.Contexts = nil
 	setDueIfNeeded()
@@ -407,8 +410,13 @@ func Keys[M ~map[K]V, K comparable, V any](m M) []K {
 	return keys
 }
 
-// crash ends the process as a crash would, when the checkpoint is committed.
+// crash ends the process as a crash would, when the checkpoint is committed. It
+// returns if the state cannot be saved: then the program continues, as it does
+// without a request to crash.
 func crash(err error) {
+	if errors.Is(err, engine.ErrNotSaved) {
+		return
+	}
 	if err != nil {
 		fatal("%s: %s", envKillAt, errorText(err))
 	}
