@@ -19,6 +19,13 @@ func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle fun
 		saved[v.Name] = i
 	}
 	var all []func() error
+	var pools [][]int // of each variable; nil: not needed yet
+	shapeOf := func(k int) ([]uint64, int) {
+		if pools == nil {
+			pools = poolsOf(img)
+		}
+		return dimensions(img, k, pools[k])
+	}
 	for i, r := range roots {
 		k, ok := saved[r.Name]
 		if !ok {
@@ -30,10 +37,10 @@ func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle fun
 		var set func() error
 		switch isSlice := strings.HasPrefix(text, "[]"); {
 		case v.Kind() == reflect.Slice && !isSlice && strings.HasPrefix(text, "["):
-			dims, _ := dimensions(img, k)
+			dims, _ := shapeOf(k)
 			ptr, set = arrayFor(v, dims)
 		case v.Kind() == reflect.Array && isSlice:
-			_, slices := dimensions(img, k)
+			_, slices := shapeOf(k)
 			ptr, set = sliceFor(r.Name, v, slices)
 		}
 		if set == nil {
@@ -58,16 +65,28 @@ func reshape(img *graph.Image, roots []graph.Root) (out []graph.Root, settle fun
 	}
 }
 
-// dimensions returns the shape of a variable of an image, and how many of its
-// dimensions are those of slices. These come first. If slices of one dimension
-// differ in length, or if the variable is not an array, it returns nil.
-func dimensions(img *graph.Image, index int) (dims []uint64, slices int) {
+// poolsOf returns the indices of the pools of each variable.
+func poolsOf(img *graph.Image) [][]int {
+	pools := make([][]int, len(img.Vars))
+	for k := range img.Pools {
+		if i := img.Pools[k].Var; i >= 0 && i < len(img.Vars) { // Load refuses others
+			pools[i] = append(pools[i], k)
+		}
+	}
+	return pools
+}
+
+// dimensions returns the shape of a variable of an image, whose pools are given,
+// and how many of its dimensions are those of slices. These come first. If slices
+// of one dimension differ in length, or if the variable is not an array, it
+// returns nil.
+func dimensions(img *graph.Image, index int, pools []int) (dims []uint64, slices int) {
 	count := uint64(0) // of elements
 	var heads []uint64 // of slices that are elements of slices
-	for i := range img.Pools {
-		if q := &img.Pools[i]; q.Var == index && q.Pointers {
+	for _, i := range pools {
+		if q := &img.Pools[i]; q.Pointers {
 			heads = append(heads, q.Count)
-		} else if q.Var == index {
+		} else {
 			count = q.Count
 		}
 	}

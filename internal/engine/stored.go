@@ -126,14 +126,9 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 		s.Close()
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	o := &opened{s, img, make(map[string]int, len(img.Vars)), make([][]int, len(img.Vars))}
+	o := &opened{s, img, make(map[string]int, len(img.Vars)), poolsOf(img)}
 	for i, v := range img.Vars {
 		o.vars[v.Name] = i
-	}
-	for k := range img.Pools {
-		if i := img.Pools[k].Var; i >= 0 && i < len(img.Vars) { // Load refuses others
-			o.pools[i] = append(o.pools[i], k)
-		}
 	}
 	p.stored.open = o
 	return o, nil
@@ -171,9 +166,8 @@ type StoredVariable struct {
 
 // variable describes the variable with an index.
 func (o *opened) variable(i int) StoredVariable {
-	img, i := o.image(i)
-	v := StoredVariable{Name: img.Vars[i].Name, Elem: img.Vars[i].Type}
-	v.Dims, _ = dimensions(img, i)
+	v := StoredVariable{Name: o.img.Vars[i].Name, Elem: o.img.Vars[i].Type}
+	v.Dims, _ = dimensions(o.img, i, o.pools[i])
 	for range v.Dims {
 		_, v.Elem, _ = strings.Cut(v.Elem, "]")
 	}
