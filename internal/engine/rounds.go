@@ -80,7 +80,7 @@ func (t *peers) begin() error {
 // process's node. The lock is held.
 func (t *peers) coordinate(cfg coord.Config, state []byte) (err error) {
 	p, e := t.run, t.engine
-	t.points.Store(p.points)
+	t.points.Store(max(p.points, cfg.Due)) // a driven program may save without passing points
 	c := &counts{Engine: e, t: t, begun: state != nil}
 	cfg.Rank, cfg.Size, cfg.Counts, cfg.Every, cfg.Spatial = e.Rank(), e.Size(), c, uint64(p.opts.EveryPoints), p.opts.SafePoints
 	if state == nil {

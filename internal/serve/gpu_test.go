@@ -97,6 +97,12 @@ func TestGPU_Torn(t *testing.T) {
 	tear("", "dsf", "5", rounds)                           // no room for copies on the device
 }
 
+// TestGPU_Ranks does that in two ranks. Each has variables on its own device and on
+// the other one, whichever context is the current one.
+func TestGPU_Ranks(t *testing.T) {
+	fakeCUDA(t, build(t))(t, "", filepath.Join(t.TempDir(), "ckpt"), "ranks", "dse", "2", "3")
+}
+
 // TestGPU_Lost loses the device before a save and during one: the program is
 // told, continues, and saves again.
 func TestGPU_Lost(t *testing.T) {

@@ -7,19 +7,70 @@
  * KINDS are letters: d device, m managed, c managed and written by the processor
  * after the point, h pinned, p of a pool, n plain memory, s a small one on the
  * device, e on a second device, f no variable, but most of the device's memory.
+ * MODE ranks is tear in two ranks. Each uses the device with its number first, and
+ * the other one second, and the current context is not always that of a variable.
  */
 #include <cairn.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 static void *lib, *stream, *ctx, *second, *stream2;
 static uint64_t scratch;
 static size_t words;
+
+/* ranks is memory that two ranks share, to exchange what libcairn wants. */
+static struct {
+	pthread_barrier_t barrier;
+	char bytes[2][4096];
+	uint64_t values[2][16];
+} *ranks;
+static int rank;
+
+static int gather(void *context, const void *mine, int n, void *all)
+{
+	(void)context;
+	if ((size_t)n > sizeof ranks->bytes[0])
+		return -1;
+	memcpy(ranks->bytes[rank], mine, (size_t)n);
+	pthread_barrier_wait(&ranks->barrier);
+	for (int i = 0; i < 2; i++)
+		memcpy((char *)all + i * n, ranks->bytes[i], (size_t)n);
+	pthread_barrier_wait(&ranks->barrier);
+	return 0;
+}
+
+static int most(void *context, uint64_t *v, int n)
+{
+	(void)context;
+	memcpy(ranks->values[rank], v, (size_t)n * sizeof *v);
+	pthread_barrier_wait(&ranks->barrier);
+	for (int i = 0; i < n; i++)
+		if (ranks->values[!rank][i] > v[i])
+			v[i] = ranks->values[!rank][i];
+	pthread_barrier_wait(&ranks->barrier);
+	return 0;
+}
+
+/* become_ranks makes two ranks of this process; the first one returns the other's pid. */
+static pid_t become_ranks(void)
+{
+	pthread_barrierattr_t attr;
+	pid_t child;
+	ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&ranks->barrier, &attr, 2);
+	child = fork();
+	rank = child == 0;
+	return child;
+}
 
 /* cu calls a function of the driver. */
 #define CU(name, ...) \
@@ -79,11 +130,11 @@ static void devices(const char *kinds)
 {
 	CU(cuInit, 0u);
 	if (strchr(kinds, 'e')) {
-		CU(cuDevicePrimaryCtxRetain, &second, 1);
+		CU(cuDevicePrimaryCtxRetain, &second, !rank);
 		CU(cuCtxSetCurrent, second);
 		CU(cuStreamCreate, &stream2, 1u);
 	}
-	CU(cuDevicePrimaryCtxRetain, &ctx, 0);
+	CU(cuDevicePrimaryCtxRetain, &ctx, rank);
 	CU(cuCtxSetCurrent, ctx);
 	CU(cuStreamCreate, &stream, 1u); /* non-blocking */
 	CU(cuMemAlloc_v2, &scratch, (size_t)4 * words);
@@ -158,13 +209,20 @@ static int check(unsigned value, const char *when)
 	return wrong > 0;
 }
 
+/* current changes the current context of a rank: its own, the other one, or none. */
+static void current(int i)
+{
+	if (ranks)
+		CU(cuCtxSetCurrent, i % 3 == 0 ? ctx : i % 3 == 1 ? second : NULL);
+}
+
 static cairn_run *start(const char *dir, int *rc)
 {
 	cairn_run *run;
 	cairn_options o = CAIRN_OPTIONS;
 	o.every_points = 1u << 30;
-	if (cairn_open(&run, dir, &o) < 0)
-		*rc = -1;
+	cairn_comm comm = {rank, 2, NULL, gather, most, NULL};
+	*rc = cairn_open_comm(&run, dir, &o, ranks ? &comm : NULL);
 	for (int i = 0; i < nvars && *rc >= 0; i++)
 		*rc = cairn_protect(run, vars[i].name, (void *)(uintptr_t)vars[i].at, CAIRN_UINT32, 1, &vars[i].n);
 	if (*rc >= 0)
@@ -192,6 +250,7 @@ int main(int argc, char **argv)
 	const char *dir = argv[1], *mode = argv[2];
 	int rounds = atoi(argv[5]), rc = 0, bad = 0;
 	cairn_run *run;
+	pid_t other = strcmp(mode, "ranks") == 0 ? become_ranks() : 0;
 	words = (size_t)atol(argv[4]) << 18;
 	if (strcmp(mode, "unreadable") == 0) {
 		void *p = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -215,27 +274,35 @@ int main(int argc, char **argv)
 		run = start(dir, &rc);
 		printf("%s\n", rc == CAIRN_RESTORED ? "restored" : "started");
 		bad = rc == CAIRN_RESTORED && check((unsigned)rounds, "after a restart");
-	} else if (strcmp(mode, "tear") == 0) {
+	} else if (strcmp(mode, "tear") == 0 || ranks) {
 		for (int i = 0; i < rounds; i++) {
-			unsigned value = 1000 + 10 * (unsigned)i * (unsigned)nvars;
+			unsigned value = 1000 + 10 * (unsigned)i * (unsigned)nvars + 100000 * (unsigned)rank;
+			current(i);
 			run = start(dir, &rc);
+			use(NULL);
 			if ((rc == CAIRN_RESTORED) != (i > 0))
 				return 6;
 			busy();
 			put(value, 0);
+			current(i);
 			saved(run);
+			use(NULL);
 			put(value + 1000000, 1); /* at once */
 			CU(cuStreamSynchronize, stream);
 			if (cairn_close(run) < 0)
 				return 7;
 			busy(); /* work that was given before a restore must not come after it */
 			put(3, 0);
+			current(i + 1);
 			run = start(dir, &rc);
+			use(NULL);
 			bad |= check(value, "after a restore");
 			cairn_close(run);
 			if (bad)
 				return 1;
 		}
+		if (other && (waitpid(other, &rc, 0) != other || rc != 0))
+			return 8;
 		printf("%d rounds\n", rounds);
 		return 0;
 	} else if (strcmp(mode, "lost") == 0) { /* a device that is lost before the point, and one that is lost after it */
