@@ -280,9 +280,11 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	}
 	s.rec.State = res.State
 	s.rec.Quiet = s.local != nil && s.began && len(s.local.left) == 0 || s.rec.Quiet
-	err := s.record()
+	if err := s.record(); err != nil { // for the next start it is as if this one had been killed
+		s.say("the end could not be recorded: %v; the same command continues", err)
+	}
 	step.At(res.State + ".recorded") // stopped, failed
-	return res, err
+	return res, nil
 }
 
 func (s *Supervisor) lastIndex(format string) string {
