@@ -41,6 +41,8 @@ type cutState struct {
 	complete sync.Cond // arrived, all or ended has changed
 	released sync.Cond // ended has changed
 	wanted   atomic.Bool
+
+	notBefore atomic.Int64 // points that are counted request no cut before, in nanoseconds
 }
 
 func init() { cuts.complete.L, cuts.released.L = &cuts.Mutex, &cuts.Mutex }
@@ -192,11 +194,19 @@ func (c *cutState) giveUp(late string, lasting bool, waited time.Duration) {
 	c.end()
 	atomic.StoreUint32(&due, 0)
 	noteBlocked(late, lasting)
+	pause := time.Millisecond + 20*waited
 	if c.kill || countEach.Load() {
+		c.notBefore.Store(time.Now().Add(pause).UnixNano())
 		setDue()
 	} else {
-		time.AfterFunc(time.Millisecond+20*waited, onDue)
+		time.AfterFunc(pause, onDue)
 	}
+}
+
+// tooEarly reports whether a cut was given up a short time ago.
+func (c *cutState) tooEarly() bool {
+	at := c.notBefore.Load()
+	return at != 0 && time.Now().UnixNano() < at
 }
 
 // end lets all goroutines continue.
@@ -278,7 +288,7 @@ func pointOfMany(g *routine, d, last int, frames []any) {
 		atomic.StoreUint32(&due, 0)
 		points++
 		cuts.kill = killsHere()
-		if !cuts.kill && !run.Due() {
+		if !cuts.kill && (!run.Due() || cuts.tooEarly()) {
 			run.PassPoint()
 			if countEach.Load() {
 				setDue()
