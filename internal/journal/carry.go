@@ -13,7 +13,7 @@ import (
 func Files(dir string, rank, ranks int) (map[string]string, error) {
 	l := &logFile{dir: dir, rank: rank, ranks: ranks}
 	out := make(map[string]string)
-	for _, name := range []string{journalName, headName, incompleteName} {
+	for _, name := range []string{journalName, headName, incompleteName, namesName} {
 		switch st, err := os.Lstat(l.rankFile(name)); {
 		case err == nil && st.Mode().IsRegular():
 			out[rankName(name, rank, ranks)] = l.rankFile(name)

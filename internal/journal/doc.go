@@ -13,6 +13,7 @@
 //	journal.head   how many lines of it count
 //	journal.kept/  what was overwritten or removed
 //	journal.lost   in place of journal.json: a change could not be recorded
+//	journal.names  files that were changed in epochs that are not in the log any more
 //	journal.lock   several ranks: whose turn it is to change a file
 //
 // With several ranks the names have the rank's number: journal-0001.json.
@@ -43,6 +44,13 @@
 // process may be killed during an undo, and the next one repeats it.
 //
 // Several ranks may change one file: ranks.go says how their lines are ordered.
+//
+// # Snapshots
+//
+// If the host is lost with its disk, another host needs the files as they were
+// at the checkpoint. Snapshot finds them while the program runs: it reads the
+// files, then the journal, and undoes the changes in what it has read. See
+// snapshot.go.
 //
 // # What is durable when
 //

@@ -309,6 +309,9 @@ func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	}
 	switch {
 	case j.incomplete: // start the log again
+		if err := j.log.addNames(j.namesLost(), nil); err != nil {
+			return 0, false, err
+		}
 		first := j.log.first(e.Epoch)
 		first.Incomplete = true
 		if err := j.log.rewrite([]entry{first, e}); err != nil {
@@ -422,7 +425,11 @@ func (j *Journal) dropBefore(before uint64) error {
 	first.Epoch = max(first.Epoch, before)
 	lines := []entry{first}
 	var gone []string
+	var dropped []entry
 	for _, e := range log.lines[1:] {
+		if e.Epoch < before {
+			dropped = append(dropped, e)
+		}
 		switch {
 		case e.Epoch >= before:
 			lines = append(lines, e)
@@ -431,6 +438,11 @@ func (j *Journal) dropBefore(before uint64) error {
 		}
 	}
 	base := j.log.base
+	names := make(map[named]bool)
+	log.namesOf(dropped, names)
+	if err := log.addNames(names, lines); err != nil {
+		return err
+	}
 	if err := log.rewrite(lines); err != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ type world struct {
 
 	sets map[uint64]*snapshot // 0: the beginning
 	next uint64
+
+	observer *observer
 }
 
 // snapshot is the content of the files when a checkpoint was taken.
@@ -48,6 +50,7 @@ type snapshot struct {
 	files   map[string]string
 	handles []OpenFile
 	sizes   map[string]int64
+	lengths map[string]int64 // by the names without links
 }
 
 // tree returns the content of a directory.
@@ -246,10 +249,13 @@ func (w *world) save() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now := &snapshot{epoch: epoch, noted: recorded, files: w.tree(), handles: w.j.OpenFiles(), sizes: make(map[string]int64)}
+	now := &snapshot{epoch: epoch, noted: recorded, files: w.tree(), handles: w.j.OpenFiles(), sizes: make(map[string]int64), lengths: make(map[string]int64)}
 	for _, h := range now.handles {
 		if st, err := h.File.Stat(); err == nil && h.Flag&(os.O_RDWR|os.O_WRONLY) != 0 {
 			now.sizes[h.Name] = st.Size()
+			if path, err := resolve(h.Name); err == nil {
+				now.lengths[path] = st.Size()
+			}
 		}
 	}
 	w.next++
@@ -411,6 +417,8 @@ func (w *world) damage() {
 	if len(list) == 0 {
 		return
 	}
+	w.observer.paused = true
+	defer func() { w.observer.paused = false }()
 	a, b := list[w.rnd.IntN(len(list))], list[w.rnd.IntN(len(list))]
 	texts := make(map[string][]byte)
 	for _, name := range []string{a, b} {
@@ -510,11 +518,20 @@ func TestJournal(t *testing.T) {
 	elsewhere := t.TempDir()
 	t.Cleanup(swap(&overflowPlaces, func() []string { return []string{elsewhere} }))
 	t.Cleanup(swap(&syncing, syncing))
+	snapshots, changed = 0, 0
 	for seed := first; seed < seeds; seed++ {
 		syncing = seed%8 == 0 // it takes most of the time
 		tryJournal(t, seed)
 	}
+	t.Logf("%d snapshots were compared, %d could not be taken", snapshots, changed)
+	if snapshots < 2*changed || changed == 0 {
+		t.Errorf("%d snapshots were compared, %d could not be taken", snapshots, changed)
+	}
 }
+
+// snapshots is how many snapshots were compared, and changed how many could not
+// be taken.
+var snapshots, changed int
 
 // swap sets a variable, and returns a function that restores it.
 func swap[T any](p *T, v T) func() {
@@ -543,7 +560,14 @@ func tryJournal(t *testing.T, seed uint64) {
 			f.Close()
 		}
 	}()
+	w.observer = &observer{w: w}
+	defer w.observer.end()
+	defer func() { snapshots, changed = snapshots+w.observer.done, changed+w.observer.changed }()
 	step = func() {
+		w.observer.step()
+		if w.observer.yield != nil {
+			return
+		}
 		if w.left > 0 {
 			w.left--
 		} else if w.left == 0 {
@@ -570,6 +594,7 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 	w.open = nil
 	w.sets[0] = &snapshot{files: w.tree()}
+	w.observer.first = w.sets[0].files
 	w.begin()
 	for range 6 {
 		w.left = w.rnd.IntN(250)

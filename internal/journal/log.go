@@ -22,6 +22,7 @@ const (
 	journalName    = "journal.json"
 	headName       = "journal.head"
 	incompleteName = "journal.lost"
+	namesName      = "journal.names"
 	keptName       = "journal.kept"
 	lockName       = "journal.lock"
 )
@@ -49,6 +50,7 @@ type logFile struct {
 	size     int64    // bytes of the lines that count
 	reserved int64    // bytes that are allocated on the disk
 	gen      int      // how often the file was rewritten
+	undos    int      // how often lines were undone
 	file     *os.File // for writing; nil: not open
 	head     *os.File
 }
@@ -222,16 +224,22 @@ func (l *logFile) readHead() (gen, count int, sum string, ok bool) {
 		return 0, 0, "", false
 	}
 	var own string
-	if _, err := fmt.Sscanf(string(text), "%d %d %s %s\n", &gen, &count, &sum, &own); err != nil {
+	line, more, _ := strings.Cut(string(text), "\n")
+	if _, err := fmt.Sscanf(line, "%d %d %s %s", &gen, &count, &sum, &own); err != nil {
 		return 0, 0, "", false
 	}
-	return gen, count, sum, string(text) == headText(gen, count, sum)
+	fmt.Sscanf(more, "%d", &l.undos)
+	return gen, count, sum, string(text) == headText(gen, count, sum, l.undos)
 }
 
-// headText is the content of the head. Its length is always the same.
-func headText(gen, count int, sum string) string {
+// headText is the content of the head. It never gets shorter.
+func headText(gen, count int, sum string, undos int) string {
 	text := fmt.Sprintf("%10d %12d %16s ", gen, count, sum)
-	return text + digestOf([]byte(text)) + "\n"
+	text += digestOf([]byte(text)) + "\n"
+	if undos > 0 {
+		text += fmt.Sprintf("%10d\n", undos)
+	}
+	return text
 }
 
 // writeHead writes how many lines count.
@@ -245,7 +253,7 @@ func (l *logFile) writeHead() (err error) {
 	if l.count == 0 {
 		sum = "-"
 	}
-	_, err = l.head.WriteAt([]byte(headText(l.gen, l.count, sum)), 0)
+	_, err = l.head.WriteAt([]byte(headText(l.gen, l.count, sum, l.undos)), 0)
 	return err
 }
 
@@ -313,6 +321,22 @@ func (l *logFile) add(list ...entry) (err error) {
 	return err
 }
 
+// retract removes the line that was added last: its change has failed. If the
+// line stays, an undo finds nothing to do, and a snapshot may not know that.
+func (l *logFile) retract(before *logFile) {
+	if before.count == 0 || l.gen != before.gen { // it came with the first lines
+		return
+	}
+	l.count, l.size, l.sum = before.count, before.size, before.sum
+	if l.lines != nil {
+		l.lines, l.sums = l.lines[:l.count], l.sums[:l.count]
+	}
+	if l.writeHead() == nil && l.truncate() == nil {
+		l.reserved = l.size
+		l.open() // reserves room again
+	}
+}
+
 // truncate removes what follows the last valid line. It does not touch a file
 // that is short enough, which would lose its reserved room.
 func (l *logFile) truncate() error {
@@ -344,7 +368,7 @@ func (l *logFile) cut(from int) error {
 
 // rewrite replaces all lines. The first one is of kind opFirst.
 func (l *logFile) rewrite(lines []entry) error {
-	next := &logFile{dir: l.dir, rank: l.rank, ranks: l.ranks, home: l.home, base: l.base, gen: l.gen + 1, lines: lines}
+	next := &logFile{dir: l.dir, rank: l.rank, ranks: l.ranks, home: l.home, base: l.base, gen: l.gen + 1, undos: l.undos, lines: lines}
 	lines[0].Gen = next.gen
 	var text []byte
 	sum := next.seed()
@@ -453,7 +477,7 @@ func writeAndSync(name string, text []byte) error {
 // remove removes the log and the kept files.
 func (l *logFile) remove() error {
 	l.close()
-	for _, name := range []string{headName, journalName, incompleteName} {
+	for _, name := range []string{headName, journalName, incompleteName, namesName} {
 		if err := os.Remove(l.rankFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

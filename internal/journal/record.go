@@ -507,6 +507,7 @@ func (j *Journal) rename(from, to string, do func() error) error {
 		}
 		return err
 	}
+	before := *j.log
 	if err := j.write(entry{Op: opMove, Path: from, To: to}); err != nil {
 		return err
 	}
@@ -515,6 +516,8 @@ func (j *Journal) rename(from, to string, do func() error) error {
 	if err == nil {
 		j.nameGone(to)
 		j.renamed(from, to)
+	} else if !j.incomplete {
+		j.log.retract(&before)
 	}
 	j.beginSegment()
 	return err

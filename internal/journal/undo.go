@@ -137,6 +137,14 @@ func (p *undoPlan) run(j *Journal) error {
 	if err := p.relink(); err != nil {
 		return err
 	}
+	for i, l := range p.logs {
+		if p.from[i] < len(l.lines) {
+			l.undos++ // see Snapshot.extends
+			if err := l.writeHead(); err != nil {
+				return err
+			}
+		}
+	}
 	uncut := 0
 	for i, e := range slices.Backward(p.all) {
 		if !e.undo || e.index >= len(e.log.lines) { // undone together with another line
