@@ -74,6 +74,8 @@ type Live struct {
 	Size int64
 	// Err is why the file cannot be read. The caller may set it.
 	Err error
+	// Ranks are those in whose journals it is.
+	Ranks []int
 
 	paths []string // its names, and perhaps that of a kept file
 	file  *os.File // nil: it is opened when it is read
@@ -302,7 +304,7 @@ func (s *Snapshot) pin() error {
 	}
 	for i := range p.all {
 		if e := &p.all[i]; e.undo && e.Op == opName && e.Kept != "" && !e.Copy {
-			if _, err := s.pinFile(e.log.keptPath(e.Kept)); err != nil && !missing(err) {
+			if _, err := s.pinFile(e.log.rank, e.log.keptPath(e.Kept)); err != nil && !missing(err) {
 				return err
 			}
 		}
@@ -338,7 +340,10 @@ func (s *Snapshot) pinName(rank int, path string) error {
 		return nil
 	}
 	s.own(rank, path)
-	if _, ok := s.names[path]; ok {
+	if n, ok := s.names[path]; ok {
+		if n.kind == isFile {
+			n.obj.live.own(rank)
+		}
 		return nil
 	}
 	if len(s.names) >= maxNames {
@@ -362,7 +367,7 @@ func (s *Snapshot) pinName(rank int, path string) error {
 		}
 	case st.Mode().IsRegular():
 		n.kind = isFile
-		if n.obj, err = s.pinFile(path); missing(err) {
+		if n.obj, err = s.pinFile(rank, path); missing(err) {
 			return fmt.Errorf("%w: %w", ErrChanged, err)
 		}
 		if err != nil {
@@ -376,7 +381,7 @@ func (s *Snapshot) pinName(rank int, path string) error {
 }
 
 // pinFile looks at a regular file.
-func (s *Snapshot) pinFile(path string) (*object, error) {
+func (s *Snapshot) pinFile(rank int, path string) (*object, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -405,7 +410,14 @@ func (s *Snapshot) pinFile(path string) (*object, error) {
 		s.inos[key.ino] = append(s.inos[key.ino], obj)
 	}
 	obj.live.paths = append(obj.live.paths, path)
+	obj.live.own(rank)
 	return obj, nil
+}
+
+func (l *Live) own(rank int) {
+	if !slices.Contains(l.Ranks, rank) {
+		l.Ranks = append(l.Ranks, rank)
+	}
 }
 
 // openKey opens a file if it is the one with a number.
@@ -438,7 +450,11 @@ func (s *Snapshot) Live() (out []*Live) {
 // Path returns a name of the file.
 func (l *Live) Path() string { return l.paths[0] }
 
-// Open opens the file for reading. Call Close when it is read.
+// IsOpen reports whether the file is kept open until the snapshot is closed.
+// Otherwise the caller closes it.
+func (l *Live) IsOpen() bool { return l.file != nil }
+
+// Open opens the file for reading.
 func (l *Live) Open() (*os.File, error) {
 	if l.file != nil || l.Err != nil {
 		return l.file, l.Err

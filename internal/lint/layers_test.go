@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"internal/coord/coordtest", "internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate", "internal/supervise/rundir", "internal/tier"},
+	{"internal/tier/pack"},
 	{"internal/tier/local", "internal/tier/kept", "internal/tier/dir", "internal/tier/s3", "internal/tier/s3/s3test", "internal/tier/seal", "internal/tier/tiertest"},
 	{"internal/tier/peer"},
 	{"internal/engine", "internal/supervise/client", "internal/supervise/helper", "internal/supervise/output"},
