@@ -560,7 +560,7 @@ func tryJournal(t *testing.T, seed uint64) {
 			f.Close()
 		}
 	}()
-	w.observer = &observer{w: w}
+	w.observer = &observer{w: w, rnd: rand.New(rand.NewPCG(seed, 2))}
 	defer w.observer.end()
 	defer func() { snapshots, changed = snapshots+w.observer.done, changed+w.observer.changed }()
 	step = func() {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -14,6 +15,7 @@ import (
 // come between those of the program.
 type observer struct {
 	w       *world
+	rnd     *rand.Rand        // its own, so that it does not change what the program does
 	first   map[string]string // the files when the program began
 	resume  func() (struct{}, bool)
 	stop    func()
@@ -37,7 +39,7 @@ func (o *observer) step() {
 	case o.resume == nil:
 		o.begin()
 	default:
-		for range o.w.rnd.IntN(4) * o.w.rnd.IntN(15) {
+		for range o.rnd.IntN(4) * o.rnd.IntN(15) {
 			if _, ok := o.resume(); !ok {
 				o.resume = nil
 				break
@@ -52,7 +54,7 @@ func (o *observer) begin() {
 	for n := range o.w.sets {
 		newest = max(newest, n)
 	}
-	if newest == 0 || o.w.rnd.IntN(20) > 0 {
+	if newest == 0 || o.rnd.IntN(20) > 0 {
 		return
 	}
 	o.end()
