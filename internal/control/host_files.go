@@ -166,9 +166,10 @@ type (
 	}
 	// Fetch makes a helper get files of ranks from other hosts.
 	Fetch struct {
-		Run   string      `json:"run"`
-		Ranks int         `json:"ranks"`
-		Items []FetchItem `json:"items"`
+		Run     string      `json:"run"`
+		Ranks   int         `json:"ranks"`
+		WorkDir string      `json:"workDir,omitempty"` // that the program is started in
+		Items   []FetchItem `json:"items"`
 	}
 	// Fetched answers Fetch, when all items are there or have failed.
 	Fetched struct {

@@ -54,7 +54,7 @@ func (o *observer) begin() {
 	for n := range o.w.sets {
 		newest = max(newest, n)
 	}
-	if newest == 0 || o.rnd.IntN(20) > 0 {
+	if newest == 0 || o.rnd.IntN(50) > 0 {
 		return
 	}
 	o.end()

@@ -401,7 +401,7 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 		if h.files == nil || byDir[h.files.ID] != h || len(items[h.files.ID]) == 0 {
 			return nil
 		}
-		return &control.Fetch{Run: s.rec.ID, Ranks: s.n, Items: items[h.files.ID]}
+		return &control.Fetch{Run: s.rec.ID, Ranks: s.n, WorkDir: s.cwd, Items: items[h.files.ID]}
 	}, func(h *host, m control.Message) {
 		x, ok := m.(*control.Fetched)
 		if !ok {

@@ -154,7 +154,9 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 	for i := range p.Tiers {
 		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
 			name := string(t.Kind)
-			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, vfs.AccessFromEnv().With(m.Group, m.AnyOwner)), send)
+			access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
+			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, access), send)
+			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}
 	return nil
@@ -293,7 +295,7 @@ func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error 
 		return l.holder.fetch(ctx, item)
 	}
 	if item.Tier != "" {
-		return l.fetchTier(ctx, item)
+		return l.fetchTier(ctx, m.WorkDir, item)
 	}
 	if len(item.Addresses) == 0 { // it is here
 		return l.VerifyPart(ctx, item.Rank, item.Index, item.Attempt)

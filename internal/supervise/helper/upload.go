@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/journal"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/dir"
 	"github.com/cairnrun/cairn/internal/tier/local"
@@ -94,11 +95,13 @@ const uploadEndTime = 5 * time.Second
 // uploader uploads checkpoints to a tier in the background, one at a time. At
 // most one more waits: the newest.
 type uploader struct {
-	tier  string // its kind
-	dir   *local.Dir
-	open  func(context.Context) (tier.Tier, error)
-	send  func(control.Message)
-	first time.Duration // the first pause after a failure
+	tier string // its kind
+	// trusted says that nobody but this user can have made what is on the tier.
+	trusted bool
+	dir     *local.Dir
+	open    func(context.Context) (tier.Tier, error)
+	send    func(control.Message)
+	first   time.Duration // the first pause after a failure
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -204,7 +207,7 @@ func (u *uploader) upload(m *control.Keep) {
 			u.send(&control.Stored{Tier: u.tier, Index: m.Index, Part: text, Error: textOf(err), Over: true})
 			return
 		}
-		over := errors.Is(err, tier.ErrAbandoned) || errors.Is(err, ckpt.ErrCorrupt)
+		over := errors.Is(err, tier.ErrAbandoned) || errors.Is(err, ckpt.ErrCorrupt) || errors.Is(err, journal.ErrPassed)
 		u.send(&control.Stored{Tier: u.tier, Index: m.Index, Error: err.Error(), Over: over})
 		if over {
 			return
@@ -241,7 +244,7 @@ func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
 }
 
 // fetchTier gets a rank's files from a tier.
-func (l *localFiles) fetchTier(ctx context.Context, item *control.FetchItem) error {
+func (l *localFiles) fetchTier(ctx context.Context, workDir string, item *control.FetchItem) error {
 	u := l.uploaders[item.Tier]
 	if u == nil {
 		return fmt.Errorf("this helper knows no tier %s", item.Tier)
@@ -254,5 +257,5 @@ func (l *localFiles) fetchTier(ctx context.Context, item *control.FetchItem) err
 	if err != nil {
 		return err
 	}
-	return l.FetchShared(ctx, t, m, item.Rank, item.Own, item.Line)
+	return l.FetchShared(ctx, t, m, item.Rank, item.Own, item.Line, local.ProgramFiles{Home: workDir, Outside: u.trusted})
 }

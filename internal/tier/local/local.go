@@ -11,6 +11,8 @@
 //	  hosts/NAME.lock        locked by a helper; lists its ranks
 //	  ckpt/                  checkpoint directory of the ranks on this host
 //	  output/                their output files
+//	  packs/                 their packs (package pack), for tiers
+//	  held-shared/           links to checkpoints that are being uploaded
 //	  incoming-0003/         files of rank 3 that are being brought
 //
 // The ID is random and made once. A blank disk in the place of another has no
@@ -33,6 +35,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -66,6 +69,8 @@ type Dir struct {
 	ID   string // random; a replaced disk has another one
 	Run  string
 	fs   vfs.FS
+
+	packing sync.Mutex // while packs are made
 }
 
 func hostPath(dir string) string    { return filepath.Join(dir, "host") }
@@ -118,7 +123,7 @@ func Claim(path, run string, replaces []string) (*Dir, error) {
 	case err == nil && h.Format != hostFormat:
 		return nil, fmt.Errorf("%s: format %d, this cairn knows %d; use the cairn that wrote it", hostPath(path), h.Format, hostFormat)
 	case err == nil && h.Run == run:
-		return &Dir{path, h.ID, run, fsys}, nil
+		return &Dir{Path: path, ID: h.ID, Run: run, fs: fsys}, nil
 	case err == nil && !anyRun && !slices.Contains(replaces, h.Run):
 		return nil, fmt.Errorf("%s has the files of another run (%s), of which this run directory knows nothing: give that run's own command, or discard it with --fresh", path, h.Run)
 	case errors.Is(err, store.ErrDamaged) && !anyRun:
@@ -133,7 +138,7 @@ func Claim(path, run string, replaces []string) (*Dir, error) {
 	if err := empty(path); err != nil { // so a crash leaves it with its old record, or without one and without checkpoints
 		return nil, err
 	}
-	d := &Dir{path, store.NewID(), run, fsys}
+	d := &Dir{Path: path, ID: store.NewID(), Run: run, fs: fsys}
 	return d, store.WriteRecord(fsys, hostPath(path), &hostRecord{hostFormat, run, d.ID})
 }
 
@@ -165,7 +170,7 @@ func Open(path string) (*Dir, error) {
 	if err := store.ReadRecord(vfs.OS(), hostPath(path), &h); err != nil {
 		return nil, err
 	}
-	return &Dir{path, h.ID, h.Run, vfs.OS()}, nil
+	return &Dir{Path: path, ID: h.ID, Run: h.Run, fs: vfs.OS()}, nil
 }
 
 // DiscardAll removes everything but the locks. The directory has no ID then.
@@ -189,6 +194,15 @@ func (d *Dir) Discard(ranks int, keep []int) error {
 		}
 		if err := d.removeOwn(r, ranks, true); err != nil {
 			return err
+		}
+		packs, err := filepath.Glob(filepath.Join(d.packsDir(), fmt.Sprintf("rank-%04d-*", r)))
+		if err != nil {
+			return err
+		}
+		for _, name := range packs {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
 		}
 	}
 	return d.fs.SyncDir(CheckpointDir(d.Path))

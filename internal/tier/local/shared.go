@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,24 +17,21 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
+	"github.com/cairnrun/cairn/internal/tier/pack"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// What outlives a host: a tier gets the files of its ranks, and their output.
-//
-// A journal is not uploaded: a restart undoes what happened after the
-// checkpoint, and the copy of a journal cannot know that. A part names the
-// files that are not in it, and nobody restores such a rank without its home.
+// What outlives a host: a tier gets the files of its ranks, and their packs,
+// which have the program's files and the ranks' output (package pack).
 
 // The kinds of extra files in a part.
 const (
-	outputKind = "output" // a chunk of standard output or standard error
-	absentKind = "absent" // the names of own files that are not uploaded
+	packKind   = "pack"
+	absentKind = "absent" // the names of files of the program that are not in the pack
 )
 
-// outputChunk is the size of a piece of output that is stored as an object. A
-// piece that has not changed is stored once.
-const outputChunk = 4 << 20
+// packsDir has the packs of the ranks here.
+func (d *Dir) packsDir() string { return filepath.Join(d.Path, "packs") }
 
 // heldDir has links to files that are being uploaded to a tier, as a checkpoint
 // directory has them.
@@ -78,35 +74,57 @@ func (d *Dir) Hold(tier string, index uint64, ranks []int) error {
 func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint(tier, index)) }
 
 // Upload uploads what Hold holds of a checkpoint for the tier of a name, with
-// the ranks' output. all is the number of ranks of the run. Only a checkpoint that counts may be uploaded:
-// the output up to it does not change then.
+// the ranks' packs. ranks are all that run on this host, all is the number of
+// ranks of the run. Only a checkpoint that counts may be uploaded: the output up
+// to it does not change then. If newer checkpoints have replaced it, the error
+// wraps journal.ErrPassed.
 func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all int) (tier.Uploaded, error) {
 	o := tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID}
-	var open []*os.File
+	open, err := d.addPacks(ctx, &o, all)
 	defer func() {
 		for _, f := range open {
 			f.Close()
 		}
 	}()
-	for _, r := range ranks {
-		if err := d.addAbsent(&o, r, all); err != nil {
-			return tier.Uploaded{}, err
-		}
-		for _, name := range carriedNames(r) {
-			f, err := os.Open(filepath.Join(d.Path, filepath.FromSlash(name)))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return tier.Uploaded{}, err
-			}
-			open = append(open, f)
-			if err := addOutput(ctx, &o, r, name, f); err != nil {
-				return tier.Uploaded{}, err
-			}
-		}
+	if err != nil {
+		return tier.Uploaded{}, err
 	}
 	return tier.Upload(ctx, t, o)
+}
+
+// addPacks makes the packs of ranks, if there are none yet, and adds them to what
+// is uploaded. It returns the open files.
+func (d *Dir) addPacks(ctx context.Context, o *tier.UploadOptions, all int) (open []*os.File, err error) {
+	d.packing.Lock() // another tier may get another checkpoint
+	defer d.packing.Unlock()
+	packs, err := pack.Make(ctx, pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: o.Index, Ranks: o.Ranks, All: all,
+		File: func(rank int) string { return store.Open(d.fs, o.Dir, rank).File(o.Index) }, Own: carriedNames, Stdout: stdoutName})
+	if err != nil {
+		return nil, err
+	}
+	for i := range packs {
+		p := &packs[i]
+		if names := p.Absent(); len(names) > 0 {
+			text, err := json.Marshal(names)
+			if err != nil {
+				return open, err
+			}
+			o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: p.Rank, Path: fmt.Sprintf("absent-%04d", p.Rank), Source: tier.BytesSource(text)})
+		}
+		for _, b := range p.Objects {
+			f, err := os.Open(b.Path)
+			if err != nil {
+				return open, err
+			}
+			open = append(open, f)
+			digest, err := b.Digest()
+			if err != nil {
+				return open, err
+			}
+			o.Extra = append(o.Extra, tier.ExtraFile{Kind: packKind, Rank: p.Rank, Path: b.Name, Source: tier.Source{ReaderAt: f, Size: b.Size, Digest: digest}})
+		}
+	}
+	return open, nil
 }
 
 // carriedNames returns the names of a rank's own files that a tier gets: its
@@ -115,43 +133,12 @@ func carriedNames(rank int) []string {
 	return []string{stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank), openedName(rank)}
 }
 
-// addAbsent names the own files of a rank that are not uploaded.
-func (d *Dir) addAbsent(o *tier.UploadOptions, rank, all int) error {
-	names, err := d.absentNames(rank, all)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	text, err := json.Marshal(names)
-	if err == nil {
-		o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: rank, Path: fmt.Sprintf("absent-%04d", rank), Source: tier.BytesSource(text)})
-	}
-	return err
-}
-
-// absentNames returns the names of a rank's own files that no tier gets.
+// absentNames returns the names of a rank's own files that a tier on hosts does not get.
 func (d *Dir) absentNames(rank, all int) ([]string, error) {
 	own, err := d.ownFiles(rank, all)
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(own)), func(name string) bool {
 		return slices.Contains(carriedNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
 	}), err
-}
-
-// addOutput adds an output file in chunks. A file may be empty, and has one
-// chunk then.
-func addOutput(ctx context.Context, o *tier.UploadOptions, rank int, name string, f *os.File) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	for at, k := int64(0), 0; k == 0 || at < st.Size(); at, k = at+outputChunk, k+1 {
-		n := min(outputChunk, st.Size()-at)
-		src, err := tier.NewSource(ctx, io.NewSectionReader(f, at, n), n)
-		if err != nil {
-			return err
-		}
-		o.Extra = append(o.Extra, tier.ExtraFile{Kind: outputKind, Rank: rank, Path: fmt.Sprintf("%s/%08d", name, k), Source: src})
-	}
-	return nil
 }
 
 // partOf returns the part of a manifest that has a rank's files.
@@ -164,8 +151,8 @@ func partOf(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) (*tier
 	return nil, fmt.Errorf("checkpoint %d on %s has no rank %d", m.Index, t, rank)
 }
 
-// Absent returns the own files of a rank that a checkpoint on a tier does not
-// have. A rank that has such files cannot be restored without its home.
+// Absent returns the files of a rank's program that a checkpoint on a tier does
+// not have. A rank that has such files cannot be restored without its home.
 func Absent(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) ([]string, error) {
 	p, err := partOf(ctx, t, m, rank)
 	if err != nil {
@@ -228,12 +215,19 @@ func RankParts(ctx context.Context, t tier.Tier, m *tier.Manifest) ([]RankPart, 
 	return slices.Concat(byPart...), err
 }
 
+// ProgramFiles says where the files of a program may be put.
+type ProgramFiles struct {
+	Home    string // the directory that the program is started in; "": as before
+	Outside bool   // also outside of it: nobody but this user can change what is on the tier
+}
+
 // FetchShared gets a rank's file of a checkpoint from a tier, with its bases,
 // checks every block of it, and publishes it. With output, it gets the rank's
-// output, too, in place of what is here, and records the recovery line; it
-// refuses if the rank has own files that the tier does not have. Until the next AttemptRecord names this host as
-// the rank's home, a crash in between does no harm.
-func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int, output bool, line uint64) error {
+// pack, too: it puts the program's files and the output in place of what is
+// here, and records the recovery line. It refuses if the tier does not have all
+// files of the program. Until the next AttemptRecord names this host as the
+// rank's home, a crash in between does no harm.
+func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int, output bool, line uint64, files ProgramFiles) error {
 	if m.Run != d.Run {
 		return fmt.Errorf("checkpoint %d on %s: %w: it is of run %s", m.Index, t, ckpt.ErrForeign, m.Run)
 	}
@@ -241,6 +235,7 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if err != nil {
 		return err
 	}
+	var packs []pack.Object
 	if output {
 		names, err := absent(ctx, t, p, rank)
 		if err != nil {
@@ -248,6 +243,9 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 		}
 		if len(names) > 0 {
 			return fmt.Errorf("checkpoint %d on %s does not have %s of rank %d, and a restart without it would be wrong", m.Index, t, strings.Join(names, ", "), rank)
+		}
+		if packs, err = d.fetchPacks(ctx, t, p, rank); err != nil {
+			return err
 		}
 	}
 	if err := d.MakeCheckpoints(); err != nil {
@@ -267,7 +265,15 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if !output {
 		return nil
 	}
-	if err := d.fetchOutput(ctx, t, p, rank, m.Ranks); err != nil {
+	if err := d.removeOwn(rank, m.Ranks, true); err != nil {
+		return err
+	}
+	if err := vfs.SubDir(OutputDir(d.Path)); err != nil {
+		return err
+	}
+	err = pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: m.Run, Attempt: m.Attempt, Index: m.Index, Rank: rank, Ranks: m.Ranks,
+		Own: carriedNames(rank), Home: files.Home, Outside: files.Outside}, packs)
+	if err != nil {
 		return err
 	}
 	return d.setLine(rank, m.Ranks, line, m.Attempt)
@@ -281,22 +287,6 @@ func (d *Dir) setLine(rank, ranks int, line uint64, attempt string) error {
 	own := store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil)
 	own.PerHost()
 	return own.SetLine(store.Line{Index: line, Ranks: ranks, Run: d.Run, Attempt: attempt})
-}
-
-// fetchOutput makes a rank's own files those of a part.
-func (d *Dir) fetchOutput(ctx context.Context, t tier.Tier, p *tier.Part, rank, ranks int) error {
-	return d.replaceOwn(rank, ranks, func(in string) (names []string, err error) {
-		for _, name := range carriedNames(rank) {
-			found, err := joinChunks(ctx, t, p, rank, name, filepath.Join(in, filepath.FromSlash(name)))
-			if err != nil {
-				return nil, err
-			}
-			if found {
-				names = append(names, name)
-			}
-		}
-		return names, nil
-	})
 }
 
 // replaceOwn replaces a rank's own files. fill puts the new ones into a
@@ -334,25 +324,51 @@ func (d *Dir) replaceOwn(rank, ranks int, fill func(in string) (names []string, 
 	return errors.Join(d.fs.SyncDir(OutputDir(d.Path)), d.fs.SyncDir(CheckpointDir(d.Path)))
 }
 
-// joinChunks puts the chunks of an output file together, durably. It reports
-// whether there are any.
-func joinChunks(ctx context.Context, t tier.Tier, p *tier.Part, rank int, name, to string) (found bool, err error) {
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return false, err
+// fetchPacks gets a rank's pack and its bases, and checks their digests. The next
+// pack of the rank is made with them.
+func (d *Dir) fetchPacks(ctx context.Context, t tier.Tier, p *tier.Part, rank int) (out []pack.Object, err error) {
+	if err := vfs.SubDir(d.packsDir()); err != nil {
+		return nil, err
 	}
-	for k := 0; err == nil; k++ {
-		i := slices.IndexFunc(p.Extra, func(e tier.Extra) bool {
-			return e.Kind == outputKind && e.Rank == rank && e.Path == fmt.Sprintf("%s/%08d", name, k)
-		})
-		if i < 0 {
-			break
+	for i := range p.Extra {
+		e := &p.Extra[i]
+		if e.Kind != packKind || e.Rank != rank {
+			continue
 		}
-		found = true
-		err = tier.Download(ctx, t, p.Extra[i].Object, f)
+		o := pack.Object{Name: e.Path, Path: filepath.Join(d.packsDir(), filepath.Base(e.Path)), Size: e.Size}
+		if digest, err := o.Digest(); err != nil || digest != e.Digest {
+			return nil, fmt.Errorf("%s: %.100q: %w", t, e.Path, errors.Join(err, tier.ErrDamaged))
+		}
+		if err := d.fetchPack(ctx, t, e, o.Path); err != nil {
+			return nil, err
+		}
+		out = append(out, o)
 	}
-	if err == nil {
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s has no pack of rank %d: %w", t, rank, tier.ErrDamaged)
+	}
+	return out, d.fs.SyncDir(d.packsDir())
+}
+
+// fetchPack gets a pack, unless it is here.
+func (d *Dir) fetchPack(ctx context.Context, t tier.Tier, e *tier.Extra, to string) error {
+	if f, err := os.Open(to); err == nil {
+		src, err := tier.NewSource(ctx, f, e.Size)
+		f.Close()
+		if err == nil && src.Digest == e.Digest {
+			return nil
+		}
+	}
+	in := to + ".tmp"
+	f, err := os.OpenFile(in, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = tier.Download(ctx, t, e.Object, f); err == nil {
 		err = f.Sync()
 	}
-	return found, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(in))
+	}
+	return os.Rename(in, to)
 }

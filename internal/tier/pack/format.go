@@ -258,6 +258,15 @@ type Object struct {
 	Size int64
 }
 
+// Digest returns the digest in the name.
+func (o *Object) Digest() (tier.Digest, error) {
+	_, _, d, ok := parseName(o.Name)
+	if !ok {
+		return d, damaged("%.100q is no name of a pack", o.Name)
+	}
+	return d, nil
+}
+
 // openPack opens a pack on this host and reads its index.
 func openPack(path string) (*os.File, *Index, int64, error) {
 	f, err := os.Open(path)

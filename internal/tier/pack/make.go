@@ -683,7 +683,7 @@ func (m *maker) clean(packs []Pack) error {
 		return err
 	}
 	for _, e := range entries {
-		rank, _, _, ok := parseName(e.Name())
+		rank, _, _, ok := parseName(strings.TrimSuffix(e.Name(), ".tmp"))
 		if ok && slices.Contains(m.Ranks, rank) && !needed[e.Name()] {
 			step()
 			if err := os.Remove(filepath.Join(m.Packs, e.Name())); err != nil {
