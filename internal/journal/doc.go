@@ -50,7 +50,7 @@
 // If the host is lost with its disk, another host needs the files as they were
 // at the checkpoint. Snapshot finds them while the program runs: it reads the
 // files, then the journal, and undoes the changes in what it has read. See
-// snapshot.go.
+// snapshots.go.
 //
 // # What is durable when
 //

@@ -54,7 +54,7 @@ func (o *observer) begin() {
 	for n := range o.w.sets {
 		newest = max(newest, n)
 	}
-	if newest == 0 || o.rnd.IntN(50) > 0 {
+	if newest == 0 || o.rnd.IntN(20) > 0 {
 		return
 	}
 	o.end()
@@ -81,11 +81,13 @@ func (o *observer) end() {
 }
 
 func (o *observer) take(index uint64, was *snapshot) {
+	o.w.say("snapshot of %d", index)
 	s, err := NewSnapshot(SnapshotOptions{Dir: o.w.dir, Home: o.w.root, Ranks: []int{0}, All: 1, Index: index, Sizes: was.lengths})
 	if o.failed(err) {
 		return
 	}
 	defer s.Close()
+	o.w.say("reading")
 	texts := make(map[*Live][]byte)
 	for _, l := range s.Live() {
 		step()

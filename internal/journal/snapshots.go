@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // A snapshot is taken while the program changes its files:
@@ -52,13 +55,14 @@ var ErrChanged = errors.New("files changed while they were read")
 
 // ErrPassed means that the journal does not reach back to the checkpoint any
 // more: newer ones have replaced it.
-var ErrPassed = errors.New("the checkpoint is too old: its journal has been shortened")
+var ErrPassed = errors.New("the checkpoint is too old")
 
 // Snapshot is what files were at a checkpoint. Read has to be called for all of
 // Live before Finish.
 type Snapshot struct {
 	o       SnapshotOptions
 	logs    []*logFile
+	pending []bool // by log: its last line is a rename that was not made yet
 	names   map[string]node
 	owners  map[string][]int // ranks, by name
 	objects map[fileKey]*object
@@ -138,12 +142,12 @@ func newSnapshot(o SnapshotOptions) (*Snapshot, error) {
 	if s.logs, err = s.readLogs(); err != nil {
 		return nil, err
 	}
-	moved := s.moved()
+	s.pending = s.pendingMoves()
 	if err := s.pin(); err != nil {
 		s.Close()
 		return nil, err
 	}
-	if !slices.Equal(moved, s.moved()) {
+	if !slices.Equal(s.pending, s.pendingMoves()) {
 		s.Close()
 		return nil, ErrChanged
 	}
@@ -170,19 +174,17 @@ func newSnapshot(o SnapshotOptions) (*Snapshot, error) {
 	return s, nil
 }
 
-// moved returns for each log whether the last rename in it may have been made.
-// All before it have been made, or have failed.
-func (s *Snapshot) moved() (out []bool) {
+// pendingMoves returns for each log whether its last line is a rename that has
+// not been made yet. All others have been made: the line of one that fails is
+// taken back.
+func (s *Snapshot) pendingMoves() (out []bool) {
 	for _, l := range s.logs {
-		made := false
-		for i := range slices.Backward(l.lines) {
-			if e := &l.lines[i]; e.Op == opMove {
-				_, err := os.Lstat(l.abs(e.Path))
-				made = err != nil
-				break
-			}
+		pending := false
+		if n := len(l.lines); n > 0 && l.lines[n-1].Op == opMove {
+			_, err := os.Lstat(l.abs(l.lines[n-1].Path))
+			pending = err == nil
 		}
-		out = append(out, made)
+		out = append(out, pending)
 	}
 	return out
 }
@@ -194,6 +196,13 @@ func (s *Snapshot) readLogs() (logs []*logFile, err error) {
 		l, err := (&Journal{Config: Config{Dir: s.o.Dir, Home: s.o.Home, Rank: r, Ranks: s.o.All}}).readLog(r)
 		if err != nil {
 			return nil, err
+		}
+		indices, err := store.Open(vfs.OS(), s.o.Dir, r).Committed()
+		if err != nil {
+			return nil, err
+		}
+		if len(l.lines) > 0 && !slices.Contains(indices, s.o.Index) {
+			return nil, fmt.Errorf("%w: rank %d has removed its checkpoint", ErrPassed, r)
 		}
 		logs = append(logs, l)
 	}
@@ -531,7 +540,8 @@ func (s *Snapshot) Finish() ([]SavedFile, error) {
 	for i := range p.all {
 		e := &p.all[i]
 		r := slices.Index(now, e.log)
-		if e.index >= s.known(r, e.log) && isNameChange(e.entry) {
+		known := s.known(r, e.log)
+		if isNameChange(e.entry) && (e.index >= known || e.index == known-1 && s.pending[r]) {
 			if err := u.replay(e); err != nil {
 				return nil, err
 			}
