@@ -524,7 +524,7 @@ func TestJournal(t *testing.T) {
 		tryJournal(t, seed)
 	}
 	t.Logf("%d snapshots were compared, %d could not be taken", snapshots, changed)
-	if snapshots < 2*changed || changed == 0 {
+	if first == 0 && (snapshots < 2*changed || changed == 0) {
 		t.Errorf("%d snapshots were compared, %d could not be taken", snapshots, changed)
 	}
 }

@@ -140,6 +140,7 @@ func decode(line []byte, before string) (e entry, sum string, ok bool) {
 // is an error.
 func (j *Journal) readLog(rank int) (*logFile, error) {
 	l := &logFile{dir: j.Dir, rank: rank, ranks: j.Ranks, home: j.Home, base: j.Home}
+	gen, count, sum, known := l.readHead() // first: lines may be added meanwhile, see Snapshot
 	text, err := os.ReadFile(l.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -147,7 +148,6 @@ func (j *Journal) readLog(rank int) (*logFile, error) {
 	if _, lerr := os.Lstat(l.rankFile(incompleteName)); err != nil && lerr == nil {
 		return nil, incompleteError(l.rankFile(incompleteName))
 	}
-	gen, count, sum, known := l.readHead()
 	at := l.seed()
 	bad := 0
 	for line := range bytes.Lines(text) {

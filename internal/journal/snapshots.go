@@ -191,9 +191,20 @@ func (s *Snapshot) pendingMoves() (out []bool) {
 
 func isNameChange(e entry) bool { return e.Op == opName || e.Op == opMove }
 
+// maxReads is how often a log is read that seems to be damaged: the program may
+// have been shortening it.
+const maxReads = 5
+
 func (s *Snapshot) readLogs() (logs []*logFile, err error) {
 	for _, r := range s.o.Ranks {
-		l, err := (&Journal{Config: Config{Dir: s.o.Dir, Home: s.o.Home, Rank: r, Ranks: s.o.All}}).readLog(r)
+		var l *logFile
+		for range maxReads {
+			l, err = (&Journal{Config: Config{Dir: s.o.Dir, Home: s.o.Home, Rank: r, Ranks: s.o.All}}).readLog(r)
+			var bad *damagedError
+			if !errors.As(err, &bad) {
+				break
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -313,8 +324,12 @@ func (s *Snapshot) pin() error {
 	}
 	for i := range p.all {
 		if e := &p.all[i]; e.undo && e.Op == opName && e.Kept != "" && !e.Copy {
-			if _, err := s.pinFile(e.log.rank, e.log.keptPath(e.Kept)); err != nil && !missing(err) {
+			obj, err := s.pinFile(e.log.rank, e.log.keptPath(e.Kept))
+			if err != nil && !missing(err) {
 				return err
+			}
+			if err == nil && e.Ino != 0 && obj.ino != e.Ino { // the directory was copied, and a start has not undone the line yet
+				return fmt.Errorf("%w: %s is not a link any more", ErrChanged, e.log.keptPath(e.Kept))
 			}
 		}
 	}
