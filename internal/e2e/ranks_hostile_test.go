@@ -165,10 +165,19 @@ func TestRanks_Hostile(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			toRanks, toSupervisor := newPest(1), newPest(2)
+			// It leaves the processors to the program.
+			pace := func() bool {
+				select {
+				case <-ctx.Done():
+					return false
+				case <-time.After(10 * time.Millisecond):
+					return true
+				}
+			}
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				defer toSupervisor.close()
-				for ctx.Err() == nil {
+				for pace() {
 					for _, a := range listening(s.cmd.Process.Pid) {
 						toSupervisor.attack(a)
 					}
@@ -176,7 +185,7 @@ func TestRanks_Hostile(t *testing.T) {
 			})
 			wg.Go(func() {
 				defer toRanks.close()
-				for ctx.Err() == nil {
+				for pace() {
 					st := s.state()
 					if st == nil {
 						continue
