@@ -128,19 +128,39 @@ func TestTiers_HostLost(t *testing.T) {
 func TestTiers_HostVanishes(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
+	for _, on := range []string{"shared", "partner", "rs"} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			hostVanishes(t, on)
+		})
+	}
+}
+
+func hostVanishes(t *testing.T, on string) {
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
-	w := wanderOn(t, 2, n, "-size", "2000")
-	b := w.net.Hosts[0]
-	shared := filepath.Join(t.TempDir(), "gpfs")
-	flags := []string{"--tiers", "shared=" + shared + ":every=2", "--grace", "1s"}
+	w := wanderOn(t, 3, n, "-size", "2000")
+	b, slots, restored := w.net.Hosts[0], "1 3 0", 2
+	tiers := "local=" + filepath.Join(w.local, "me") + ","
+	switch on {
+	case "shared":
+		tiers, restored = tiers+"shared="+filepath.Join(t.TempDir(), "gpfs")+":every=2", 1
+	case "partner":
+		tiers += "partner"
+	case "rs":
+		tiers, slots = tiers+"rs=2+1:every=1", "1 1 2"
+	}
+	flags := []string{"--tiers", tiers, "--grace", "1s"}
 	w.lets(5)
-	w.begins("1 3", flags...)
+	w.begins(slots, flags...)
 	w.reachesStep(5)
 	w.saves()
-	w.awaits("checkpoint 1 is on shared=" + shared)
+	w.awaits("checkpoint 1 is on " + on + "=")
 	w.goes(7)
 	w.saves()
+	if restored == 2 {
+		w.awaits("checkpoint 2 is on " + on + "=")
+	}
 	w.goes(9)
 	from, _, _ := w.said()
 	helper, disk := w.helperOf(b), filepath.Join(w.disks, b)
@@ -148,7 +168,7 @@ func TestTiers_HostVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	syscall.Kill(helper, syscall.SIGKILL)
-	for _, text := range []string{"may still run on " + b, "restored checkpoint 1"} {
+	for _, text := range []string{"may still run on " + b, fmt.Sprintf("restored checkpoint %d", restored)} {
 		var ok bool
 		if from, ok = w.sees(from, text); !ok {
 			t.Fatalf("it did not say %q:\n%s", text, w.text())
@@ -163,7 +183,7 @@ func TestTiers_HostVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.lets(60)
-	w.begins("2 1", flags...)
+	w.begins("2 1 1", flags...)
 	w.finishes()
 	sameOutput(t, w.output(), want)
 }

@@ -24,7 +24,8 @@ import (
 type attempt struct {
 	launch           string
 	ranks            []rank
-	alive            int // ranks that have not ended
+	alive            int  // ranks that have not ended
+	drained          bool // all ranks have ended, with their writers and outputs
 	phase            phase
 	kept             bool // ranks resume, so output files keep their content
 	failure          *failure
@@ -124,6 +125,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.until(ctx, func() bool {
 		return a.alive == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.busy })
 	}, nil)
+	a.drained = true
 	if a.failure != nil {
 		s.sayUninstrumented(true)
 	}

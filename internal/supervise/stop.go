@@ -129,6 +129,9 @@ func (s *Supervisor) askStop() {
 	}
 	if !a.asked {
 		s.after(max(0, left), func() {
+			if a.drained { // only tiers have to get the last checkpoint
+				return
+			}
 			s.say("ranks did not stop within %s and are killed", s.graceText())
 			if a.greeted() && a.unsaved == "" {
 				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s and were killed; --grace gives them more time", s.graceText())

@@ -76,8 +76,8 @@ func readAttempt(ctx context.Context, t tier.Tier, run string) (*control.Attempt
 }
 
 // createAttempt stores the record of a start on a tier, and removes older ones.
-// If there is one with this number or a newer one, the error is errSuperseded,
-// and createAttempt returns it if it can be read.
+// It may be repeated. If there is another one with this number, or a newer one,
+// the error is errSuperseded, and createAttempt returns it if it can be read.
 func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (newer *control.AttemptRecord, err error) {
 	if newer, err = checkAttempts(ctx, t, a); err != nil {
 		return newer, err
@@ -87,7 +87,9 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 		err = t.Create(ctx, attemptName(a.Run, a.Number), text)
 	}
 	if errors.Is(err, tier.ErrExists) {
-		return supersededBy(ctx, t, a)
+		if newer, err = readAttempt(ctx, t, a.Run); err == nil && (newer == nil || !sameStart(newer, a)) {
+			return supersededBy(ctx, t, a)
+		}
 	}
 	if err == nil { // one may have been created meanwhile
 		newer, err = checkAttempts(ctx, t, a)
@@ -102,6 +104,12 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 		}
 	}
 	return nil, err
+}
+
+// sameStart reports whether two records are of the same start. What belongs to a
+// record may change while the run continues, but not who has made it and when.
+func sameStart(a, b *control.AttemptRecord) bool {
+	return a.Number == b.Number && a.Run == b.Run && a.Host == b.Host && a.Pid == b.Pid && a.Time.Equal(b.Time)
 }
 
 // checkAttempts returns errSuperseded, and the record, if a tier knows a newer

@@ -63,6 +63,7 @@ func (s *Supervisor) tellPeers() {
 		if !t.Kind.OnHosts() {
 			continue
 		}
+		t.alone = len(hosts) < 2
 		groups := placement.Groups(t.groups, hosts, t.groupSize())
 		t.groups = placement.Names(groups)
 		for _, g := range groups {

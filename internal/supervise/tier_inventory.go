@@ -256,7 +256,8 @@ func (s *Supervisor) awaitLeft(ctx context.Context, homes []control.Home) bool {
 // tier, it waits for that, and returns an error if it fails: exactly one
 // supervisor may start without the hosts that are left behind.
 func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error {
-	record := s.rec.Started
+	record := new(control.AttemptRecord)
+	*record = *s.rec.Started
 	var errs []error
 	left := 0
 	for _, t := range s.outer() {

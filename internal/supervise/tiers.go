@@ -36,6 +36,7 @@ type storageTier struct {
 	jobs   []tierJob   // the first one is at work
 
 	groups [][]string             // of a tier on hosts: who holds for each other
+	alone  bool                   // of a tier on hosts: there is one host, and nobody holds for it
 	kept   []control.Checkpointed // of a tier on hosts: what it has
 }
 
@@ -43,6 +44,7 @@ type storageTier struct {
 type tierUpload struct {
 	index   uint64
 	attempt string
+	since   time.Time
 	waiting []*host // that have not said Stored
 	parts   []tier.Uploaded
 }
@@ -120,6 +122,9 @@ func builtTiers(p *policy.Policy) error {
 // openTiers makes the tiers of the policy. It does not touch them.
 func (s *Supervisor) openTiers() {
 	if s.policy == nil {
+		if s.rec.Policy != "" && !s.intent.New {
+			s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run had --tiers '"+s.rec.Policy+"' before, and these tiers are not used now", "; ")
+		}
 		s.rec.Policy, s.rec.Tiers = "", nil
 		return
 	}
@@ -187,10 +192,16 @@ func (s *Supervisor) nextJob(t *storageTier) {
 	}()
 }
 
+// uploadTime is how long an upload may take before it counts as a failure.
+const uploadTime = time.Hour
+
 // uploadCheckpoint brings a committed checkpoint to the tiers that it is due
 // for. Before a run stops, its last checkpoint is due for all.
 func (s *Supervisor) uploadCheckpoint(index uint64) {
 	for _, t := range s.tiers {
+		if u := t.upload; u != nil && t.state.Failing == nil && time.Since(u.since) > uploadTime {
+			s.tierFails(t, fmt.Errorf("checkpoint %d is on its way since %s", u.index, u.since.Format(time.DateTime)))
+		}
 		if t.upload != nil && t.state.Failing == nil && !s.stopping { // it is not to be given up because the next one is due
 			continue
 		}
@@ -202,7 +213,11 @@ func (s *Supervisor) uploadCheckpoint(index uint64) {
 
 // uploadTo tells helpers to upload a checkpoint. One helper per directory does.
 func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
-	u := &tierUpload{index: index, attempt: s.local.attemptID}
+	if t.alone {
+		s.tierFails(t, errors.New("there is no other host"))
+		return
+	}
+	u := &tierUpload{index: index, attempt: s.local.attemptID, since: time.Now()}
 	ranks := make(map[*host][]int)
 	for r, dir := range s.local.at {
 		i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.files != nil && h.files.ID == dir })
@@ -281,9 +296,10 @@ func (s *Supervisor) commitTo(t *storageTier, u *tierUpload, pause time.Duration
 		s.endUpload(t, u)
 		return
 	}
-	line := s.rec.Started
+	line := new(control.AttemptRecord)
+	*line = *s.rec.Started
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
-		if _, err := checkAttempts(ctx, x, line); err != nil {
+		if _, err := createAttempt(ctx, x, line); err != nil { // it may not have been there when the run was started
 			return err
 		}
 		_, err := tier.Commit(ctx, x, u.parts)

@@ -45,8 +45,10 @@ const maxOrders = 16
 func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send func(control.Message)) (*holder, error) {
 	rates := make(map[copies.Tier]int64)
 	h := &holder{dir: d, send: send, done: make(chan struct{}), orders: make(chan *control.Keep, maxOrders)}
+	any := policy.Partner // a tier that the policy has
 	for _, k := range []policy.Kind{policy.Partner, policy.RS} {
 		if t := p.Of(k); t != nil {
+			any = k
 			rates[copies.Tier(k)] = t.Rate
 			if k == policy.RS {
 				h.code.Data, h.code.Parity = t.Data, t.Parity
@@ -62,7 +64,7 @@ func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send 
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.service, err = peer.Serve(h.ctx, peer.Options{Self: host, Kept: h.store, Secret: secret, Rates: rates, Report: h.report, Trouble: h.trouble, Rotten: func(r kept.Rotten) {
-		send(&control.Stored{Tier: string(policy.Partner), Error: fmt.Sprintf("%s on this host is damaged: %v", r.ID, r.Err)})
+		send(&control.Stored{Tier: string(any), Error: fmt.Sprintf("%s on this host is damaged: %v", r.ID, r.Err)})
 	}})
 	if err != nil {
 		h.cancel()
