@@ -370,6 +370,9 @@ func (w *world) markDurable(durable map[string]string, paths []string) {
 			if st, oerr := os.Lstat(w.root + other); err == nil && oerr == nil {
 				same = same || os.SameFile(file, st)
 			}
+			// A hard link is described by its first name, which may have gone.
+			was, _ := strings.CutSuffix(durable[other], " is "+name)
+			same = same || was != durable[other] && was == alone(now[other])
 			if text, ok := now[other]; same && ok {
 				durable[other] = text
 			} else if same {

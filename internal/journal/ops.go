@@ -187,7 +187,10 @@ func (j *Journal) Rename(from, to string) error {
 
 // Link is os.Link.
 func (j *Journal) Link(from, to string) error {
-	return j.twoNames("link", from, to, func(_, b string) error {
+	return j.twoNames("link", from, to, func(a, b string) error {
+		// What changes under the new name changes under this one. If the name
+		// cannot be listed, only snapshots lack it.
+		j.log.addNames(map[named]bool{{j.log.rel(a), false}: true}, nil)
 		return j.link(b, func() error { return os.Link(from, to) })
 	}, os.Link)
 }
