@@ -50,7 +50,7 @@ type logFile struct {
 	size     int64    // bytes of the lines that count
 	reserved int64    // bytes that are allocated on the disk
 	gen      int      // how often the file was rewritten
-	undos    int      // how often lines were undone
+	undos    int      // odd while lines are undone, and larger each time
 	file     *os.File // for writing; nil: not open
 	head     *os.File
 }

@@ -235,7 +235,7 @@ func (s *Snapshot) plan(logs []*logFile) (*undoPlan, error) {
 func (s *Snapshot) extends(logs []*logFile) error {
 	for i, was := range s.logs {
 		now := logs[i]
-		if was.undos != now.undos || now.gen < was.gen {
+		if was.undos%2 == 1 || was.undos != now.undos || now.gen < was.gen {
 			return ErrChanged
 		}
 		same := len(now.lines) >= len(was.lines) && (len(was.lines) == 0 || now.sums[len(was.lines)-1] == was.sums[len(was.lines)-1])

@@ -134,16 +134,16 @@ func (p *undoPlan) verify() error {
 
 // run undoes lines, from the last to the first.
 func (p *undoPlan) run(j *Journal) error {
-	if err := p.relink(); err != nil {
-		return err
-	}
 	for i, l := range p.logs {
 		if p.from[i] < len(l.lines) {
-			l.undos++ // see Snapshot.extends
+			l.undos += 1 + l.undos%2 // odd: it is under way, see Snapshot.extends
 			if err := l.writeHead(); err != nil {
 				return err
 			}
 		}
+	}
+	if err := p.relink(); err != nil {
+		return err
 	}
 	uncut := 0
 	for i, e := range slices.Backward(p.all) {
@@ -172,6 +172,14 @@ func (p *undoPlan) run(j *Journal) error {
 	for i, l := range p.logs {
 		if err := p.cut(l, p.from[i]); err != nil {
 			return err
+		}
+	}
+	for _, l := range p.logs {
+		if l.undos%2 == 1 {
+			l.undos++
+			if err := l.writeHead(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
