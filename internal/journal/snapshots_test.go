@@ -154,9 +154,11 @@ func (o *observer) compare(index uint64, was *snapshot, files []SavedFile, texts
 		}
 	}
 	linked := make(map[string]bool) // by names that the program may not have used
-	for name, text := range was.files {
-		if i := strings.LastIndex(text, "\" is /"); i >= 0 {
-			linked[name], linked[text[i+5:]] = true, true
+	for _, files := range []map[string]string{o.first, was.files} {
+		for name, text := range files {
+			if i := strings.LastIndex(text, "\" is /"); i >= 0 {
+				linked[name], linked[text[i+5:]] = true, true
+			}
 		}
 	}
 	for name := range rest { // the program has not changed them
