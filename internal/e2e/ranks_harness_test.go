@@ -154,7 +154,13 @@ func (s *supervisor) text() string {
 // the number after it. It returns false if the command ends first.
 func (s *supervisor) sees(from int, text string) (int, bool) {
 	s.t.Helper()
-	late := time.After(patience)
+	return s.seesWithin(patience, from, text)
+}
+
+// seesWithin is sees for what takes longer.
+func (s *supervisor) seesWithin(limit time.Duration, from int, text string) (int, bool) {
+	s.t.Helper()
+	late := time.After(limit)
 	for {
 		s.mu.Lock()
 		for ; from < len(s.lines); from++ {
