@@ -527,8 +527,8 @@ func TestJournal(t *testing.T) {
 		tryJournal(t, seed)
 	}
 	t.Logf("%d snapshots were compared, %d could not be taken", snapshots, changed)
-	if first == 0 && (snapshots < 2*changed || changed == 0) {
-		t.Errorf("%d snapshots were compared, %d could not be taken", snapshots, changed)
+	if first == 0 && (snapshots == 0 || changed == 0) {
+		t.Error("one of the two cases did not occur")
 	}
 }
 
