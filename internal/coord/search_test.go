@@ -131,19 +131,19 @@ var scenarios = []scenario{
 	{name: "spatial and ask", scripts: []string{"p p p", "p p p"}, cfg: Config{Every: 2, Spatial: true}, asks: []string{"1"}, saves: 2, errs: "F"},
 	{name: "spatial, shifted ask", scripts: []string{"p s1 p s1 p s1", "r0 p r0 p r0 p"},
 		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, saves: 1, errs: "F"},
-	{name: "spatial, root behind", scripts: []string{"r1 p p p p", "p p p p s0 p"},
-		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, saves: 2, errs: "F"},
 	{name: "death 2", scripts: []string{"p s1 p", "p r0 p"}, asks: []string{"1"}, deaths: 1, saves: 1, errs: "FL"},
 	{name: "periodic death", scripts: []string{"p p", "p p"}, cfg: Config{Every: 1}, deaths: 1, saves: 2, errs: "L"},
-	{name: "released with two messages", scripts: []string{"p s1 s2 p", "r0 p", "p r0"}, cfg: Config{Every: 1}, saves: 1},
-	{name: "false alarms 3", scripts: []string{"s2 p", "r2 p", "p s1 p r0"}, cfg: Config{Every: 1, trustWaves: true}, saves: 1, errs: "F"},
-	{name: "periodic ring 3", scripts: []string{"p s1 r2 p", "p s2 r0 p", "p s0 r1 p"}, cfg: Config{Every: 2}, saves: 1},
 	{name: "periodic chain 3", scripts: []string{"p s1 p s1 p", "r0 p s2 r0 p s2 p", "r1 p r1 p"}, cfg: Config{Every: 2}, saves: 1},
 	{name: "deep tree", scripts: []string{"p p", "p p", "p p"}, cfg: Config{Arity: 1}, asks: []string{"2!"}, saves: 1, errs: "F"},
 }
 
-// larger are scenarios that take minutes.
+// larger are scenarios that take longer, some of them minutes.
 var larger = []scenario{
+	{name: "released with two messages", scripts: []string{"p s1 s2 p", "r0 p", "p r0"}, cfg: Config{Every: 1}, saves: 1},
+	{name: "false alarms 3", scripts: []string{"s2 p", "r2 p", "p s1 p r0"}, cfg: Config{Every: 1, trustWaves: true}, saves: 1, errs: "F"},
+	{name: "periodic ring 3", scripts: []string{"p s1 r2 p", "p s2 r0 p", "p s0 r1 p"}, cfg: Config{Every: 2}, saves: 1},
+	{name: "spatial, root behind", scripts: []string{"r1 p p p p", "p p p p s0 p"},
+		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, saves: 2, errs: "F"},
 	{name: "spatial, called off", scripts: []string{"r1 p p p", "p p s0 p"},
 		cfg: Config{Every: 1, Spatial: true, MaxReleases: -1}, asks: []string{"1"}, saves: 3, errs: "CF"},
 	{name: "spatial and ask, longer", scripts: []string{"p p p p", "p p p p"}, cfg: Config{Every: 2, Spatial: true}, asks: []string{"1"}, saves: 3, errs: "F"},

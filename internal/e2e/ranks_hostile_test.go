@@ -158,6 +158,9 @@ func TestRanks_Hostile(t *testing.T) {
 		{"ranks", "true", []string{"--transport", "tcp"}, func(*testing.T) []string { return nil }},
 		{"supervisor", "mpirun.openmpi", []string{"--launcher", "mpirun", "--transport", "tcp", "--launcher-args=--oversubscribe"}, openMPI},
 	} {
+		if c.name == "ranks" && !stressed() { // the other attacks them, too
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			need(t, c.needs)
 			r := newRun(t, command...)

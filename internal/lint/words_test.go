@@ -244,13 +244,15 @@ func findWords(words []word, name string, src []byte) []string {
 		return use
 	}
 	prose := func(line int, text string) {
-		for l := range strings.SplitSeq(text, "\n") {
-			for _, w := range active {
+		for _, w := range active {
+			if w.text == nil || !w.text.MatchString(text) { // the usual case
+				continue
+			}
+			for i, l := range strings.Split(text, "\n") {
 				if what := w.prose(l); what != "" {
-					complain(line, what, w.use)
+					complain(line+i, what, w.use)
 				}
 			}
-			line++
 		}
 	}
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
