@@ -330,6 +330,33 @@ func main() {
 	println(sum)
 }
 `, ""},
+		{"a goroutine for each element", `package main
+
+import "sync"
+
+func work(n int) int {
+	for i := 0; i < 30; i++ { // point
+		for k := 0; k < 1000000; k++ { // none
+			n = (n*31 + k) % 9001
+		}
+	}
+	return n
+}
+
+func main() {
+	var g sync.WaitGroup
+	out := make([]int, 12)
+	for i := range out {
+		g.Add(1)
+		go func() {
+			defer g.Done()
+			out[i] = work(i)
+		}()
+	}
+	g.Wait()
+	println(out[11])
+}
+`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lines, warnings := pointsOf(t, c.text)

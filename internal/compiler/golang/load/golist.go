@@ -127,7 +127,9 @@ func (ld *Program) libraries(list []*Listed) {
 	}
 	for _, p := range list {
 		switch {
-		case p.Standard, len(p.CgoFiles) > 0, p.ImportPath == "golang.org/x/sync/errgroup":
+		case p.Standard, len(p.CgoFiles) > 0:
+			add(p.ImportPath)
+		case p.ImportPath == "golang.org/x/sync/errgroup" && ld.ByPath[CairnPath] != nil: // ranks save their main goroutine only
 			add(p.ImportPath)
 		case p.ImportPath == CairnPath, p.ImportPath == MPIPath, p.ImportPath == DevicePath, p.ImportPath == CairnPath+"/hdf5":
 			add(p.ImportPath)

@@ -70,6 +70,7 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 	for _, n := range slices.Clone(pl.Points) {
 		pl.placeInside(n, levels, maxDepth)
 	}
+	pl.placeInGoroutines()
 }
 
 // next takes the best loop that was not tried yet. It returns false if there is

@@ -358,6 +358,4 @@ var dropping = map[string]string{
 	"runtime/pprof":  "Do",
 	"runtime/trace":  "WithRegion",
 	"testing":        "AllocsPerRun Benchmark",
-
-	"golang.org/x/sync/errgroup": "Group.Go Group.TryGo",
 }

@@ -6,55 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
-
-// Group is a group of tasks.
-type Group struct {
-	cancel func(error)
-	wg     sync.WaitGroup
-	sem    chan struct{}
-	once   sync.Once
-	err    error
-}
-
-func withContext(ctx context.Context) (*Group, context.Context) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return &Group{cancel: cancel}, ctx
-}
-
-func (g *Group) done() {
-	if g.sem != nil {
-		<-g.sem
-	}
-	g.wg.Done()
-}
-
-func (g *Group) Wait() error {
-	g.wg.Wait()
-	if g.cancel != nil {
-		g.cancel(g.err)
-	}
-	return g.err
-}
-
-func (g *Group) Go(f func() error) {
-	if g.sem != nil {
-		g.sem <- struct{}{}
-	}
-	g.wg.Add(1)
-	go func() {
-		defer g.done()
-		if err := f(); err != nil {
-			g.once.Do(func() {
-				g.err = err
-				if g.cancel != nil {
-					g.cancel(g.err)
-				}
-			})
-		}
-	}()
-}
 
 var errTask = errors.New("task 7 fails")
 
@@ -69,7 +23,8 @@ func square(n int) int {
 }
 
 func main() {
-	g := &Group{sem: make(chan struct{}, 3)}
+	g := new(errgroup.Group)
+	g.SetLimit(3)
 	squares := make([]int, 10)
 	for i := range squares {
 		g.Go(func() error {
@@ -79,7 +34,7 @@ func main() {
 	}
 	fmt.Println(g.Wait(), squares)
 
-	g, ctx := withContext(context.Background())
+	g, ctx := errgroup.WithContext(context.Background())
 	for i := range 4 {
 		g.Go(func() error {
 			if square(i) == 9 {
