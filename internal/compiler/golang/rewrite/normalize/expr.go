@@ -306,6 +306,9 @@ func (w *funcNormalizer) call(o *lines, c *ast.CallExpr, h how) {
 	}
 	if early, ok := pure[w.builtin(c)]; ok {
 		w.visitAll(o, h, c.Args...)
+		if name := w.builtin(c); name == "len" || name == "cap" {
+			w.evaluate(o, c.Args[0])
+		}
 		if h == reads && early {
 			w.hoist(o, c, "")
 		}
@@ -319,6 +322,36 @@ func (w *funcNormalizer) call(o *lines, c *ast.CallExpr, h how) {
 	w.visitAll(o, upTo, w.operands(c)...)
 	if h != upTo {
 		w.hoist(o, c, "")
+	}
+}
+
+// evaluate evaluates an expression of which only the length matters, if it is
+// an array or a pointer to one. Go evaluates it if it contains a call or a
+// receive, and these may all be before the statement now.
+func (w *funcNormalizer) evaluate(o *lines, e ast.Expr) {
+	t := rewrite.CoreType(w.p.Info.TypeOf(e))
+	if p, ok := t.(*types.Pointer); ok {
+		t = rewrite.CoreType(p.Elem())
+	}
+	if _, ok := t.(*types.Array); !ok || !w.calls(e) || w.repl[ast.Unparen(e)] != "" {
+		return
+	}
+	left := false
+	rewrite.InspectOwn(e, func(m ast.Node) bool {
+		x, ok := m.(ast.Expr)
+		if ok && w.repl[x] != "" {
+			return false
+		}
+		switch x := x.(type) {
+		case *ast.CallExpr:
+			left = left || w.isCall(x) && !w.values[x]
+		case *ast.UnaryExpr:
+			left = left || x.Op == token.ARROW
+		}
+		return !left
+	})
+	if !left {
+		o.add(w.p.LineComment(e.Pos()) + "_ = " + w.text(e))
 	}
 }
 

@@ -106,6 +106,7 @@ func (w *funcNormalizer) rangeStmt(o *lines, s *ast.RangeStmt, label string) {
 	lhs := func(e ast.Expr) bool { return e != nil && w.has(e) }
 	if !w.busy(s.Body) && !w.in.Points[s] && !lhs(s.Key) && !lhs(s.Value) {
 		w.visit(o, s.X, upTo)
+		w.evaluate(o, s.X)
 		o.add(label + w.span(s.Pos(), s.Body.Pos(), s) + w.block(s.Body))
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
@@ -151,7 +152,7 @@ func runBoth(t *testing.T, version, plain, rewritten string) (want, got string) 
 	run := func(name string, args ...string) string {
 		c := exec.Command(name, args...)
 		c.Dir = dir
-		c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOTOOLCHAIN=local")
+		c.Env = append(os.Environ(), programtest.Flags("-mod=mod"), "GOWORK=off", "GOTOOLCHAIN=local")
 		if name == "go" {
 			c.Env = append(c.Env, "GOGC=400") // it compiles faster
 		}

@@ -313,6 +313,48 @@ func last(x int) int {
 	}
 }
 
+// lengths has arrays of which only the length matters. They are evaluated,
+// because there is a call in them.
+func lengths() {
+	type row struct {
+		cells *[3]int
+		all   [2]int
+	}
+	reachNil := func() *[4]int { return nil }
+	reachRow := func() *row { return nil }
+	reachRows := func() *[2][5]int { return new([2][5]int) }
+	two := 2
+	for i, f := range []func(){
+		func() { say(len(*reachNil())) },
+		func() { say(len(reachNil())) },
+		func() { say(cap(*reachNil()) + reach(1)) },
+		func() { say(len(reachRow().cells)) },
+		func() { say(len(reachRow().all)) },
+		func() { say(len(reachRows()[two])) },
+		func() { say(len(reachRows()[two-1])) },
+		func() { say(len((*reachRows())[reach(two)])) },
+		func() {
+			for range *reachNil() {
+			}
+		},
+		func() {
+			for i := range reachRow().all {
+				say(i)
+			}
+		},
+		func() {
+			for i := range reachNil() {
+				say(i)
+			}
+		},
+	} {
+		func() {
+			defer func() { say(i, recover()) }()
+			f()
+		}()
+	}
+}
+
 var atTop = func(x int) int { return reach(reach(x)) }
 
 func main() {
@@ -326,6 +368,7 @@ func main() {
 	say(named(6))
 	say(multi(3))
 	panics()
+	lengths()
 	say(last(3), atTop(2))
 	go func(x int) {}(reach(3))
 	if len(os.Args) > 5 {
