@@ -42,7 +42,7 @@ func inModule(t *testing.T) {
 	}
 	t.Setenv("GOCACHE", strings.TrimSpace(string(text)))
 	t.Setenv("XDG_CACHE_HOME", buildCache)
-	t.Setenv("GOFLAGS", "-ldflags=-w")
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -ldflags=-w")
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/prog\n\ngo 1.26\n")

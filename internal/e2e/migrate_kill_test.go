@@ -149,7 +149,7 @@ func TestMigrate_Killed(t *testing.T) {
 			if phase == "preparing" && victim == "destination" || phase == "linking" && victim == "source" {
 				continue // there is no such process
 			}
-			if !stressed() && ((i+j)%6 != 0 || victim == "nobody") {
+			if !stressed() && ((i+j)%9 != 0 || victim == "nobody") {
 				continue
 			}
 			t.Run(phase+", "+victim, func(t *testing.T) {

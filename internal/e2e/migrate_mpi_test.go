@@ -317,6 +317,7 @@ func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 // must not end before the last rank has saved, because all others would end
 // with them.
 func TestMigrate_OpenMPIOrphans(t *testing.T) {
+	onlyLong(t)
 	t.Setenv(control.EnvJoin, control.JoinSpawned)
 	p := onOpenMPI(t, 3, nil)
 	p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")

@@ -93,7 +93,7 @@ func (p *plainNPB) runs(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = p.dir
-	cmd.Env = append(append(os.Environ(), lazyGC), plain.Env...)
+	cmd.Env = append(append(os.Environ(), lazyGC), plain.Env()...)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

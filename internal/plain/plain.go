@@ -11,8 +11,10 @@ import (
 	"strings"
 )
 
-// Env is what tools need to build the copy, which is a module of its own.
-var Env = []string{"CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off"}
+// Env returns what tools need to build the copy, which is a module of its own.
+func Env() []string {
+	return []string{"CGO_ENABLED=0", "GOFLAGS=" + os.Getenv("GOFLAGS") + " -mod=mod", "GOPROXY=off"}
+}
 
 var (
 	restoring = regexp.MustCompile(`\t(resumed, err := )?g\.restore\(.*\)\n\tif err != nil \{\n\t\treturn nil, err\n\t\}\n`)

@@ -279,7 +279,7 @@ func (b *bench) npb() error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	for _, e := range plain.Env {
+	for _, e := range plain.Env() {
 		name, value, _ := strings.Cut(e, "=")
 		os.Setenv(name, value)
 	}

@@ -326,7 +326,7 @@ func TestLoad_Errors(t *testing.T) {
 		{"./testdata/src/absent", load.ErrPattern, []string{"absent"}},
 		{"no.such/package", load.ErrPattern, []string{"no program found"}},
 	} {
-		_, err := Load(context.Background(), ".", []string{c.pattern}, load.Options{Env: append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod")})
+		_, err := Load(context.Background(), ".", []string{c.pattern}, load.Options{Env: append(os.Environ(), "GOPROXY=off", programtest.Flags("-mod=mod"))})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.pattern, err)
 			continue
@@ -366,7 +366,7 @@ func TestLoad_Modules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
+	env := append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	for _, tags := range [][]string{nil, {"tagged"}} {
 		p, err := Load(context.Background(), dir, nil, load.Options{Tags: tags, Env: env})
 		if err != nil {

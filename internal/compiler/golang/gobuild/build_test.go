@@ -204,18 +204,18 @@ func TestBuild_ModuleCache(t *testing.T) {
 			from := proxy(t, "example.com/dep", "v1.2.3", files...)
 			dir := programtest.Tree(t, "prog/go.mod", "module example.com/prog\n\ngo 1.26\n\nrequire example.com/dep v1.2.3\n", "prog/main.go", callsPart)
 			cache := t.TempDir()
-			env := []string{"GOMODCACHE=" + cache, "GOFLAGS=-modcacherw -mod=mod"}
+			env := []string{"GOMODCACHE=" + cache, programtest.Flags("-modcacherw -mod=mod")}
 			if c.work {
 				if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte("go 1.26\n\nuse ./prog\n"), 0o644); err != nil {
 					t.Fatal(err)
 				}
-				env = append(env, "GOWORK="+filepath.Join(dir, "go.work"), "GOFLAGS=-modcacherw")
+				env = append(env, "GOWORK="+filepath.Join(dir, "go.work"), programtest.Flags("-modcacherw"))
 			}
 			prog := filepath.Join(dir, "prog")
 			download := exec.Command("go", "build", "-o", filepath.Join(t.TempDir(), "plain"), ".")
-			download.Dir, download.Env = prog, programtest.Offline(append(env, "GOPROXY="+from, "GONOSUMDB=*", "GONOSUMCHECK=1", "GOFLAGS=-modcacherw")...)
+			download.Dir, download.Env = prog, programtest.Offline(append(env, "GOPROXY="+from, "GONOSUMDB=*", "GONOSUMCHECK=1", programtest.Flags("-modcacherw"))...)
 			if !c.work {
-				download.Env = append(download.Env, "GOFLAGS=-modcacherw -mod=mod")
+				download.Env = append(download.Env, programtest.Flags("-modcacherw -mod=mod"))
 			}
 			if text, err := download.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
@@ -227,7 +227,7 @@ func TestBuild_ModuleCache(t *testing.T) {
 					"func Part() string { return \"not the \" + part + more }\n"),
 				filepath.Join(cache, "example.com", "dep@v1.2.3", "zz_cairn.go"): []byte("package dep\n\nconst more = \" but the new\"\n"),
 			}
-			err := build(out, prog, nil, replaced, Options{Env: programtest.Offline("GOMODCACHE="+cache, env[len(env)-1], "GOFLAGS="), Cache: t.TempDir()})
+			err := build(out, prog, nil, replaced, Options{Env: programtest.Offline("GOMODCACHE="+cache, env[len(env)-1], programtest.Flags("")), Cache: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestBuild_ProgramUsesCairn(t *testing.T) {
 		"\nrequire "+load.CairnPath+" v0.0.0\n\nreplace "+load.CairnPath+" => "+root+"\n", "go.sum", string(gosum), "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
 	err = build(out, dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(strings.Replace(useRuntime, "cairnrt/resume", load.RuntimePath, 1))},
-		Options{Env: programtest.Offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
+		Options{Env: programtest.Offline(programtest.Flags("-mod=mod")), Cache: filepath.Join(dir, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,13 @@ func Write(t *testing.T, name, text string) {
 // builds faster: without debugging information, and with less garbage
 // collection.
 func Offline(more ...string) []string {
-	return append(os.Environ(), append([]string{"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=-ldflags=-w", "GOWORK=", "GOGC=400"}, more...)...)
+	return append(os.Environ(), append([]string{"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", Flags("-ldflags=-w"), "GOWORK=", "GOGC=400"}, more...)...)
+}
+
+// Flags returns a setting of GOFLAGS with more flags than there are. Those that
+// there are decide what can be taken from the build cache.
+func Flags(more string) string {
+	return strings.TrimSpace("GOFLAGS=" + os.Getenv("GOFLAGS") + " " + more)
 }
 
 // Says returns what a program prints.

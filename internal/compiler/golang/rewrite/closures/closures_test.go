@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
@@ -260,7 +261,7 @@ func TestConvert_Run(t *testing.T) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "go", "run", ".")
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOGC=400")
+		cmd.Env = append(os.Environ(), "GOWORK=off", programtest.Flags("-mod=mod"), "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOGC=400")
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
@@ -570,7 +571,7 @@ func main() {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "run", "-gcflags=-l", ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOTOOLCHAIN=local")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

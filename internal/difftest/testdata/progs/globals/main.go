@@ -3,8 +3,6 @@
 // blank ones.
 package main
 
-//difftest:daily
-
 import (
 	"errors"
 	"fmt"

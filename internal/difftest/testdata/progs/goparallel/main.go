@@ -2,8 +2,6 @@
 // each, and waits for them in each step.
 package main
 
-//difftest:daily
-
 import (
 	"fmt"
 	"sync"

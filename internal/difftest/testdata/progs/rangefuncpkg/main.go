@@ -2,8 +2,6 @@
 // of another package, with types of this one.
 package main
 
-//difftest:daily
-
 import (
 	"fmt"
 	"strings"
