@@ -2,6 +2,7 @@ package golang
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -524,5 +525,40 @@ func main() {
 	}
 	if got, _ := pointsOf(t, text); !slices.Equal(got, want) {
 		t.Errorf("points at %v, want %v", got, want)
+	}
+}
+
+// TestInstrument_UnexportedMethods: a method that is not exported has another
+// name in every package, so that the type cannot be written in the caller's.
+func TestInstrument_UnexportedMethods(t *testing.T) {
+	const library = `package b
+
+type T struct{}
+
+func (T) m() {}
+
+func Run(i PARAMETER, n int) (s int) {
+	for k := range n {
+		for j := range n {
+			s += j * k
+		}
+	}
+	return s
+}
+`
+	for parameter, value := range map[string]string{
+		"interface{ m() }":  "b.T{}",
+		"struct{ x []int }": "b.X",
+	} {
+		p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n",
+			"b/b.go", strings.Replace(library, "PARAMETER", parameter, 1)+"\nvar X struct{ x []int }\n",
+			"main.go", "package main\n\nimport \"x/b\"\n\nfunc main() {\n\tprintln(b.Run("+value+", 1000))\n}\n"), []string{"."}, load.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = instrument.Instrument(p, instrument.Options{})
+		if !errors.Is(err, instrument.ErrRefused) || !strings.Contains(err.Error(), "that type has no name here") {
+			t.Errorf("%s: %v", parameter, err)
+		}
 	}
 }

@@ -92,7 +92,20 @@ func Unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string
 		if n := Foreign(t.Obj(), p); n != "" {
 			return n
 		}
-	case *types.Interface, *types.Union:
+	case *types.Interface:
+		for m := range t.Methods() {
+			if !m.Exported() && m.Pkg() != p { // m of another package is another method
+				return types.TypeString(t, types.RelativeTo(p))
+			}
+		}
+		return ""
+	case *types.Struct:
+		for f := range t.Fields() {
+			if !f.Exported() && f.Pkg() != p {
+				return types.TypeString(t, types.RelativeTo(p))
+			}
+		}
+	case *types.Union:
 		return ""
 	}
 	for part := range TypeParts(t) {
