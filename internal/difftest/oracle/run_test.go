@@ -21,7 +21,7 @@ import (
 // One start of a program may take this many seconds of processor time, which
 // does not depend on the load of the machine. The other bound ends a program
 // that waits forever.
-const processorSeconds = 15
+const processorSeconds = 60
 
 var patience = 10 * time.Minute
 
