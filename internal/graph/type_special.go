@@ -83,7 +83,8 @@ var opaqueTypes = map[string]string{
 }
 
 // wholeTypes can be saved in programs that are saved as a whole. A lock that is
-// locked there belongs to the only goroutine, and no goroutine waits for it.
+// locked there belongs to a goroutine that is saved, and no goroutine waits
+// inside of it. What the program has learnt of a file is as it was.
 var wholeTypes = map[string]bool{
 	"sync.Pool":                true,
 	"sync.Mutex":               true,
@@ -93,6 +94,9 @@ var wholeTypes = map[string]bool{
 	"context.cancelCtx":        true,
 	"context.valueCtx":         true,
 	"context.withoutCancelCtx": true,
+	"os.dirFS":                 true,
+	"os.fileStat":              true,
+	"os.unixDirent":            true,
 }
 
 // opaquePackages are packages whose types cannot be saved if they have memory.

@@ -358,6 +358,40 @@ func main() {
 	println(out[11])
 }
 `, ""},
+		{"callbacks", `package main
+
+import (
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+var (
+	once  sync.Once
+	table [1000]int
+)
+
+func fill() {
+	for i := range table { // point
+		for k := 0; k < 1000000; k++ { // none
+			table[i] = (table[i]*31 + k) % 9001
+		}
+	}
+}
+
+func main() {
+	sum := 0
+	err := filepath.WalkDir(os.Args[1], func(path string, e fs.DirEntry, err error) error { // point
+		once.Do(fill)
+		data, err := os.ReadFile(path)
+		sum += table[sha256.Sum256(data)[0]]
+		return err
+	})
+	println(sum, err == nil)
+}
+`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lines, warnings := pointsOf(t, c.text)

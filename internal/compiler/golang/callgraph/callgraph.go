@@ -274,8 +274,11 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 	case "sort", "slices", "maps", "strings", "bytes", "path/filepath", "io/fs", "unicode", "bufio", "sync", "flag":
 		given.Kind = SyncCallback
 	}
-	if rewrite.StartsGoroutine(info, call) != nil {
+	switch {
+	case rewrite.StartsGoroutine(info, call) != nil:
 		given.Kind = GoCall
+	case kind == PlainCall && fn.Pkg.Rewritable() && rewrite.CallbackFunction(info, call) != "": // a copy calls them
+		given.Kind = PlainCall
 	}
 	for _, a := range call.Args {
 		a = ast.Unparen(a)

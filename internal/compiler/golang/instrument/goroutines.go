@@ -72,17 +72,16 @@ func UnlockAny(l sync.Locker) { panic(0) }
 func CondWait(c *sync.Cond) { panic(0) }
 func Signal(c *sync.Cond) { panic(0) }
 func Broadcast(c *sync.Cond) { panic(0) }
+func OnceKnown() bool { panic(0) }
+func OnceBegin(o *sync.Once) bool { panic(0) }
+func OnceEnd(o *sync.Once) { panic(0) }
 `},
 	{"time", "func Sleep(d time.Duration) { panic(0) }\n"},
 }
 
 // importer returns an importer for a package that may import the run time.
 func (in *instrumenter) importer(s *load.Package) types.Importer {
-	im := in.p.Source.Importer(s)
-	if !in.Several() {
-		return im
-	}
-	return &runtimeImporter{Importer: im, in: in, of: s}
+	return &runtimeImporter{Importer: in.p.Source.Importer(s), in: in, of: s}
 }
 
 type runtimeImporter struct {

@@ -279,6 +279,9 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	if p, err = normalize.LowerWaits(p, in.runtime); err != nil {
 		return err
 	}
+	if p, err = normalize.LowerCallbacks(p, in.runtime); err != nil {
+		return err
+	}
 	if p, err = normalize.LowerOnce(p); err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 		pl.placeInside(n, levels, maxDepth)
 	}
 	pl.placeInGoroutines()
+	pl.placeInWalks()
 }
 
 // next takes the best loop that was not tried yet. It returns false if there is

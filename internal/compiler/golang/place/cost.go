@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 	"github.com/cairnrun/cairn/internal/compiler/scc"
 )
 
@@ -264,6 +265,9 @@ func (p *costModel) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 			return costAlloc / 2
 		}
 		return 1
+	}
+	if rewrite.CallbackFunction(info, n) == "(*sync.Once).Do" { // other calls do nothing
+		return costCall
 	}
 	t := p.calls[n]
 	if t == nil || t.Kind == callgraph.SyncCallback || t.Kind == callgraph.AsyncCallback {

@@ -9,6 +9,8 @@
 //	normalize.RenameLocals rename variables whose names the passes need
 //	normalize.MoveLoopLiterals  move func literals out of the heads of loops
 //	normalize.LowerWaits   turn waits and go statements into calls
+//	normalize.LowerCallbacks  copy functions of the standard library that call the
+//	                       program's functions into the package
 //	normalize.LowerOnce    copy sync.OnceValue and the like into the package
 //	normalize.HoistTypes   move local types to package level
 //	normalize.LowerRanges  turn loops over functions into calls

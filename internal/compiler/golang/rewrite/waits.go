@@ -181,6 +181,21 @@ func calledName(info *types.Info, c *ast.CallExpr) string {
 	return ""
 }
 
+// CallbackFunction returns the full name of the function of the standard library
+// that a call names, if normalize.LowerCallbacks can replace it by a copy that
+// can be resumed while it calls a function of the program; otherwise "".
+func CallbackFunction(info *types.Info, c *ast.CallExpr) string {
+	switch name := calledName(info, c); name {
+	case "(*sync.Once).Do":
+		if CanName(info, c) {
+			return name
+		}
+	case "sort.Search", "path/filepath.Walk", "path/filepath.WalkDir", "io/fs.WalkDir":
+		return name
+	}
+	return ""
+}
+
 // StartsGoroutine returns the func value that a call of WaitGroup.Go starts, or
 // nil.
 func StartsGoroutine(info *types.Info, c *ast.CallExpr) ast.Expr {

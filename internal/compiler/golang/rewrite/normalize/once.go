@@ -58,7 +58,7 @@ func LowerOnce(p *rewrite.Package) (*rewrite.Package, error) {
 				fmt.Fprintf(&decls, "\ntype _ = %s.Once // for the import\n", x.Name)
 			}
 			if copies[name] == "" {
-				copies[name] = onceName(p, name)
+				copies[name] = unusedName(p, rewrite.Prefix+name)
 				decls.WriteString(once.text(copies[name], x.Name))
 			}
 			edits = append(edits, rewrite.Edit{Lo: s.Pos(), Hi: s.End(), Text: copies[name]})
@@ -74,18 +74,17 @@ func LowerOnce(p *rewrite.Package) (*rewrite.Package, error) {
 	return p.With(text)
 }
 
-// onceName returns a name for the copy of a function that nothing in the
-// package has.
-func onceName(p *rewrite.Package, name string) string {
+// unusedName returns a name, changed if something in the package has it.
+func unusedName(p *rewrite.Package, name string) string {
 	taken := map[string]bool{}
 	for _, m := range []map[*ast.Ident]types.Object{p.Info.Defs, p.Info.Uses} {
 		for id := range maps.Keys(m) {
 			taken[id.Name] = true
 		}
 	}
-	to := rewrite.Prefix + name
+	to := name
 	for i := 2; taken[to]; i++ {
-		to = fmt.Sprintf("%s%s_%d", rewrite.Prefix, name, i)
+		to = fmt.Sprintf("%s_%d", name, i)
 	}
 	return to
 }

@@ -3,28 +3,23 @@
 package main
 
 //difftest:daily
-//difftest:refuse (?i)callback|called from|outside|foreign|walk
+//difftest:refuse (?i)callback|called from|outside|foreign|does not call
 
 import (
 	"fmt"
-	"io/fs"
-	"testing/fstest"
+	"sort"
 )
 
 func main() {
-	tree := fstest.MapFS{}
-	for i := range 6 {
-		tree[fmt.Sprintf("d%d/f%d", i%2, i)] = &fstest.MapFile{Data: make([]byte, i*10)}
-	}
 	h := 0
-	fs.WalkDir(tree, ".", func(path string, e fs.DirEntry, err error) error {
+	list := []int{5, 2, 9, 1, 7, 3}
+	sort.Slice(list, func(a, b int) bool {
 		for i := range 4 { //difftest:loop
 			for k := range 1000 {
-				h = (h*31 + k + len(path) + i) % 9001
+				h = (h*31 + k + a + i) % 9001
 			}
 		}
-		fmt.Println(path, h)
-		return err
+		return list[a] < list[b]
 	})
-	fmt.Println(h)
+	fmt.Println(list, h)
 }
