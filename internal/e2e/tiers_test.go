@@ -14,15 +14,13 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/seal"
 )
 
-// TestTiers_Shared keeps checkpoints of hosts that share nothing on a shared
-// directory, too.
-func TestTiers_Shared(t *testing.T) {
-	t.Parallel()
-	const n = 3
-	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
-	w := wanderOn(t, 2, n, "-size", "2000")
-	shared := filepath.Join(t.TempDir(), "gpfs")
-	tiers := "shared=" + shared + ":every=2,keep=1"
+// onShared starts a run on two hosts that share nothing but a tier, which gets
+// every second checkpoint, and takes two.
+func onShared(t *testing.T, ranks, keep int) (w *islands, shared, tiers string) {
+	t.Helper()
+	w = wanderOn(t, 2, ranks, "-size", "2000")
+	shared = filepath.Join(t.TempDir(), "gpfs")
+	tiers = fmt.Sprintf("shared=%s:every=2,keep=%d", shared, keep)
 	w.lets(5)
 	w.begins("2 1", "--tiers", tiers)
 	w.reachesStep(5)
@@ -30,6 +28,16 @@ func TestTiers_Shared(t *testing.T) {
 	w.awaits("checkpoint 1 is on shared=" + shared)
 	w.goes(7)
 	w.saves()
+	return w, shared, tiers
+}
+
+// TestTiers_Shared keeps checkpoints of hosts that share nothing on a shared
+// directory, too.
+func TestTiers_Shared(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w, shared, _ := onShared(t, n, 1)
 	w.goes(9)
 	w.saves()
 	w.awaits("checkpoint 3 is on shared=" + shared)
@@ -83,17 +91,8 @@ func TestTiers_HostLost(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
-	w := wanderOn(t, 2, n, "-size", "2000")
+	w, shared, tiers := onShared(t, n, 2)
 	a, b := w.net.Hosts[0], w.net.Hosts[1]
-	shared := filepath.Join(t.TempDir(), "gpfs")
-	tiers := "shared=" + shared + ":every=2,keep=2"
-	w.lets(5)
-	w.begins("2 1", "--tiers", tiers)
-	w.reachesStep(5)
-	w.saves()
-	w.awaits("checkpoint 1 is on shared=" + shared)
-	w.goes(7)
-	w.saves()
 	w.goes(9)
 	w.stops() // this saves checkpoint 3, also there
 	must(t, w.text(), "checkpoint 3 is on shared="+shared)

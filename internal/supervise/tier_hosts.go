@@ -12,7 +12,6 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
-	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/placement"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
@@ -149,7 +148,6 @@ type keptCopy struct{ dir, object string }
 const keptTier = "kept"
 
 func isKeptFile(object string) bool { return strings.HasSuffix(object, ".h5") }
-func isKeptOwn(object string) bool  { return strings.HasSuffix(object, "."+local.OwnExt) }
 
 // addKept adds what a directory keeps to its store.
 func (p *localInventory) addKept(id string, s *recovery.Store) {
@@ -168,9 +166,6 @@ func (p *localInventory) addKept(id string, s *recovery.Store) {
 		var rank int
 		if _, err := fmt.Sscanf(object, "rank-%d-", &rank); err == nil && why == "" {
 			why = suspect[rank]
-		}
-		if !isKeptFile(object) && !isKeptOwn(object) {
-			why = "it has a journal, which is not kept"
 		}
 		if why != "" {
 			s.Damaged = append(s.Damaged, recovery.Damage{Object: object, Why: why})
@@ -193,7 +188,7 @@ func (p *localInventory) addKept(id string, s *recovery.Store) {
 // keptParts returns the parts that hosts keep. They come after those of the
 // checkpoint directories, which are preferred.
 func (p *localInventory) keptParts(inv *recovery.Inventory) (out []recovery.Part) {
-	for _, id := range p.ids() {
+	for i, id := range p.ids() {
 		if p.kept[id] == nil {
 			continue
 		}
@@ -208,8 +203,14 @@ func (p *localInventory) keptParts(inv *recovery.Inventory) (out []recovery.Part
 				if isKeptFile(o.Name) {
 					home.Objects = append(home.Objects, o)
 				} else {
-					inv.Titles[o.Name] = "journal and output"
+					inv.Titles[o.Name] = "files and output"
 				}
+			}
+			if len(part.Absent) > 0 { // only the home has them
+				absent := recovery.Object{Name: fmt.Sprintf("rank-%04d-%08d-absent", part.Rank, part.Index)}
+				inv.Titles[absent.Name] = "files and output"
+				inv.Stores[i].Damaged = append(inv.Stores[i].Damaged, recovery.Damage{Object: absent.Name, Why: "it does not have " + strings.Join(part.Absent, ", ")})
+				part.Objects = append(slices.Clone(part.Objects), absent)
 			}
 			if p.homeGoesBack(part.Rank, part.Index) {
 				home.Objects = append(home.Objects, ownObject(part.Rank))
@@ -244,7 +245,7 @@ func (p *localInventory) keptFetches(plan *recovery.Plan) (out []control.FetchIt
 			continue
 		}
 		out = append(out, control.FetchItem{Rank: r, Index: plan.Index, Attempt: plan.Attempt, Kept: text, Line: p.committed(), Host: "other hosts",
-			Own: slices.ContainsFunc(part.Objects, func(o recovery.Object) bool { return isKeptOwn(o.Name) })})
+			Own: slices.ContainsFunc(part.Objects, func(o recovery.Object) bool { return helper.IsPack(o.Name) })})
 	}
 	return out
 }

@@ -12,20 +12,16 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// keeps makes a directory keep rank 1's part of checkpoint 2, and copies of the
-// objects with these extensions.
-func keeps(t *testing.T, d *hostDir, own string, copies ...string) {
+// keeps makes a directory keep rank 1's part of checkpoint 2, with copies of its
+// objects. absent are files that the pack does not have.
+func keeps(t *testing.T, d *hostDir, absent []string) {
 	t.Helper()
-	part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: 2, Attempt: "y"}, Rank: 1, Ranks: 2}
+	part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: 2, Attempt: "y"}, Rank: 1, Ranks: 2, Absent: absent}
 	s := recovery.Store{}
-	for _, ext := range []string{"h5", own} {
+	for _, ext := range []string{"h5", "pack"} {
 		o := recovery.Object{Name: "rank-0001-00000002-" + strings.Repeat("d", 32) + "." + ext, Size: 10}
 		part.Objects = append(part.Objects, o)
-		for _, c := range copies {
-			if c == ext {
-				s.Copies = append(s.Copies, o.Name)
-			}
-		}
+		s.Copies = append(s.Copies, o.Name)
 	}
 	s.Parts = []recovery.Part{part}
 	var err error
@@ -39,16 +35,16 @@ func keeps(t *testing.T, d *hostDir, own string, copies ...string) {
 func TestKeptInventory_Plan(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		own     string
+		absent  []string
 		gone    bool // b is
 		damaged bool // rank 1's file in b is
 		refuses string
 		fetches int // of rank 1
 		ownKept bool
 	}{
-		{name: "home gone", own: "own", gone: true, ownKept: true},
-		{name: "home gone, and it had a journal", own: "lacks", gone: true, refuses: "a journal, which is not kept"},
-		{name: "file at home damaged", own: "lacks", damaged: true, fetches: 1},
+		{name: "home gone", gone: true, ownKept: true},
+		{name: "home gone, and its pack lacks a file", absent: []string{"/gpfs/result"}, gone: true, refuses: "it does not have /gpfs/result"},
+		{name: "file at home damaged", absent: []string{"/gpfs/result"}, damaged: true, fetches: 1},
 	} {
 		a, b := dirNamed("a"), dirNamed("b")
 		file := func(rank int) control.Part {
@@ -56,8 +52,8 @@ func TestKeptInventory_Plan(t *testing.T) {
 		}
 		a.Parts, b.Parts = []control.Part{file(0)}, []control.Part{file(1)}
 		a.Lines, b.Lines, b.Journals = []control.RankLine{{Rank: 0, Index: 2}}, []control.RankLine{{Rank: 1, Index: 2}}, []int{1}
-		keeps(t, a, c.own, "h5", c.own)
-		keeps(t, b, c.own, "h5", c.own)
+		keeps(t, a, c.absent)
+		keeps(t, b, c.absent)
 		dirs, at := []*hostDir{a, b}, []string{"a", "b"}
 		if c.gone {
 			dirs, at = dirs[:1], []string{"a", "a"}

@@ -7,14 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier/copies"
 	"github.com/cairnrun/cairn/internal/tier/kept"
 	"github.com/cairnrun/cairn/internal/tier/local"
+	"github.com/cairnrun/cairn/internal/tier/pack"
 	"github.com/cairnrun/cairn/internal/tier/peer"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
@@ -29,6 +30,7 @@ type holder struct {
 	service *peer.Service
 	send    func(control.Message)
 	code    copies.View // with Data and Parity alone
+	trusted bool        // nobody but this user can have made what hosts keep
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -176,21 +178,29 @@ func (h *holder) work() {
 	}
 }
 
-// link keeps the files of ranks, and their own files.
+// link keeps the files of ranks, and their packs.
 func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
 	if parts = h.linked[m.Index]; parts != nil { // for another tier
 		return parts, nil
 	}
-	for _, r := range m.Ranks {
-		src, ext, end, err := h.dir.PackOwn(h.ctx, r, m.All)
-		if err != nil {
-			return nil, err
+	dir := local.CheckpointDir(h.dir.Path)
+	file := func(rank int) string { return store.Open(vfs.OS(), dir, rank).File(m.Index) }
+	err = h.dir.WithPacks(h.ctx, m.Index, m.Ranks, m.All, file, func(packs []pack.Pack) error {
+		for i := range packs {
+			more := kept.More{Absent: packs[i].Absent()}
+			for _, o := range packs[i].Objects {
+				more.Packs = append(more.Packs, kept.Pack{Name: o.Name, Path: o.Path})
+			}
+			p, err := h.store.Link(h.ctx, dir, m.Index, packs[i].Rank, more)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, p)
 		}
-		p, err := h.store.Link(h.ctx, local.CheckpointDir(h.dir.Path), m.Index, r, kept.Content{Ext: ext, Source: src})
-		if err = errors.Join(err, end()); err != nil {
-			return nil, err
-		}
-		parts = append(parts, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	h.linked = map[uint64][]recovery.Part{m.Index: parts}
 	return parts, nil
@@ -204,8 +214,9 @@ type KeptItem struct {
 	Stores  []string         // the hosts that Fetches name
 }
 
-// fetch gets a rank's part of a checkpoint, and publishes it.
-func (h *holder) fetch(ctx context.Context, item *control.FetchItem) error {
+// fetch gets a rank's part of a checkpoint, and publishes it. The rank's program
+// will be started in workDir.
+func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchItem) error {
 	if h == nil {
 		return errors.New("this helper keeps nothing for other hosts")
 	}
@@ -228,22 +239,26 @@ func (h *holder) fetch(ctx context.Context, item *control.FetchItem) error {
 	if !item.Own {
 		return nil
 	}
+	var packs []pack.Object
 	for _, o := range x.Part.Objects {
-		if strings.HasSuffix(o.Name, "."+local.OwnExt) {
-			id := copies.ID{Object: o.Name}
-			if err := h.store.Verify(ctx, id, nil); err != nil {
-				return err
+		if IsPack(o.Name) {
+			path, err := h.dir.PackPath(o.Name)
+			if err == nil {
+				err = h.store.Export(ctx, o.Name, path)
 			}
-			f, size, err := h.store.OpenFile(id)
 			if err != nil {
 				return err
 			}
-			defer f.Close()
-			return h.dir.UnpackOwn(ctx, io.NewSectionReader(f, 0, size), item.Rank, x.Part.Ranks, item.Line, item.Attempt)
+			packs = append(packs, pack.Object{Name: o.Name, Path: path, Size: o.Size})
 		}
 	}
-	return errors.New("the own files of the rank are not kept")
+	// What hosts keep was made by helpers of this user, in directories that
+	// nobody else can change.
+	return h.dir.Unpack(ctx, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
 }
+
+// IsPack reports whether an object that hosts keep is a pack.
+func IsPack(object string) bool { return strings.HasSuffix(object, ".pack") }
 
 // keptFailure completes a failure to get something from what hosts keep.
 func keptFailure(f *control.FetchFailure, err error) {

@@ -147,14 +147,17 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 			return err
 		}
 	}
+	access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
 	if l.holder, err = newHolder(l.Dir, host, l.secret, p, send); err != nil {
 		return err
+	}
+	if l.holder != nil {
+		l.holder.trusted = !access.AnyOwner
 	}
 	l.uploaders = make(map[string]*uploader)
 	for i := range p.Tiers {
 		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
 			name := string(t.Kind)
-			access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
 			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, access), send)
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
@@ -292,7 +295,7 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
 	ctx := context.Background()
 	if len(item.Kept) > 0 {
-		return l.holder.fetch(ctx, item)
+		return l.holder.fetch(ctx, m.WorkDir, item)
 	}
 	if item.Tier != "" {
 		return l.fetchTier(ctx, m.WorkDir, item)

@@ -1,9 +1,10 @@
 // Package kept is the store of a host for objects of checkpoints: those of its
-// own ranks, as hard links to their files, and copies and shards that it holds
+// own ranks, as hard links to their files and packs, and copies and shards that it holds
 // for other hosts.
 //
 //	DIR/RUN/
 //	  files/rank-0003-00000010-HEADER-DIGEST.h5         a copy of an object
+//	  files/rank-0003-00000012-DIGEST.pack              the rank's pack (package pack)
 //	  shards/rank-0003-00000010-HEADER-DIGEST.h5.4+2.1  shard 1 of a 4+2 code
 //	  parts/00000012-rank-0003-ATTEMPT.json             record: what rank 3 needs for checkpoint 12
 //	  incoming/7                                        being received; removed by Open
@@ -303,6 +304,7 @@ type partRecord struct {
 	Ranks   int          `json:"ranks"`
 	Time    int64        `json:"time"` // nanoseconds since 1970
 	Objects []partObject `json:"objects"`
+	Absent  []string     `json:"absent,omitempty"`
 }
 
 type partObject struct {
@@ -313,7 +315,7 @@ type partObject struct {
 const partFormat = 1
 
 func (r *partRecord) part() recovery.Part {
-	p := recovery.Part{Checkpoint: recovery.Checkpoint{Index: r.Index, Attempt: r.Attempt}, Rank: r.Rank, Ranks: r.Ranks, Time: r.Time}
+	p := recovery.Part{Checkpoint: recovery.Checkpoint{Index: r.Index, Attempt: r.Attempt}, Rank: r.Rank, Ranks: r.Ranks, Time: r.Time, Absent: r.Absent}
 	for _, o := range r.Objects {
 		p.Objects = append(p.Objects, recovery.Object(o))
 	}
@@ -369,7 +371,7 @@ func (s *Store) storePart(p recovery.Part) error {
 			return fmt.Errorf("%s is the part of another attempt", partName(id))
 		}
 	}
-	r := partRecord{partFormat, s.run, p.Index, p.Attempt, p.Rank, p.Ranks, p.Time, nil}
+	r := partRecord{partFormat, s.run, p.Index, p.Attempt, p.Rank, p.Ranks, p.Time, nil, p.Absent}
 	for _, o := range p.Objects {
 		r.Objects = append(r.Objects, partObject(o))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -101,6 +102,69 @@ func all(t testing.TB, s *Store, p recovery.Part) {
 	}
 }
 
+func writeFile(t testing.TB, fsys vfs.FS, name string, text []byte) {
+	t.Helper()
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	f, err := fsys.Create(name)
+	if err == nil {
+		_, err = f.WriteAt(text, 0)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLink_Pack keeps a rank's pack with its file. A pack that is not what its
+// name says is refused, and what is kept can be had back.
+func TestLink_Pack(t *testing.T) {
+	fsys := vfstest.NewMem()
+	prog := tiertest.NewProgram(t, fsys, "/run", 1)
+	index := prog.Save()
+	s := open(t, fsys, prog.Run)
+	text := []byte("files of the program")
+	src, err := tier.NewSource(t.Context(), bytes.NewReader(text), int64(len(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := More{Packs: []Pack{{fmt.Sprintf("rank-0000-%08d-%s.pack", index, src.Digest), "/pack"}}, Absent: []string{"/gpfs/result"}}
+	writeFile(t, fsys, "/pack", []byte("something else, of whatever length"))
+	if _, err := s.Link(t.Context(), "/run", index, 0, more); !errors.Is(err, tier.ErrDamaged) {
+		t.Fatalf("a damaged pack: %v", err)
+	}
+	if inv := s.Inventory(); len(inv.Parts) > 0 {
+		t.Errorf("there is a part without its pack: %v", inv.Parts)
+	}
+	writeFile(t, fsys, "/pack", text)
+	p, err := s.Link(t.Context(), "/run", index, 0, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Remove("/pack"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.Link(t.Context(), "/run", index, 0, more); err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("the second time: %v, %v; want %v", again, err, p)
+	}
+	s = open(t, fsys, prog.Run)
+	all(t, s, p)
+	sound(t, s)
+	if err := s.Export(t.Context(), more.Packs[0].Name, "/back"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := vfs.ReadFile(fsys, "/back", 1000); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := s.Remove(nil, []copies.ID{{Object: more.Packs[0].Name}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Export(t.Context(), more.Packs[0].Name, "/back"); !errors.Is(err, tier.ErrNotExist) {
+		t.Errorf("what is not here: %v", err)
+	}
+}
+
 func TestLink_SurvivesPruning(t *testing.T) {
 	fsys := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, fsys, "/run", 2)
@@ -109,7 +173,7 @@ func TestLink_SurvivesPruning(t *testing.T) {
 	var parts []recovery.Part
 	for r := range 2 {
 		for _, index := range []uint64{first, second, second} { // the second time changes nothing
-			p, err := s.Link(t.Context(), "/run", index, r)
+			p, err := s.Link(t.Context(), "/run", index, r, More{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +232,7 @@ func TestLink_RealFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		p, err := s.Link(t.Context(), prog.Dir, index, 0)
+		p, err := s.Link(t.Context(), prog.Dir, index, 0, More{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +254,7 @@ func TestLink_RefusesOtherRun(t *testing.T) {
 	fsys := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, fsys, "/run", 1)
 	index := prog.Save()
-	if _, err := open(t, fsys, store.NewID()).Link(t.Context(), "/run", index, 0); err == nil {
+	if _, err := open(t, fsys, store.NewID()).Link(t.Context(), "/run", index, 0, More{}); err == nil {
 		t.Error("a file of another run was kept")
 	}
 }
@@ -200,7 +264,7 @@ func TestRemove_SparesLinked(t *testing.T) {
 	fsys := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, fsys, "/run", 1)
 	s := open(t, fsys, prog.Run)
-	p, err := s.Link(t.Context(), "/run", prog.Save(), 0)
+	p, err := s.Link(t.Context(), "/run", prog.Save(), 0, More{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +302,7 @@ func (w *work) do(fsys vfs.FS) error {
 	}
 	defer s.Close()
 	for _, index := range w.indexes {
-		p, err := s.Link(ctx, "/run", index, 0)
+		p, err := s.Link(ctx, "/run", index, 0, More{})
 		if err != nil {
 			return err
 		}

@@ -19,24 +19,24 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Content is something of a rank that is kept with its file. Ext is the extension
-// of the object's name.
-type Content struct {
-	Ext    string
-	Source tier.Source
+// More is what is kept with a rank's file: its pack and the pack's bases.
+type More struct {
+	Packs  []Pack
+	Absent []string // files of the program that the pack does not have
 }
 
-// ContentName returns the name of an object that is a Content.
-func ContentName(rank int, index uint64, c Content) string {
-	return fmt.Sprintf("rank-%04d-%08d-%s.%s", rank, index, c.Source.Digest, c.Ext)
+// Pack is a file whose name as an object is known.
+type Pack struct {
+	Name string // with the digest of its content
+	Path string
 }
 
-// Link keeps a rank's committed file of a checkpoint, and the bases that it
-// needs: as hard links, or as copies where there are none. It reads each file
-// once for its digest, and stores the part. All of it is durable when Link
-// returns. It may be repeated, with the same further contents, which become
-// objects of the part, too.
-func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int, more ...Content) (recovery.Part, error) {
+// Link keeps a rank's committed file of a checkpoint, the bases that it needs,
+// and its packs: as hard links, or as copies where there are none. It reads each
+// file once for its digest, and stores the part. All of it is durable when Link
+// returns. It may be repeated, with the same packs. If a pack is not what its
+// name says, the error is tier.ErrDamaged.
+func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int, more More) (recovery.Part, error) {
 	p, err := s.link(ctx, ckptDir, index, rank, more)
 	if err != nil {
 		return recovery.Part{}, fmt.Errorf("keeping rank %d's file of checkpoint %d: %w", rank, index, err)
@@ -44,7 +44,7 @@ func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int
 	return p, nil
 }
 
-func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int, more []Content) (p recovery.Part, err error) {
+func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int, more More) (p recovery.Part, err error) {
 	var pins []string
 	defer func() {
 		s.mu.Lock()
@@ -93,8 +93,9 @@ func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int
 			return p, err
 		}
 	}
-	for _, c := range more {
-		o, err := s.addContent(ctx, ContentName(rank, index, c), c.Source, &pins)
+	p.Absent = more.Absent
+	for _, x := range more.Packs {
+		o, err := s.linkPack(ctx, x, &pins)
 		if err != nil {
 			return p, err
 		}
@@ -123,22 +124,15 @@ func (s *Store) linkFile(ctx context.Context, rank int, index uint64, path, head
 	if o, ok := s.pinKnown(prefix, pins); ok {
 		return o, nil
 	}
-	s.mu.Lock()
-	s.next++
-	tmp := s.path(incomingDir, strconv.Itoa(s.next))
-	s.mu.Unlock()
+	tmp, err := s.linkIncoming(ctx, path)
+	if err != nil {
+		return o, err
+	}
 	defer func() {
 		if err != nil {
 			s.fs.Remove(tmp) // if it stays, the next Open removes it
 		}
 	}()
-	err = s.fs.Link(path, tmp)
-	if errors.Is(err, vfs.ErrNoLink) {
-		err = s.copyFile(ctx, path, tmp)
-	}
-	if err != nil {
-		return o, err
-	}
 	// From here on, the file cannot be replaced by another one.
 	f, err := ckpt.Open(s.fs, tmp)
 	if err != nil {
@@ -157,47 +151,94 @@ func (s *Store) linkFile(ctx context.Context, rank int, index uint64, path, head
 		return o, err
 	}
 	o = recovery.Object{Name: ObjectName(rank, tier.File{Index: index, Header: header, Object: tier.Object{Digest: src.Digest}}), Size: size}
-	s.mu.Lock()
-	s.pinned[o.Name]++
-	s.mu.Unlock()
-	*pins = append(*pins, o.Name)
+	s.pin(o.Name, pins)
 	return o, s.publish(tmp, copies.ID{Object: o.Name}, size)
 }
 
-// addContent keeps an object that is no file of a rank, and pins it.
-func (s *Store) addContent(ctx context.Context, name string, src tier.Source, pins *[]string) (o recovery.Object, err error) {
-	o = recovery.Object{Name: name, Size: src.Size}
+// linkIncoming makes a link to a file, or a copy, in incoming.
+func (s *Store) linkIncoming(ctx context.Context, path string) (tmp string, err error) {
 	s.mu.Lock()
-	known := s.files[copies.ID{Object: name}] != nil
-	s.pinned[name]++
 	s.next++
-	tmp := s.path(incomingDir, strconv.Itoa(s.next))
+	tmp = s.path(incomingDir, strconv.Itoa(s.next))
 	s.mu.Unlock()
-	*pins = append(*pins, name)
-	if known {
-		return o, nil
+	err = s.fs.Link(path, tmp)
+	if errors.Is(err, vfs.ErrNoLink) {
+		err = s.copyFile(ctx, path, tmp)
 	}
-	f, err := s.fs.Create(tmp)
+	if err != nil {
+		s.fs.Remove(tmp)
+	}
+	return tmp, err
+}
+
+// pin keeps an object from being removed until Link returns. It reports whether
+// the object is here.
+func (s *Store) pin(name string, pins *[]string) (size int64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinned[name]++
+	*pins = append(*pins, name)
+	if e := s.files[copies.ID{Object: name}]; e != nil {
+		return e.size, true
+	}
+	return 0, false
+}
+
+// linkPack keeps a pack, and pins it.
+func (s *Store) linkPack(ctx context.Context, x Pack, pins *[]string) (o recovery.Object, err error) {
+	want, err := DigestOf(x.Name)
 	if err != nil {
 		return o, err
 	}
-	var d tier.Digester
-	if err = f.Allocate(src.Size); err == nil {
-		err = tier.Copy(ctx, io.MultiWriter(io.NewOffsetWriter(f, 0), &d), io.NewSectionReader(src, 0, src.Size), src.Size)
+	o.Name = x.Name
+	var known bool
+	if o.Size, known = s.pin(x.Name, pins); known {
+		return o, nil
 	}
-	if err == nil && d.Digest() != src.Digest {
-		err = fmt.Errorf("%s changed while it was read", name)
+	tmp, err := s.linkIncoming(ctx, x.Path)
+	if err != nil {
+		return o, err
 	}
-	if err == nil {
-		err = f.Sync()
+	defer func() {
+		if err != nil {
+			s.fs.Remove(tmp) // if it stays, the next Open removes it
+		}
+	}()
+	f, err := s.fs.Open(tmp)
+	if err != nil {
+		return o, err
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = s.publish(tmp, copies.ID{Object: name}, src.Size)
+	var src tier.Source
+	if o.Size, err = f.Size(); err == nil {
+		src, err = tier.NewSource(ctx, f, o.Size)
+	}
+	if err = errors.Join(err, f.Close()); err == nil && src.Digest != want {
+		err = fmt.Errorf("%s: %w: its digest is %s", x.Path, tier.ErrDamaged, src.Digest)
 	}
 	if err != nil {
-		s.fs.Remove(tmp) // if it stays, the next Open removes it
+		return o, err
 	}
-	return o, err
+	return o, s.publish(tmp, copies.ID{Object: o.Name}, o.Size)
+}
+
+// Export checks a copy that is here, and makes a link to it, or a copy, at a
+// path, durably. It replaces what is there.
+func (s *Store) Export(ctx context.Context, object, path string) error {
+	id := copies.ID{Object: object}
+	if err := s.Verify(ctx, id, nil); err != nil {
+		return err
+	}
+	if err := s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := s.fs.Link(s.file(id), path)
+	if errors.Is(err, vfs.ErrNoLink) {
+		err = s.copyFile(ctx, s.file(id), path)
+	}
+	if err != nil {
+		return err
+	}
+	return s.fs.SyncDir(filepath.Dir(path))
 }
 
 // pinKnown finds a copy whose name begins with prefix, and pins it.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,53 +91,60 @@ func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64
 	return tier.Upload(ctx, t, o)
 }
 
-// addPacks makes the packs of ranks, if there are none yet, and adds them to what
-// is uploaded. It returns the open files.
-func (d *Dir) addPacks(ctx context.Context, o *tier.UploadOptions, all int) (open []*os.File, err error) {
+// WithPacks makes the packs of some ranks, which are all of this host, at a
+// checkpoint, if there are none yet, and calls f with them. file returns the path
+// of a rank's file of the checkpoint. The files of the packs may be removed when
+// f has returned.
+func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int, file func(rank int) string, f func([]pack.Pack) error) error {
 	d.packing.Lock() // another tier may get another checkpoint
 	defer d.packing.Unlock()
-	packs, err := pack.Make(ctx, pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: o.Index, Ranks: o.Ranks, All: all,
-		File: func(rank int) string { return store.Open(d.fs, o.Dir, rank).File(o.Index) }, Own: carriedNames, Stdout: stdoutName})
+	packs, err := pack.Make(ctx, pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: index, Ranks: ranks, All: all,
+		File: file, Own: carriedNames, Stdout: stdoutName})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range packs {
-		p := &packs[i]
-		if names := p.Absent(); len(names) > 0 {
-			text, err := json.Marshal(names)
-			if err != nil {
-				return open, err
-			}
-			o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: p.Rank, Path: fmt.Sprintf("absent-%04d", p.Rank), Source: tier.BytesSource(text)})
-		}
-		for _, b := range p.Objects {
-			f, err := os.Open(b.Path)
-			if err != nil {
-				return open, err
-			}
-			open = append(open, f)
-			digest, err := b.Digest()
-			if err != nil {
-				return open, err
-			}
-			o.Extra = append(o.Extra, tier.ExtraFile{Kind: packKind, Rank: p.Rank, Path: b.Name, Source: tier.Source{ReaderAt: f, Size: b.Size, Digest: digest}})
-		}
+	if err = f(packs); errors.Is(err, tier.ErrDamaged) { // the next ones are made without what is there
+		err = errors.Join(err, os.RemoveAll(d.packsDir()))
 	}
-	return open, nil
+	return err
+}
+
+// addPacks adds the packs of ranks to what is uploaded. It returns the open
+// files.
+func (d *Dir) addPacks(ctx context.Context, o *tier.UploadOptions, all int) (open []*os.File, err error) {
+	file := func(rank int) string { return store.Open(d.fs, o.Dir, rank).File(o.Index) }
+	err = d.WithPacks(ctx, o.Index, o.Ranks, all, file, func(packs []pack.Pack) error {
+		for i := range packs {
+			p := &packs[i]
+			if names := p.Absent(); len(names) > 0 {
+				text, err := json.Marshal(names)
+				if err != nil {
+					return err
+				}
+				o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: p.Rank, Path: fmt.Sprintf("absent-%04d", p.Rank), Source: tier.BytesSource(text)})
+			}
+			for _, b := range p.Objects {
+				f, err := os.Open(b.Path)
+				if err != nil {
+					return err
+				}
+				open = append(open, f)
+				digest, err := b.Digest()
+				if err != nil {
+					return err
+				}
+				o.Extra = append(o.Extra, tier.ExtraFile{Kind: packKind, Rank: p.Rank, Path: b.Name, Source: tier.Source{ReaderAt: f, Size: b.Size, Digest: digest}})
+			}
+		}
+		return nil
+	})
+	return open, err
 }
 
 // carriedNames returns the names of a rank's own files that a tier gets: its
 // output, and the record of the files that it writes.
 func carriedNames(rank int) []string {
 	return []string{stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank), openedName(rank)}
-}
-
-// absentNames returns the names of a rank's own files that a tier on hosts does not get.
-func (d *Dir) absentNames(rank, all int) ([]string, error) {
-	own, err := d.ownFiles(rank, all)
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(own)), func(name string) bool {
-		return slices.Contains(carriedNames(rank), name) || strings.HasPrefix(name, "ckpt/line")
-	}), err
 }
 
 // partOf returns the part of a manifest that has a rank's files.
@@ -265,18 +271,30 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if !output {
 		return nil
 	}
-	if err := d.removeOwn(rank, m.Ranks, true); err != nil {
+	return d.Unpack(ctx, m.Attempt, m.Index, rank, m.Ranks, packs, line, files)
+}
+
+// Unpack puts the files of a rank's pack, whose bases follow it, in place of what
+// is here, and records the recovery line.
+func (d *Dir) Unpack(ctx context.Context, attempt string, index uint64, rank, ranks int, packs []pack.Object, line uint64, files ProgramFiles) error {
+	if err := d.removeOwn(rank, ranks, true); err != nil {
 		return err
 	}
 	if err := vfs.SubDir(OutputDir(d.Path)); err != nil {
 		return err
 	}
-	err = pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: m.Run, Attempt: m.Attempt, Index: m.Index, Rank: rank, Ranks: m.Ranks,
+	err := pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: d.Run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks,
 		Own: carriedNames(rank), Home: files.Home, Outside: files.Outside}, packs)
 	if err != nil {
 		return err
 	}
-	return d.setLine(rank, m.Ranks, line, m.Attempt)
+	return d.setLine(rank, ranks, line, attempt)
+}
+
+// PackPath returns where a pack of this host is, so that the next one is made
+// with it.
+func (d *Dir) PackPath(name string) (string, error) {
+	return filepath.Join(d.packsDir(), filepath.Base(name)), vfs.SubDir(d.packsDir())
 }
 
 // setLine records the recovery line of a rank whose home this host becomes.
@@ -287,41 +305,6 @@ func (d *Dir) setLine(rank, ranks int, line uint64, attempt string) error {
 	own := store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil)
 	own.PerHost()
 	return own.SetLine(store.Line{Index: line, Ranks: ranks, Run: d.Run, Attempt: attempt})
-}
-
-// replaceOwn replaces a rank's own files. fill puts the new ones into a
-// directory, durably, and returns their names.
-func (d *Dir) replaceOwn(rank, ranks int, fill func(in string) (names []string, err error)) error {
-	in := filepath.Join(d.Path, fmt.Sprintf("incoming-%04d", rank))
-	if err := os.RemoveAll(in); err != nil {
-		return err
-	}
-	defer os.RemoveAll(in)
-	for _, dir := range []string{"output", "ckpt"} {
-		if err := os.MkdirAll(filepath.Join(in, dir), 0o700); err != nil {
-			return err
-		}
-	}
-	names, err := fill(in)
-	if err != nil {
-		return err
-	}
-	if err := d.removeOwn(rank, ranks, true); err != nil {
-		return err
-	}
-	if err := vfs.SubDir(OutputDir(d.Path)); err != nil {
-		return err
-	}
-	for _, name := range names {
-		name = filepath.FromSlash(name)
-		if err := os.Rename(filepath.Join(in, name), filepath.Join(d.Path, name)); err != nil {
-			return err
-		}
-	}
-	if err := d.adoptOwn(rank, ranks); err != nil {
-		return err
-	}
-	return errors.Join(d.fs.SyncDir(OutputDir(d.Path)), d.fs.SyncDir(CheckpointDir(d.Path)))
 }
 
 // fetchPacks gets a rank's pack and its bases, and checks their digests. The next

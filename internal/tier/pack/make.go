@@ -475,8 +475,11 @@ func (m *maker) addFiles(ctx context.Context, p *rankPack, files []journal.Saved
 		if !slices.Contains(s.Ranks, p.x.Rank) || s.Path == p.x.Home || inDir(s.Path, m.Dir) {
 			continue
 		}
-		f := File{Path: inPack(s.Path, p.x.Home), Mode: uint32(s.Mode.Perm())}
 		shared := m.All > 1 && !s.Gone && !onLocalDisk(s.Path)
+		if shared && !p.x.Journal { // as in a run whose hosts share everything, it stays where it is
+			continue
+		}
+		f := File{Path: inPack(s.Path, p.x.Home), Mode: uint32(s.Mode.Perm())}
 		switch {
 		case s.Err != nil:
 			f.Kind, f.Why = kindAbsent, "it cannot be read: "+s.Err.Error()

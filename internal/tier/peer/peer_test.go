@@ -480,7 +480,7 @@ func TestCheckpoint(t *testing.T) {
 		c.setPeers()
 		a := c.nodes[0]
 		var err error
-		if a.part, err = a.kept.Link(t.Context(), "/run", index, 0); err != nil {
+		if a.part, err = a.kept.Link(t.Context(), "/run", index, 0, kept.More{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Keep(c.tier, []recovery.Part{a.part}); err != nil {
@@ -527,7 +527,7 @@ func TestRetain_Linked(t *testing.T) {
 		var parts []recovery.Part
 		for range 3 {
 			prog.Full()
-			p, err := k.Link(t.Context(), "/run", prog.Save(), 0)
+			p, err := k.Link(t.Context(), "/run", prog.Save(), 0, kept.More{})
 			if err != nil {
 				t.Fatal(err)
 			}

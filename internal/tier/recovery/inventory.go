@@ -39,6 +39,7 @@ type Part struct {
 	Ranks   int   // of the run that saved it
 	Time    int64 // when it was saved, in nanoseconds since 1970
 	Objects []Object
+	Absent  []string `json:",omitempty"` // files of the rank's program that no object has
 }
 
 // Shard is a piece of an object, one of Data + Parity.
