@@ -98,3 +98,21 @@ func (c *call) hostsText(list []listedHost) {
 		}
 	}
 }
+
+// tiersText prints on which tiers checkpoints are, and what they survive.
+func (c *call) tiersText(list []supervise.TieredCheckpoint) {
+	if len(list) == 0 {
+		return
+	}
+	c.printf("\n")
+	t := c.table("", "CHECKPOINT", "AGE", "ON TIERS", "MAY LOSE")
+	for _, x := range list {
+		on := strings.Join(x.Tiers, ", ")
+		if on == "" {
+			on = "in pieces"
+		}
+		t.row(fmt.Sprint(x.Index), age(c.now, x.Time), on, x.Survives)
+	}
+	t.flush()
+	c.printf("\n")
+}

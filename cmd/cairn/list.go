@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 func listCommand(c *call) *cobra.Command {
@@ -36,7 +37,12 @@ command uses the only *.cairn directory here.
 
 If the hosts of a run share no files (cairn run --local), list asks each host,
 which it reaches as 'cairn run' does, and shows what the host has. So do verify
-and inspect. On such a host, DIR may also be the run's directory there.`,
+and inspect. On such a host, DIR may also be the run's directory there.
+
+If the run has more tiers (cairn run --tiers), list also shows on which of them
+each checkpoint is, and how many hosts may be lost now, with their disks, before
+it is lost: "any 1 of 2 hosts", or "all hosts" if a shared directory or an object
+store has all of it.`,
 		Example: `  cairn list                                           # of the run in this directory
   cairn list ckpt                                      # of directory ckpt
   cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,
@@ -54,6 +60,8 @@ type listDocument struct {
 	DiskBytes   int64              `json:"diskBytes"` // of all files of checkpoints, each counted once
 	Unfinished  []unfinished       `json:"unfinished"`
 	Hosts       []listedHost       `json:"hosts,omitempty"` // if they share no files: what each has
+	// Tiers says where each checkpoint is, of a run with --tiers.
+	Tiers []supervise.TieredCheckpoint `json:"tiers,omitempty"`
 }
 
 // listedCheckpoint is a checkpoint, or why it could not be read.
@@ -81,11 +89,18 @@ func list(ctx context.Context, c *call) error {
 	if dir, err = c.checkpointsIn(dir); err != nil {
 		return err
 	}
+	doc := listDocument{Dir: dir, Checkpoints: []listedCheckpoint{}, Unfinished: []unfinished{}}
+	if c.hosts != nil {
+		var errs []error
+		doc.Tiers, errs = c.hosts.Tiers(ctx)
+		for _, err := range errs {
+			c.notef("%v", err)
+		}
+	}
 	checkpoints, err := c.members(dir)
-	if err != nil {
+	if err != nil && len(doc.Tiers) == 0 {
 		return err
 	}
-	doc := listDocument{Dir: dir, Checkpoints: []listedCheckpoint{}, Unfinished: []unfinished{}}
 	committed := make(map[uint64]bool)
 	var failed error
 	damaged := false
@@ -114,6 +129,11 @@ func list(ctx context.Context, c *call) error {
 	if c.hosts != nil {
 		doc.Hosts = hosted(c.hosts)
 	}
+	for _, t := range doc.Tiers {
+		if t.Complete {
+			doc.Line = max(doc.Line, t.Index)
+		}
+	}
 	if c.json {
 		err = c.document(doc)
 	} else {
@@ -124,7 +144,7 @@ func list(ctx context.Context, c *call) error {
 		return err
 	case failed != nil:
 		return failed
-	case damaged, doc.Line == 0 && len(doc.Checkpoints) > 0:
+	case damaged, doc.Line == 0:
 		return errFound
 	}
 	return nil
@@ -297,6 +317,7 @@ func (c *call) listText(doc *listDocument) {
 	if several && doc.Line == 0 {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}
+	c.tiersText(doc.Tiers)
 	c.hostsText(doc.Hosts)
 	for _, u := range doc.Unfinished {
 		c.printf("checkpoint %d is being written, or a crash has left it (then 'cairn gc %s' removes it)\n", u.Index, doc.Dir)

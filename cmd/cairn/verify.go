@@ -20,7 +20,7 @@ import (
 
 func verifyCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify [--accept] [CHECKPOINT|DIR …]",
+		Use:   "verify [--accept] [--tier TIER] [CHECKPOINT|DIR …]",
 		Short: "check every byte of checkpoints",
 		Long: `Reads all of a checkpoint, with the blocks that are in files of older checkpoints,
 compares every block with its digest (a hash), and names the blocks that differ.
@@ -36,23 +36,72 @@ With --accept, it accepts values of one checkpoint that were changed on purpose 
 h5py, for example): it writes the checkpoint again, full, with digests of its current
 values, and a restart uses these. It locks the directory, so no run may be using it.
 Checkpoints share files: a value changed in one may be changed in others too; cairn
-says so.`,
+says so.
+
+With --tier, it checks what a tier of the run has (cairn run --tiers): TIER is
+partner, rs, shared or s3. It reads every object there and compares it with its
+digest. Hosts check what they keep for partner and rs; the objects of a shared
+directory or an object store are read from here.`,
 		Example: `  cairn verify ckpt                                                     # all in directory ckpt
   cairn verify ckpt@12                                                  # only checkpoint 12
   cairn verify --json a b | jq '.files[] | select(.status != "sound")'  # what is wrong in a and b
-  cairn verify --accept ckpt@12                                         # accept edited values`,
+  cairn verify --accept ckpt@12                                         # accept edited values
+  cairn verify --tier s3 sim.cairn                                      # what the object store has`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
 	accept := f.Bool("accept", false, "accept values of one checkpoint that were changed on purpose")
+	tier := f.String("tier", "", "check what a tier has: `TIER` is partner, rs, shared or s3")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
-		if *accept {
+		switch {
+		case *accept && *tier != "":
+			return usagef("verify: --accept and --tier exclude each other")
+		case *accept:
 			return c.accept(ctx)
+		case *tier != "" && *tier != "local":
+			return c.verifyTier(ctx, *tier)
 		}
 		return verify(ctx, c)
 	})
 	return cmd
+}
+
+// verifyTier checks what a tier of a run has.
+func (c *call) verifyTier(ctx context.Context, tier string) error {
+	run, err := c.theRun()
+	if err != nil {
+		return err
+	}
+	if err := c.runDir(run); err != nil {
+		return err
+	}
+	if err := c.askHosts(run); err != nil {
+		return err
+	}
+	if c.hosts == nil {
+		return fmt.Errorf("%s: the run has no tiers (cairn run --tiers)", run)
+	}
+	found, err := c.hosts.VerifyTier(ctx, tier)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		err = c.document(found)
+	} else {
+		what := control.Count(found.Checked, "checkpoint")
+		if found.Bytes == 0 {
+			what = control.Count(found.Checked, "object")
+		}
+		for _, d := range found.Damage {
+			c.printf("%s: %s: damaged: %s\n", d.Place, d.Object, printable(d.Reason))
+		}
+		c.printf("%s: %s checked, %d damaged\n", found.Tier, what, len(found.Damage))
+	}
+	if err == nil && len(found.Damage) > 0 {
+		err = errFound
+	}
+	return err
 }
 
 // verifyDocument is what verify --json prints.

@@ -195,14 +195,17 @@ type (
 		Sum   string `json:"sum,omitempty"` // in hexadecimal
 		Error string `json:"error,omitempty"`
 	}
-	// VerifyPart asks to check every block of a rank's file of a checkpoint.
+	// VerifyPart asks to check every block of a rank's file of a checkpoint, or
+	// everything that the host keeps for tiers on hosts.
 	VerifyPart struct {
 		Rank  int    `json:"rank"`
 		Index uint64 `json:"index"`
+		Kept  bool   `json:"kept,omitempty"`
 	}
 	// PartVerified answers VerifyPart.
 	PartVerified struct {
-		Damage  []BlockDamage `json:"damage,omitempty"`
+		Damage  []BlockDamage `json:"damage,omitempty"`  // with Kept: of objects
+		Checked int           `json:"checked,omitempty"` // with Kept: how many copies and shards
 		Error   string        `json:"error,omitempty"`
 		Corrupt bool          `json:"corrupt,omitempty"` // Error says that the file is damaged
 	}

@@ -42,6 +42,19 @@ func TestTiers_Shared(t *testing.T) {
 	w.saves()
 	w.awaits("checkpoint 3 is on shared=" + shared)
 	w.tells(0, "status", "tier        shared="+shared+": checkpoint 3")
+	w.tells(0, "list", "local, shared="+shared, "all hosts")
+	w.tells(0, "verify --tier shared", "1 checkpoint checked, 0 damaged")
+	w.tells(3, "verify --tier s3", "the run has no tier s3")
+	files, _ := filepath.Glob(filepath.Join(shared, "run-*", "*", "files", "extra-*"))
+	for _, name := range files { // packs
+		text := tool(t, "cat", name)
+		write(t, name, text[:len(text)-1]+"?")
+	}
+	w.tells(1, "verify --tier shared", "checkpoint 3: ", "extra-", "damaged")
+	for _, name := range files {
+		text := tool(t, "cat", name)
+		write(t, name, text[:len(text)-1]+"\x00") // as a pack ends
+	}
 	if err := os.Rename(shared, shared+"-away"); err != nil {
 		t.Fatal(err)
 	}
@@ -229,12 +242,13 @@ func TestTiers_S3(t *testing.T) {
 func TestTiers_OnHosts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
+		kind          string
 		tier, name    string
 		hosts         int
 		before, after string // slots
 	}{
-		{"partner", "partner=1", 2, "2 1", "3"},
-		{"rs=2+1:every=1", "rs=2+1", 3, "1 1 1", "2 0 1"},
+		{"partner", "partner", "partner=1", 2, "2 1", "3"},
+		{"rs", "rs=2+1:every=1", "rs=2+1", 3, "1 1 1", "2 0 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +268,10 @@ func TestTiers_OnHosts(t *testing.T) {
 			w.tells(0, "status", "tier        "+c.name+": checkpoint 3")
 			w.stops()
 			must(t, w.text(), "checkpoint 4 is on "+c.name)
+			w.tells(0, "list", "local, "+c.name, fmt.Sprintf("any 1 of %d hosts", c.hosts))
+			w.tells(0, "verify --tier "+c.kind, c.name+": ", "0 damaged")
 			w.loses(b)
+			w.tells(0, "list", "no loss")
 			w.lets(60)
 			w.begins(c.after, flags...)
 			w.awaits("restored checkpoint 4")

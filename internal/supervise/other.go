@@ -45,6 +45,14 @@ func (*HostView) FS(base vfs.FS) vfs.FS { return base }
 // Verify does nothing on this system.
 func (*HostView) Verify(string) ([]ckpt.Damage, bool, error) { return nil, false, nil }
 
+// Tiers returns nothing on this system.
+func (*HostView) Tiers(context.Context) ([]TieredCheckpoint, []error) { return nil, nil }
+
+// VerifyTier fails on this system.
+func (*HostView) VerifyTier(context.Context, string) (*VerifiedTier, error) {
+	return nil, rundir.ErrUnsupported
+}
+
 // Close does nothing on this system.
 func (*HostView) Close() {}
 

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -32,11 +31,8 @@ func (s *Supervisor) readDomains() error {
 	if s.policy.Domains == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.policy.Domains)
-	if err == nil {
-		s.domains, err = placement.ParseDomains(s.policy.Domains, string(text))
-	}
-	if err != nil {
+	var err error
+	if s.domains, err = placement.ReadDomains(s.policy.Domains); err != nil {
 		return optionError("--tiers: %v", err)
 	}
 	return nil

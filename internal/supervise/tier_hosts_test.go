@@ -4,29 +4,61 @@ package supervise
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// keeps makes a directory keep rank 1's part of checkpoint 2, with copies of its
-// objects. absent are files that the pack does not have.
+// keeps makes a directory keep both ranks' parts of checkpoint 2, with copies of
+// their objects. absent are files that rank 1's pack does not have.
 func keeps(t *testing.T, d *hostDir, absent []string) {
 	t.Helper()
-	part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: 2, Attempt: "y"}, Rank: 1, Ranks: 2, Absent: absent}
 	s := recovery.Store{}
-	for _, ext := range []string{"h5", "pack"} {
-		o := recovery.Object{Name: "rank-0001-00000002-" + strings.Repeat("d", 32) + "." + ext, Size: 10}
-		part.Objects = append(part.Objects, o)
-		s.Copies = append(s.Copies, o.Name)
+	for rank := range 2 {
+		part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: 2, Attempt: "y"}, Rank: rank, Ranks: 2}
+		if rank == 1 {
+			part.Absent = absent
+		}
+		for _, ext := range []string{"h5", "pack"} {
+			o := recovery.Object{Name: fmt.Sprintf("rank-%04d-00000002-%s.%s", rank, strings.Repeat("d", 32), ext), Size: 10}
+			part.Objects = append(part.Objects, o)
+			s.Copies = append(s.Copies, o.Name)
+		}
+		s.Parts = append(s.Parts, part)
 	}
-	s.Parts = []recovery.Part{part}
 	var err error
 	if d.Kept, err = json.Marshal(&s); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestHostView_Tiers has two hosts that keep everything for each other. Then one
+// of them is lost.
+func TestHostView_Tiers(t *testing.T) {
+	a, b := dirNamed("a"), dirNamed("b")
+	for r, d := range []*hostDir{a, b} {
+		d.Parts = []control.Part{{Rank: r, Index: 2, Attempt: "y", Header: "h"}}
+		d.Lines = []control.RankLine{{Rank: r, Index: 2}}
+		keeps(t, d, nil)
+	}
+	for _, c := range []struct {
+		dirs     []*hostDir
+		tiers    string
+		survives string
+	}{
+		{[]*hostDir{a, b}, "local partner=1", "any 1 of 2 hosts"},
+		{[]*hostDir{a}, "", "no loss"},
+	} {
+		v := &HostView{rec: &rundir.Record{Policy: "local=/scratch, partner", Ranks: 2}, found: newLocalInventory(2, startedOn("a", "b"), c.dirs)}
+		got, errs := v.Tiers(t.Context())
+		if len(errs) > 0 || len(got) != 1 || !got[0].Complete || strings.Join(got[0].Tiers, " ") != c.tiers || got[0].Survives != c.survives {
+			t.Errorf("%d hosts: %+v, %v; want %q, %q", len(c.dirs), got, errs, c.tiers, c.survives)
+		}
 	}
 }
 

@@ -59,14 +59,18 @@ type tierJob struct {
 func (t *storageTier) kind() string { return string(t.Kind) }
 
 // String returns the tier as users write it.
-func (t *storageTier) String() string {
+func (t *storageTier) String() string { return tierName(&t.Tier) }
+
+func tierName(t *policy.Tier) string {
 	switch t.Kind {
+	case policy.Local:
+		return string(t.Kind)
 	case policy.Partner:
 		return fmt.Sprintf("partner=%d", t.Copies)
 	case policy.RS:
 		return fmt.Sprintf("rs=%d+%d", t.Data, t.Parity)
 	}
-	return t.kind() + "=" + t.Place
+	return string(t.Kind) + "=" + t.Place
 }
 
 // parseTiers reads Options.Tiers. It sets Options.Local.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -192,6 +193,56 @@ func (f *fetch) has(ctx context.Context, path string, o Object) bool {
 	defer file.Close()
 	size, err := file.Size()
 	return err == nil && size == o.Size && checked(ctx, io.NewSectionReader(file, 0, size), o, io.Discard) == nil
+}
+
+// Verify reads every object of a checkpoint, and calls found for each that is
+// damaged or missing. It returns how many bytes it has read. Objects in seen were
+// read for another checkpoint, and are not read again; Verify adds to it.
+func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, found func(object string, err error)) (int64, error) {
+	var mu sync.Mutex
+	var read int64
+	var jobs []func(context.Context) error
+	check := func(o Object) {
+		if err, known := seen[o.Name]; known {
+			if err != nil {
+				found(o.Name, err)
+			}
+			return
+		}
+		seen[o.Name] = nil
+		jobs = append(jobs, func(ctx context.Context) error {
+			err := Download(ctx, t, o, io.Discard)
+			mu.Lock()
+			defer mu.Unlock()
+			read += o.Size
+			if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotExist) {
+				seen[o.Name] = err
+				found(o.Name, err)
+				return nil
+			}
+			return err
+		})
+	}
+	for i := range m.Parts {
+		p, err := m.Part(ctx, t, i)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotExist) {
+			found(m.Parts[i].Name, err)
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range p.Ranks {
+			for _, f := range r.Files {
+				check(f.Object)
+			}
+		}
+		for _, e := range p.Extra {
+			check(e.Object)
+		}
+	}
+	err := Parallel(ctx, 4, jobs)
+	return read, err
 }
 
 // Download writes the content of an object to w. If the content does not have

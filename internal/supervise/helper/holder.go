@@ -61,7 +61,7 @@ func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send 
 		return nil, nil
 	}
 	var err error
-	if h.store, err = kept.Open(vfs.OS(), filepath.Join(d.Path, "kept"), d.Run); err != nil {
+	if h.store, err = kept.Open(vfs.OS(), keptDir(d), d.Run); err != nil {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -76,6 +76,9 @@ func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send 
 	return h, nil
 }
 
+// keptDir is where a host keeps what tiers on hosts need.
+func keptDir(d *local.Dir) string { return filepath.Join(d.Path, "kept") }
+
 func (h *holder) close() {
 	if h != nil {
 		h.cancel()
@@ -86,7 +89,7 @@ func (h *holder) close() {
 
 // addresses returns where other hosts' copies are taken.
 func (h *holder) addresses() []string {
-	if h == nil {
+	if h == nil || h.service == nil { // for a command that only looks
 		return nil
 	}
 	return h.service.Addresses()

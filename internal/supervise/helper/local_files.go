@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier/kept"
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -87,8 +88,12 @@ func (h *helper) setupReader(name string, m *control.LocalDir) error {
 	if dir.Run != m.Run {
 		return fmt.Errorf("%s has the files of another run (%s)", m.Dir, dir.Run)
 	}
+	looked, err := kept.Look(vfs.OS(), keptDir(dir), dir.Run)
+	if err != nil {
+		return err
+	}
 	h.name, h.dir = name, m.Dir
-	h.local = &localFiles{Dir: dir, readOnly: true, requests: make(chan control.Message, maxRequests), done: make(chan struct{})}
+	h.local = &localFiles{Dir: dir, readOnly: true, holder: &holder{store: looked}, requests: make(chan control.Message, maxRequests), done: make(chan struct{})}
 	go h.local.work(h.up)
 	return nil
 }
@@ -167,7 +172,9 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 
 // endUploads ends all uploads and copies.
 func (l *localFiles) endUploads() {
-	l.holder.close()
+	if !l.readOnly {
+		l.holder.close()
+	}
 	l.holder = nil
 	for _, u := range l.uploaders {
 		u.close()
@@ -231,6 +238,16 @@ func (l *localFiles) work(up *control.SendQueue) {
 
 func (l *localFiles) verify(m *control.VerifyPart) *control.PartVerified {
 	answer := new(control.PartVerified)
+	if m.Kept {
+		if l.holder != nil {
+			ids, _ := l.holder.store.Have()
+			answer.Checked = len(ids)
+			answer.Error = textOf(l.holder.store.Scrub(context.Background(), 0, func(r kept.Rotten) {
+				answer.Damage = append(answer.Damage, control.BlockDamage{Block: r.ID.String(), Reason: r.Err.Error()})
+			}))
+		}
+		return answer
+	}
 	found, err := l.Damage(context.Background(), m.Rank, m.Index)
 	for _, d := range found {
 		answer.Damage = append(answer.Damage, control.BlockDamage{Block: d.Name, Reason: d.Err.Error()})

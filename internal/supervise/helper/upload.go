@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -35,10 +36,7 @@ func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t
 		err = fmt.Errorf("%s is a tier on hosts", p)
 	}
 	if err == nil && p.Key != "" {
-		var key *seal.Key
-		if key, err = seal.ReadKey(p.Key); err == nil {
-			t = seal.New(t, key)
-		}
+		t, err = sealed(t, p)
 	}
 	if err != nil {
 		return nil, err
@@ -47,6 +45,29 @@ func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t
 		t = tier.Limit(t, tier.NewLimiter(p.Rate))
 	}
 	return t, nil
+}
+
+// LookAtTier opens a tier outside of the hosts for reading. It changes nothing
+// there.
+func LookAtTier(ctx context.Context, p *policy.Tier, name string) (t tier.Tier, err error) {
+	if p.Kind == policy.S3 {
+		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name), ReadOnly: true})
+	} else if _, err = os.Stat(p.RunDir(name)); err == nil {
+		t, err = dir.Open(vfs.OS(), p.RunDir(name), vfs.AccessFromEnv())
+	}
+	if err == nil && p.Key != "" {
+		t, err = sealed(t, p)
+	}
+	return t, err
+}
+
+// sealed returns a tier that encrypts with the key of a policy.
+func sealed(t tier.Tier, p *policy.Tier) (tier.Tier, error) {
+	key, err := seal.ReadKey(p.Key)
+	if err != nil {
+		return nil, err
+	}
+	return seal.New(t, key), nil
 }
 
 // Opener returns a function that opens a tier. A store is opened once, a

@@ -77,8 +77,7 @@ func Open(fsys vfs.FS, dir, run string) (*Store, error) {
 	if err := tier.CheckName(run); err != nil || strings.Contains(run, "/") {
 		return nil, fmt.Errorf("%.100q is no name of a run", run)
 	}
-	s := &Store{fs: fsys, root: filepath.Join(dir, run), run: run, files: map[copies.ID]*entry{}, parts: map[copies.PartID]recovery.Part{}, linked: map[copies.PartID]bool{},
-		bad: map[copies.ID]string{}, pinned: map[string]int{}, partials: map[copies.ID]*Incoming{}}
+	s := newStore(fsys, dir, run)
 	for _, d := range []string{dir, s.root, s.path(filesDir), s.path(shardsDir), s.path(partsDir), s.path(incomingDir)} {
 		if err := fsys.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -100,6 +99,30 @@ func Open(fsys vfs.FS, dir, run string) (*Store, error) {
 		}
 	}
 	return s, nil
+}
+
+// Look opens a store for reading, while another process may use it. It changes
+// no file. A directory that is not there is an empty store.
+func Look(fsys vfs.FS, dir, run string) (*Store, error) {
+	s := newStore(lookFS{fsys}, dir, run)
+	for _, step := range []func() error{s.scanFiles, s.scanParts, s.compareSizes} {
+		if err := step(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lookFS leaves out the changes that reading a store makes.
+type lookFS struct{ vfs.FS }
+
+func (lookFS) Remove(string) error         { return nil }
+func (lookFS) Rename(string, string) error { return nil }
+func (lookFS) SyncDir(string) error        { return nil }
+
+func newStore(fsys vfs.FS, dir, run string) *Store {
+	return &Store{fs: fsys, root: filepath.Join(dir, run), run: run, files: map[copies.ID]*entry{}, parts: map[copies.PartID]recovery.Part{}, linked: map[copies.PartID]bool{},
+		bad: map[copies.ID]string{}, pinned: map[string]int{}, partials: map[copies.ID]*Incoming{}}
 }
 
 func (s *Store) path(names ...string) string {

@@ -148,6 +148,14 @@ func TestLink_Pack(t *testing.T) {
 	if again, err := s.Link(t.Context(), "/run", index, 0, more); err != nil || !reflect.DeepEqual(p, again) {
 		t.Errorf("the second time: %v, %v; want %v", again, err, p)
 	}
+	look, err := Look(fsys, "/kept", prog.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all(t, look, p)
+	if empty, err := Look(fsys, "/nowhere", prog.Run); err != nil || len(empty.Inventory().Copies) > 0 {
+		t.Errorf("a store that is not there: %v", err)
+	}
 	s = open(t, fsys, prog.Run)
 	all(t, s, p)
 	sound(t, s)

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 )
@@ -26,6 +27,15 @@ type rule struct {
 
 // maxDomains bounds the size of a file of domains.
 const maxDomains = 16 << 20
+
+// ReadDomains reads a file of domains.
+func ReadDomains(name string) (*Domains, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDomains(name, string(text))
+}
 
 // ParseDomains parses the content of a file, which errors name.
 func ParseDomains(name, text string) (*Domains, error) {
