@@ -50,14 +50,20 @@ func (p *Run) Read(ctx context.Context, index uint64, name string, v any) error 
 	if err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
-	img, i := o.image(i)
-	others := make([]string, 0, len(img.Vars)-1)
-	for k, v := range img.Vars {
-		if k != i {
-			others = append(others, v.Name)
-		}
+	roots := []graph.Root{{Name: name, Ptr: v}}
+	one := o.img.Only(i, o.pools[i]) // so the time to read one does not depend on their number
+	if one != nil {
+		err = p.loadRoots(ctx, s, one, roots, nil, nil)
 	}
-	err = p.loadRoots(ctx, s, img, []graph.Root{{Name: name, Ptr: v}}, others, nil)
+	if one == nil || err != nil && ctx.Err() == nil { // it may refer to others
+		others := make([]string, 0, len(o.img.Vars)-1)
+		for k, v := range o.img.Vars {
+			if k != i {
+				others = append(others, v.Name)
+			}
+		}
+		err = p.loadRoots(ctx, s, o.img, roots, others, nil)
+	}
 	if m := (*graph.MismatchError)(nil); errors.As(err, &m) {
 		err = fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
@@ -89,16 +95,6 @@ func (o *opened) find(name string) (int, error) {
 		return 0, fmt.Errorf("%w: checkpoint %d holds no variable %q", ErrMismatch, o.file.Header.Index, name)
 	}
 	return i, nil
-}
-
-// image returns an image with variable i, and the index of the variable in it.
-// Usually it has no other variable, so that the time to read one does not
-// depend on their number.
-func (o *opened) image(i int) (*graph.Image, int) {
-	if one := o.img.Only(i, o.pools[i]); one != nil {
-		return one, 0
-	}
-	return o.img, i
 }
 
 // openStored opens a checkpoint of this rank; 0: the one that a restart takes.

@@ -4,8 +4,11 @@ package engine
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/graph"
 )
 
 // TestRead_VariablesOfKeptCheckpoints resumes without loading anything, and
@@ -32,16 +35,6 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	Protect(p, "other", &other)
 	if yes, err := p.Resume(t.Context()); !yes || err != nil {
 		t.Fatal(yes, err)
-	}
-	o, err := p.openStored(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, vars := range map[string]int{"a": 1, "wide": 1, "big": 3} { // an array is read without a look at the others
-		i, err := o.find(name)
-		if img, k := o.image(i); err != nil || len(img.Vars) != vars || img.Vars[k].Name != name {
-			t.Errorf("the image for %s has %d variables, want %d (%v)", name, len(img.Vars), vars, err)
-		}
 	}
 	for index, want := range map[uint64]int64{0: 2, 1: 1, 2: 2} {
 		var got [3]int64
@@ -80,6 +73,76 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 		list, err := p.Checkpoints()
 		return err == nil && slices.Equal(list, []uint64{3, 2})
 	})
+	closeRun(t, p)
+}
+
+// TestRead_Alone reads variables without a look at the others, so that the time
+// to read all of them, one by one, is not quadratic. Those that need the others
+// are read with them.
+func TestRead_Alone(t *testing.T) {
+	type node struct {
+		next *node
+		n    int
+	}
+	vars := func() map[string]any {
+		return map[string]any{"array": new([3]int64), "slice": new([]float64), "rows": new([][]float32), "text": new(string), "map": new(map[string][]int), "list": new(*node), "empty": new([]int8)}
+	}
+	disk := newDisk(t)
+	p := openFS(t, disk)
+	saved := vars()
+	*saved["array"].(*[3]int64) = [3]int64{1, 2, 3}
+	*saved["slice"].(*[]float64) = []float64{1.5, 2.5, 4: 5}
+	*saved["rows"].(*[][]float32) = [][]float32{{1, 2}, {3}, nil}
+	*saved["text"].(*string) = "text"
+	*saved["map"].(*map[string][]int) = map[string][]int{"a": {1}, "b": {2, 3}}
+	*saved["list"].(**node) = &node{&node{nil, 2}, 1}
+	*saved["empty"].(*[]int8) = []int8{}
+	for name, v := range saved {
+		if err := p.ProtectValue(name, v); err != nil {
+			t.Fatal(err)
+		}
+		Protect(p, "after "+name, &[]float64{1})
+	}
+	whole := []float64{1, 2, 3}
+	Protect(p, "whole", &whole)
+	rest := whole[1:]
+	Protect(p, "rest", &rest)
+	restore(t, p, false)
+	checkpoint(t, p)
+	closeRun(t, p)
+
+	p = openFS(t, disk)
+	if yes, err := p.Resume(t.Context()); !yes || err != nil {
+		t.Fatal(yes, err)
+	}
+	o, err := p.openStored(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := vars()
+	for name, v := range read {
+		if err := p.Read(t.Context(), 1, name, v); err != nil || !reflect.DeepEqual(v, saved[name]) {
+			t.Errorf("%s is %v, %v; want %v", name, v, err, saved[name])
+		}
+	}
+	for name, v := range vars() {
+		i, err := o.find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := o.img.Only(i, o.pools[i])
+		if one == nil || len(one.Vars) != 1 {
+			t.Fatalf("no image of %s alone", name)
+		}
+		err = p.loadRoots(t.Context(), o.file, one, []graph.Root{{Name: name, Ptr: v}}, nil, nil)
+		if err != nil || !reflect.DeepEqual(v, saved[name]) {
+			t.Errorf("%s alone is %v, %v; want %v", name, v, err, saved[name])
+		}
+	}
+	var part []float64
+	if err := p.Read(t.Context(), 1, "rest", &part); err == nil && !slices.Equal(part, rest) {
+		t.Errorf("rest is %v, want an error or %v", part, rest)
+	}
 	closeRun(t, p)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
 
 	"github.com/cairnrun/cairn/internal/hdf5"
@@ -32,6 +33,8 @@ type Image struct {
 	Regions []Region  `json:"-"` // see PackRegions
 	Pools   []Pool    `json:"pools"`
 	firsts  []uint64  // see Region
+	rows    [][]int   // the rows of Regions of each pool, once known: see Only
+	was     []uint64  // the number that the first region of each row had: see Only
 }
 
 // Var is a root.
@@ -115,20 +118,65 @@ func (img *Image) Region(num uint64) (Region, bool) {
 }
 
 // Only returns the image of variable i alone. pools are the indices of the
-// pools whose Var is i. It returns nil if the variable is not in one region that
-// holds nothing else, or has pointers.
+// pools whose Var is i. It returns nil if the variable lies in another one, or
+// if its types are those of another variable. If the variable refers to memory
+// of other variables, or to types in interfaces, the image cannot be restored.
 func (img *Image) Only(i int, pools []int) *Image {
-	v := img.Vars[i]
-	r, ok := img.Region(v.Region)
-	if !ok || len(pools) != 1 || int(r.Pool) != pools[0] || v.Off != 0 || v.Data != 0 {
+	if img.rows == nil {
+		img.rows = make([][]int, len(img.Pools))
+		for k, r := range img.Regions {
+			if r.Pool >= 0 && int(r.Pool) < len(img.Pools) {
+				img.rows[r.Pool] = append(img.rows[r.Pool], k)
+			}
+		}
+	}
+	var rows []int
+	one := &Image{Vars: []Var{img.Vars[i]}}
+	place := make(map[int32]int32, len(pools))
+	for _, k := range pools {
+		p := img.Pools[k]
+		if p.Owner != i {
+			return nil
+		}
+		p.Var, p.Owner = 0, 0
+		place[int32(k)] = int32(len(one.Pools))
+		one.Pools = append(one.Pools, p)
+		rows = append(rows, img.rows[k]...)
+	}
+	img.Region(0) // computes firsts
+	slices.Sort(rows)
+	for _, k := range rows {
+		for n := k; n == k || n < len(img.Regions) && img.Regions[n].Pool == NextSlots; n++ {
+			r := img.Regions[n]
+			if r.Pool != NextSlots {
+				r.Pool = place[r.Pool]
+			}
+			one.Regions = append(one.Regions, r)
+			one.was = append(one.was, img.firsts[n])
+		}
+	}
+	v := &one.Vars[0]
+	var ok bool
+	if v.Region, ok = one.number(v.Region); !ok || v.Off != 0 {
 		return nil
 	}
-	p := img.Pools[r.Pool]
-	if p.Pointers || p.Owner != i || r.Start != 0 || r.Count != p.Count {
-		return nil
+	if v.Data > 0 {
+		if v.Data, ok = one.number(v.Data - 1); !ok {
+			return nil
+		}
+		v.Data++
 	}
-	v.Region, p.Var, p.Owner, r.Pool = 0, 0, 0, 0
-	return &Image{Vars: []Var{v}, Regions: []Region{r}, Pools: []Pool{p}}
+	return one
+}
+
+// number returns the number that a region has in an image that Only has made.
+func (img *Image) number(was uint64) (uint64, bool) {
+	i := sort.Search(len(img.was), func(i int) bool { return img.was[i] > was }) - 1
+	if i < 0 || was-img.was[i] >= uint64(img.Regions[i].Repeat) {
+		return 0, false
+	}
+	img.Region(0)
+	return img.firsts[i] + was - img.was[i], true
 }
 
 // Pool is a sequence of elements of one type: all regions of that type that

@@ -147,6 +147,18 @@ func (d *decoder) edge(obj uint64) {
 func (o *op) get(src []byte, member int) uint64 { return getU64(src[o.at[member]:], o.big) }
 
 // object returns the region of a reference plus 1, and the offset in it.
+func (d *decoder) object(o *op, src []byte) (obj, off uint64) {
+	obj, off = o.object(src)
+	if d.img.was != nil && obj != 0 && obj != noObject {
+		n, ok := d.img.number(obj - 1)
+		if obj = n + 1; !ok {
+			obj = noObject - 1 // there is none
+		}
+	}
+	return obj, off
+}
+
+// object returns what the file holds.
 func (o *op) object(src []byte) (obj, off uint64) {
 	if !o.short {
 		if obj = o.get(src, atObj); obj == math.MaxUint64 && o.p.kind == kSlice {
@@ -169,7 +181,7 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 	if p.kind == kFile {
 		return d.file(dst, o.get(src, atObj))
 	}
-	obj, off := o.object(src)
+	obj, off := d.object(o, src)
 	if p.kind != kIface {
 		d.edge(obj)
 	}
@@ -226,7 +238,7 @@ func (d *decoder) pointer(p *plan, dst unsafe.Pointer, obj, off uint64) error {
 }
 
 func (d *decoder) text(o *op, src []byte) (string, error) {
-	obj, off := o.object(src)
+	obj, off := d.object(o, src)
 	n := o.get(src, atLen)
 	if n == 0 {
 		return "", nil
@@ -242,7 +254,7 @@ func (d *decoder) text(o *op, src []byte) (string, error) {
 }
 
 func (d *decoder) slice(o *op, dst unsafe.Pointer, src []byte) error {
-	obj, off := o.object(src)
+	obj, off := d.object(o, src)
 	n, c := o.get(src, atLen), o.get(src, atCap)
 	s, e := (*sliceHeader)(dst), o.p.elem
 	if n > c || c > math.MaxInt {
@@ -314,7 +326,7 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 	if err != nil {
 		return err
 	}
-	obj, off := o.object(src)
+	obj, off := d.object(o, src)
 	d.edge(obj)
 	switch {
 	case p.kind == kPtr && p.t.Kind() == reflect.Pointer:

@@ -96,7 +96,7 @@ func (e *encoder) channel(o *op, p *plan, src unsafe.Pointer, dst []byte) {
 // channel returns the channel that a region stands for. It is filled later.
 func (d *decoder) channel(o *op, dst unsafe.Pointer, src []byte) error {
 	p := o.p
-	obj, _ := o.object(src)
+	obj, _ := d.object(o, src)
 	size, closed := o.get(src, atSize), o.get(src, atClosed)
 	*(*unsafe.Pointer)(dst) = nil
 	if obj == 0 {
