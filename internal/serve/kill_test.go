@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // wraps are the options with which a program is linked with testdata/kill.c.
@@ -39,6 +42,7 @@ func (k kill) String() string {
 type victim struct {
 	start func(ckpt, out string) *exec.Cmd
 	path  string // of the program, if the command is a launcher
+	ranks int    // 0 means a single process, without a launcher
 	want  string // what it prints, undisturbed
 	file  []byte // what it writes, undisturbed
 }
@@ -58,73 +62,106 @@ func (v *victim) undisturbed(t *testing.T) {
 
 // survive starts the program once per kill and once more. Whenever it finishes,
 // it must have computed what the undisturbed one did, and the next one starts
-// from the beginning.
+// from the beginning. After each kill it must resume if there is a checkpoint.
 func (v *victim) survive(t *testing.T, kills []kill) {
 	t.Helper()
-	if len(kills) == 0 {
-		return
-	}
+	v.surviveSome(t, kills, len(kills))
+}
+
+// surviveSome is survive that ends after enough kills have hit a process.
+func (v *victim) surviveSome(t *testing.T, kills []kill, enough int) {
+	t.Helper()
 	dir := t.TempDir()
 	ckpt, out := filepath.Join(dir, "ckpt"), filepath.Join(dir, "out")
 	var printed string // by the last process, if it was killed
-	finished, resumed, mustResume := 0, 0, false
+	starts, hits, finished, resumed, mustResume := 0, 0, 0, 0, false
 	finish := func(k kill, text string) {
 		t.Helper()
 		if text != v.want {
-			t.Errorf("%v: it printed %q, want %q", k, text, v.want)
+			t.Errorf("WRONG after %v: it printed %q, want %q", k, text, v.want)
 		}
 		if got, _ := os.ReadFile(out); !bytes.Equal(got, v.file) {
-			t.Errorf("%v: its file has %d bytes, want %d", k, len(got), len(v.file))
+			t.Errorf("WRONG after %v: its file has %d bytes, want %d", k, len(got), len(v.file))
 		}
 		os.RemoveAll(ckpt)
 		os.Remove(out)
 		finished++
 		printed, mustResume = "", false
 	}
-	for i := 0; i <= len(kills); i++ {
+	var last kill
+	for i, done := 0, false; !done; i++ {
 		var k kill
-		if i < len(kills) {
+		if done = i == len(kills) || hits >= enough; !done {
 			k = kills[i]
 		}
 		steps := filepath.Join(dir, fmt.Sprint("steps-", i))
+		mustResume = mustResume || v.committed(t, ckpt)
 		cmd := v.start(ckpt, out)
 		cmd.Env = append(cmd.Env, "KILL_AT="+k.at, "KILL_RANK=1", "CAIRN_STEP="+k.step, "CAIRN_STEP_LOG="+steps)
 		if !k.random {
 			cmd.Env = append(cmd.Env, "KILL_WAIT=1")
 		}
-		stdout, stderr, code := v.run(t, cmd, k)
+		stdout, stderr, code, hit := v.run(t, cmd, k)
+		starts++
 		switch {
 		case strings.Contains(stderr, "has finished"):
 			// The one before was killed when its work was done.
 			finish(k, printed)
-			i-- // this one did nothing
+			i, done = i-1, false // this one did nothing
 			continue
 		case strings.Contains(stderr, "restored at") || strings.Contains(stderr, "resumed at"):
 			resumed++
 			mustResume = false
 		case mustResume && (code == 0 || strings.Contains(stderr, "started at")):
-			t.Fatalf("after %v: it did not resume:\n%s", kills[i-1], stderr)
+			t.Fatalf("LOST after %v: it did not resume:\n%s", last, stderr)
 		}
-		printed, mustResume = stdout, mustResume || k.resumes
+		log, _ := os.ReadFile(steps)
+		name, count := k.stepCount()
+		if !done && (hit || code != 0 || count > 0 && bytes.Count(log, []byte(name+" ")) >= count) {
+			hits++
+		}
+		if k.random && v.ranks == 0 && code > 0 && k.step == "" && !k.helper {
+			t.Errorf("%v: it was not killed, and failed with %d:\n%s", k, code, stderr)
+		}
+		printed, mustResume, last = stdout, mustResume || k.resumes, k
 		switch {
 		case code == 0:
 			if k.at != "" && !k.random {
 				t.Errorf("%v: it was not killed:\n%s", k, stderr)
 			}
 			finish(k, stdout)
-		case i == len(kills):
-			t.Fatalf("it failed with %d:\n%s", code, stderr)
+		case done:
+			t.Fatalf("LOST after %v: it failed with %d:\n%s", last, code, stderr)
 		}
-		name, _, _ := strings.Cut(strings.TrimSuffix(k.step, "=kill"), "#")
-		if log, _ := os.ReadFile(steps); !k.random && !bytes.Contains(log, []byte(name)) {
+		if !k.random && !bytes.Contains(log, []byte(name)) {
 			t.Errorf("%v: the helper did not reach that:\n%s", k, log)
 		}
 	}
-	t.Logf("%d kills: resumed %d times, finished %d times", len(kills), resumed, finished)
+	t.Logf("%d kills in %d starts: resumed %d times, finished %d times", hits, starts, resumed, finished)
 }
 
-// run runs a command, and kills a process of it if k says so.
-func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string, code int) {
+// committed reports whether there is a checkpoint of all ranks, of a run that has
+// not ended.
+func (v *victim) committed(t *testing.T, ckpt string) bool {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(ckpt, "end")); err == nil {
+		return false
+	}
+	list, err := store.Members(vfs.OS(), ckpt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ranks := range list {
+		if len(ranks) >= max(v.ranks, 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// run runs a command, and kills a process of it if k says so. It reports whether
+// it has killed a helper.
+func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string, code int, hit bool) {
 	t.Helper()
 	var o, e bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &o, &e
@@ -144,12 +181,25 @@ func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string
 				pid = childOf(pid)
 			}
 			if pid > 0 {
-				syscall.Kill(pid, syscall.SIGKILL)
+				hit = syscall.Kill(pid, syscall.SIGKILL) == nil && k.helper
 			}
 		}
 	}
 	cmd.Wait()
-	return o.String(), e.String(), cmd.ProcessState.ExitCode()
+	return o.String(), e.String(), cmd.ProcessState.ExitCode(), hit
+}
+
+// stepCount returns the step of a helper and how often it is reached before the
+// helper is killed; 0: it is not.
+func (k kill) stepCount() (name string, count int) {
+	if k.step == "" {
+		return "", 0
+	}
+	name, number, _ := strings.Cut(strings.TrimSuffix(k.step, "=kill"), "#")
+	if fmt.Sscan(number, &count); count == 0 {
+		count = 1
+	}
+	return name, count
 }
 
 func childOf(pid int) int {
@@ -180,26 +230,50 @@ func failure(err error) string {
 	return ""
 }
 
-// many returns random kills for the long tests: n of them, or CAIRN_KILLS per
-// cent of that. Otherwise it returns none.
-func many(n int, events, steps []string, atMost time.Duration) (kills []kill) {
+// surviveMany survives random kills in the long tests: n that hit a process, or
+// CAIRN_KILLS per cent of that.
+func (v *victim) surviveMany(t *testing.T, n int, events []string, atMost time.Duration) {
+	t.Helper()
 	if os.Getenv("CAIRN_LONG") == "" {
-		return nil
+		return
 	}
 	percent := 100
 	fmt.Sscan(os.Getenv("CAIRN_KILLS"), &percent)
-	n = n * percent / 100
-	for range n {
-		k := kill{after: 1 + rand.N(atMost), helper: rand.N(3) == 0, random: true}
-		switch i := rand.N(len(events) + len(steps) + 4); {
-		case i < len(events):
-			k = kill{at: fmt.Sprintf("%s#%d", events[i], 1+rand.N(20)), random: true}
-		case i < len(events)+len(steps):
-			k = kill{step: fmt.Sprintf("%s#%d=kill", steps[i-len(events)], 1+rand.N(3)), random: true}
-		}
-		kills = append(kills, k)
+	n = max(n*percent/100, 1)
+	var kills []kill
+	for range 4 * n {
+		kills = append(kills, randomKill(events, atMost))
 	}
-	return kills
+	v.surviveSome(t, kills, n)
+}
+
+// randomKill kills at an event of the program, at a step of its helper, at both, or
+// after a time if atMost is not 0. Few of them are late in a run: the others
+// would not hit if a run is short.
+func randomKill(events []string, atMost time.Duration) kill {
+	count := func(most int) int { return 1 + rand.N(1<<rand.N(most)) }
+	step := func() string {
+		name, n := helperSteps[rand.N(len(helperSteps))], 1
+		if !strings.HasPrefix(name, "restore.") && !strings.HasPrefix(name, "finish.") {
+			n = count(5)
+		}
+		return fmt.Sprintf("%s#%d=kill", name, n)
+	}
+	switch i := rand.N(10); {
+	case i < 4:
+		switch event := events[rand.N(len(events))]; event {
+		case "failed":
+			return kill{at: "failed#1", step: step(), random: true}
+		case "committed":
+			return kill{at: fmt.Sprintf("committed#%d", count(4)), random: true}
+		default:
+			return kill{at: fmt.Sprintf("%s#%d", event, count(7)), random: true}
+		}
+	case i < 7 || atMost == 0:
+		return kill{step: step(), random: true}
+	default:
+		return kill{after: 1 + rand.N(atMost), helper: rand.N(3) == 0, random: true}
+	}
 }
 
 // Steps of a helper at which it can be killed.
@@ -229,10 +303,10 @@ func TestPlain_Killed(t *testing.T) {
 	})
 	events := []string{"point", "send", "receive", "copy", "flush", "failed", "committed"}
 	v.start = func(ckpt, out string) *exec.Cmd { return program(t, "plain", ckpt, "600", "20000", "1", out) }
-	if kills := many(1100, events, helperSteps, 500*time.Millisecond); kills != nil {
+	if os.Getenv("CAIRN_LONG") != "" {
 		v.undisturbed(t)
-		v.survive(t, kills)
 	}
+	v.surviveMany(t, 1100, events, 500*time.Millisecond)
 }
 
 // TestPlain_Terminated sends SIGTERM: the program saves, stops, and resumes.

@@ -27,7 +27,7 @@ func TestHeat_RankKilled(t *testing.T) {
 		t.Run(lib.name, func(t *testing.T) {
 			heat := heatC(t, lib.compiler)
 			launcher := mustFind(t, lib.launcher[0])
-			v := &victim{path: heat, start: func(ckpt, _ string) *exec.Cmd {
+			v := &victim{path: heat, ranks: 2, start: func(ckpt, _ string) *exec.Cmd {
 				cmd := program(t, "cairn")
 				cmd.Path, cmd.Args = launcher, append(slices.Clone(lib.launcher), "-n", "2", heat, "40", "100", "2", ckpt)
 				return cmd
@@ -37,7 +37,7 @@ func TestHeat_RankKilled(t *testing.T) {
 				{at: "committed#1", resumes: true},
 				{step: "commit.written#4=kill", resumes: true},
 			})
-			v.survive(t, many(300, []string{"point", "send", "receive", "copy", "committed"}, helperSteps, time.Second))
+			v.surviveMany(t, 300, []string{"point", "send", "receive", "copy", "committed"}, time.Second)
 		})
 	}
 }

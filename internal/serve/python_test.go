@@ -10,8 +10,11 @@ import (
 
 // TestPython_Killed kills a Python program and its helper.
 func TestPython_Killed(t *testing.T) {
+	startPython(t, "numpy") // look for it once
 	v := &victim{start: func(ckpt, out string) *exec.Cmd {
-		return startPython(t, "numpy", source(t, "testdata/killed.py"), source(t, "testdata/walk.py"), ckpt, "200", out)
+		cmd := start(t, python, source(t, "testdata/killed.py"), source(t, "testdata/walk.py"), ckpt, "200", out)
+		cmd.Env = append(cmd.Env, pythonEnv(t)...)
+		return cmd
 	}}
 	v.undisturbed(t)
 	v.survive(t, []kill{
@@ -19,5 +22,5 @@ func TestPython_Killed(t *testing.T) {
 		{at: "point#20"},
 		{step: "commit.written#2=kill"},
 	})
-	v.survive(t, many(300, []string{"point", "committed"}, helperSteps, 500*time.Millisecond))
+	v.surviveMany(t, 300, []string{"point", "committed"}, 500*time.Millisecond)
 }
