@@ -16,67 +16,33 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STEP = 4 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
+enum { STEP = 4 << 20, SCAN = 16 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
 
 /* piece is some bytes to copy. */
 struct piece {
 	unsigned char *to;
 	const unsigned char *from;
 	size_t n;
+	struct variable *watched; /* not NULL: only pages of it that were written are copied */
+	struct text written;      /* … these, in the mirror: struct range; bad: the kernel did not say */
 };
 
 struct work {
+	cairn_run *r;
 	struct text pieces; /* struct piece */
 	size_t next;        /* taken by threads */
 	uint64_t bytes;
 };
 
-static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n)
+static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n, struct variable *watched)
 {
+	size_t step = watched ? SCAN : STEP;
 	while (n > 0) {
-		struct piece p = {to, from, n < STEP ? n : STEP};
+		struct piece p = {to, from, n < step ? n : step, watched, {0}};
 		put_bytes(&w->pieces, &p, sizeof p);
-		w->bytes += p.n;
+		w->bytes += watched ? p.n / 4 : p.n; /* little of it is copied */
 		to += p.n, from += p.n, n -= p.n;
 	}
-}
-
-static void *copy(void *arg)
-{
-	struct work *w = arg;
-	size_t i, n = w->pieces.len / sizeof(struct piece);
-	while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < n) {
-		struct piece *p = (struct piece *)(void *)w->pieces.p + i;
-		if (p->to != p->from)
-			memcpy(p->to, p->from, p->n);
-		else
-			madvise(p->to, p->n, POPULATE); /* an old kernel does it later, page by page */
-	}
-	return NULL;
-}
-
-static void run(struct work *w)
-{
-	pthread_t t[THREADS];
-	int n = 0, most = 1;
-	cpu_set_t set;
-	if (w->bytes > 2 * STEP && sched_getaffinity(0, sizeof set, &set) == 0)
-		most = CPU_COUNT(&set);
-	if ((uint64_t)most > w->bytes / STEP)
-		most = (int)(w->bytes / STEP);
-	if (most > THREADS)
-		most = THREADS;
-	if (most > 1) {
-		sigset_t all, was;
-		sigfillset(&all); /* the program's signals are not for these threads */
-		pthread_sigmask(SIG_SETMASK, &all, &was);
-		while (n < most - 1 && pthread_create(&t[n], NULL, copy, w) == 0)
-			n++;
-		pthread_sigmask(SIG_SETMASK, &was, NULL);
-	}
-	copy(w);
-	while (n > 0)
-		pthread_join(t[--n], NULL);
 }
 
 /* From linux/userfaultfd.h and linux/fs.h, which older systems lack. */
@@ -106,6 +72,61 @@ static int scan(cairn_run *r, uint64_t lo, uint64_t hi, struct page_region_ *vec
 	while (k < 0 && errno == EINTR);
 	*end = a.walk_end;
 	return k;
+}
+
+/* copy_written copies the pages of a piece that were written since the last copy, and sets n to their bytes. */
+static void copy_written(cairn_run *r, struct piece *p)
+{
+	struct page_region_ vec[256];
+	uint64_t lo = (uint64_t)(uintptr_t)p->from, hi = lo + p->n, end, mirror = p->watched->offset + (uint64_t)(p->to - p->watched->copy) - lo;
+	p->n = 0;
+	for (uint64_t at = lo; at < hi && !p->written.bad; at = end) {
+		int k = scan(r, at, hi, vec, 256, &end);
+		p->written.bad |= k < 0 || end <= at;
+		for (int i = 0; i < k; i++) {
+			memcpy(p->to + (vec[i].start - lo), p->from + (vec[i].start - lo), (size_t)(vec[i].end - vec[i].start));
+			add_range(&p->written, mirror + vec[i].start, mirror + vec[i].end);
+			p->n += (size_t)(vec[i].end - vec[i].start);
+		}
+	}
+}
+
+static void *copy(void *arg)
+{
+	struct work *w = arg;
+	size_t i, n = w->pieces.len / sizeof(struct piece);
+	while ((i = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < n) {
+		struct piece *p = (struct piece *)(void *)w->pieces.p + i;
+		if (p->watched)
+			copy_written(w->r, p);
+		else if (p->to != p->from)
+			memcpy(p->to, p->from, p->n);
+		else
+			madvise(p->to, p->n, POPULATE); /* an old kernel does it later, page by page */
+	}
+	return NULL;
+}
+
+static void run(struct work *w)
+{
+	pthread_t t[THREADS];
+	int n = 0, most = 1;
+	cpu_set_t set;
+	if (w->bytes > 2 * STEP && sched_getaffinity(0, sizeof set, &set) == 0)
+		most = CPU_COUNT(&set) < THREADS ? CPU_COUNT(&set) : THREADS;
+	if ((uint64_t)most > w->bytes / STEP)
+		most = (int)(w->bytes / STEP);
+	if (most > 1) {
+		sigset_t all, was;
+		sigfillset(&all); /* the program's signals are not for these threads */
+		pthread_sigmask(SIG_SETMASK, &all, &was);
+		while (n < most - 1 && pthread_create(&t[n], NULL, copy, w) == 0)
+			n++;
+		pthread_sigmask(SIG_SETMASK, &was, NULL);
+	}
+	copy(w);
+	while (n > 0)
+		pthread_join(t[--n], NULL);
 }
 
 /* track opens what tracking needs, once. */
@@ -189,82 +210,71 @@ static void watch(cairn_run *r, struct variable *v)
 
 void copy_unwatch(cairn_run *r, struct variable *v)
 {
-	struct { uint64_t start, len; } range;
-	uint64_t lo, hi;
+	uint64_t range[2], end;
 	if (!v->watched || r->pid != getpid()) /* the tracking is that of the process which began it */
 		return;
 	v->watched = 0;
-	pages(v, &lo, &hi);
-	range.start = lo, range.len = hi - lo;
-	ioctl(r->uffd, UFFDIO_UNREGISTER_, &range); /* the memory may be gone */
+	pages(v, &range[0], &end);
+	range[1] = end - range[0];
+	ioctl(r->uffd, UFFDIO_UNREGISTER_, range); /* the memory may be gone */
 }
 
-/* add_part adds bytes of a variable, and returns how many. */
-static uint64_t add_part(cairn_run *r, struct variable *v, struct work *w, uint64_t from, uint64_t to)
+/* add_part adds bytes of a variable, of which only pages that were written may be meant. */
+static void add_part(cairn_run *r, struct variable *v, struct work *w, uint64_t from, uint64_t to, int all)
 {
-	if (from >= to)
-		return 0;
-	add(w, v->copy + from, v->data + from, (size_t)(to - from));
-	add_range(&r->changed, v->offset + from, v->offset + to);
-	return to - from;
+	add(w, v->copy + from, v->data + from, (size_t)(to - from), all ? NULL : v);
+	if (all && from < to)
+		add_range(&r->changed, v->offset + from, v->offset + to);
 }
 
-/*
- * written adds the pages of a variable that were written since the last copy.
- * It returns their bytes; more than there are means that all must be copied.
- */
-static uint64_t written(cairn_run *r, struct variable *v, struct work *w)
+/* settle notes the pages that were copied. It adds variables of which the kernel did not say which. */
+static void settle(cairn_run *r, struct work *w, struct work *again)
 {
-	enum { N = 512 };
-	struct page_region_ vec[N];
-	uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi, end, sum;
-	size_t before = w->pieces.len;
-	pages(v, &lo, &hi);
-	sum = add_part(r, v, w, 0, lo - base);
-	for (uint64_t at = lo; at < hi; at = end) {
-		int k = scan(r, at, hi, vec, N, &end);
-		if (k < 0 || end <= at) {
-			w->pieces.len = before;
-			return v->bytes + 1;
+	struct piece *p = (struct piece *)(void *)w->pieces.p, *end = p + w->pieces.len / sizeof *p;
+	for (uint64_t sum = 0; p < end; p++) {
+		struct variable *v = p->watched;
+		if (!v)
+			continue;
+		put_bytes(&r->changed, p->written.p, p->written.len);
+		free(p->written.p);
+		sum += p->written.bad ? v->bytes + 1 : p->n;
+		if (p + 1 < end && p[1].watched == v)
+			continue;
+		v->pause = sum <= v->bytes / 2 ? 0 : v->pause == 0 ? 2 : v->pause < 16 ? 2 * v->pause : 32;
+		if ((v->rest = v->pause)) { /* tracking costs more than it saves, or failed: try again later */
+			copy_unwatch(r, v);
+			v->untracked = sum > v->bytes;
 		}
-		for (int i = 0; i < k; i++)
-			sum += add_part(r, v, w, vec[i].start - base, vec[i].end - base);
+		if (sum > v->bytes)
+			add_part(r, v, again, 0, v->bytes, 1);
+		sum = 0;
 	}
-	return sum + add_part(r, v, w, hi - base, v->bytes);
 }
 
 /* add_changed adds what may have changed of a variable since its last copy. */
 static void add_changed(cairn_run *r, struct variable *v, struct work *w)
 {
-	if (!v->bytes)
-		return;
-	if (v->place == MEM_HOST && v->watched && !v->fresh) {
-		uint64_t n = written(r, v, w);
-		if (n > v->bytes / 2) { /* tracking costs more than it saves, or failed: try again later */
-			copy_unwatch(r, v);
-			v->untracked = n > v->bytes;
-			v->pause = v->pause ? 2 * v->pause : 2;
-			v->rest = v->pause = v->pause < 32 ? v->pause : 32;
-		} else {
-			v->pause = 0;
-		}
-		if (n <= v->bytes)
-			return;
-	} else if (v->rest) {
-		v->rest--;
-	} else if (v->place == MEM_HOST && r->uffd >= 0 && !v->untracked && !v->watched) {
-		watch(r, v); /* before the copy: what is written later must be seen */
+	if (v->bytes && v->place == MEM_HOST && v->watched && !v->fresh) {
+		uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi;
+		pages(v, &lo, &hi);
+		add_part(r, v, w, 0, lo - base, 1);
+		add_part(r, v, w, lo - base, hi - base, 0);
+		add_part(r, v, w, hi - base, v->bytes, 1);
+	} else if (v->bytes && v->place != MEM_HOST) { /* gpu.c copies it */
+		add_range(&r->changed, v->offset, v->offset + v->bytes);
+	} else if (v->bytes) {
+		if (v->rest)
+			v->rest--;
+		else if (r->uffd >= 0 && !v->untracked && !v->watched)
+			watch(r, v); /* before the copy: what is written later must be seen */
+		add_part(r, v, w, 0, v->bytes, 1);
+		v->fresh = 0;
 	}
-	add_range(&r->changed, v->offset, v->offset + v->bytes);
-	if (v->place != MEM_HOST) /* gpu.c copies it */
-		return;
-	add(w, v->copy, v->data, (size_t)v->bytes);
-	v->fresh = 0;
 }
 
 cairn_status copy_out(cairn_run *r, struct variable *only)
 {
-	struct work w = {0};
+	struct work w = {0}, again = {0};
 	cairn_status rc = gpu_begin(r, 0, only);
 	int bad;
 	if (rc < 0)
@@ -275,10 +285,15 @@ cairn_status copy_out(cairn_run *r, struct variable *only)
 			add_changed(r, r->vars[i], &w);
 	if (only)
 		add_changed(r, only, &w);
-	bad = w.pieces.bad || r->changed.bad;
-	if (!bad)
+	w.r = r;
+	if (!w.pieces.bad) {
 		run(&w);
+		settle(r, &w, &again);
+		run(&again);
+	}
+	bad = w.pieces.bad || again.pieces.bad || r->changed.bad;
 	free(w.pieces.p);
+	free(again.pieces.p);
 	for (size_t i = 0; bad && i < r->nvars; i++)
 		r->vars[i]->fresh = 1;
 	r->changed.bad = 0;
@@ -294,7 +309,7 @@ cairn_status copy_in(cairn_run *r)
 	for (size_t i = 0; i < r->nvars; i++) {
 		struct variable *v = r->vars[i];
 		if (v->bytes && !v->fresh && v->place == MEM_HOST)
-			add(&w, v->data, v->copy, (size_t)v->bytes);
+			add(&w, v->data, v->copy, (size_t)v->bytes, NULL);
 	}
 	run(&w);
 	if (w.pieces.bad) /* one by one, then */
@@ -308,7 +323,7 @@ cairn_status copy_in(cairn_run *r)
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
 {
 	struct work w = {0};
-	add(&w, to, from, n);
+	add(&w, to, from, n, NULL);
 	if (w.pieces.bad)
 		memmove(to, from, n);
 	else

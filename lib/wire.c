@@ -69,12 +69,9 @@ char *get_str(struct text *t)
 {
 	size_t n = get_u32(t);
 	char *s;
-	if (t->bad || t->len - t->at < n) {
-		t->bad = 1;
-		n = 0;
-	}
-	s = malloc(n + 1);
-	if (!s) {
+	if (t->bad || t->len - t->at < n)
+		t->bad = 1, n = 0;
+	if (!(s = malloc(n + 1))) {
 		t->bad = 1;
 		return NULL;
 	}

@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n * n; i++)
 		sum += host[i] * host[i] * (i % 7 + 1);
 	printf("wave %.17g\n", sum);
-	rc = cairn_finish(run, 0);
+	if ((rc = cairn_finish(run, 0)) < 0)
+		fprintf(stderr, "%s\n", cairn_error(run));
 	return cairn_close(run) < 0 || rc < 0;
 }

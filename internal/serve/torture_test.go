@@ -93,9 +93,11 @@ func TestTorture(t *testing.T) {
 		{"asan", []string{"files"}},
 		{"asan", []string{"again"}},
 		{"asan", []string{"blocks", "100"}},
+		{"asan", []string{"pages"}},
 		{"tsan", []string{"fork"}},
 		{"tsan", []string{"signals"}},
 		{"tsan", []string{"threads"}},
+		{"tsan", []string{"pages"}},
 		{"omp", []string{"many", many}},
 		{"omp", []string{"threads"}},
 	} {
@@ -116,7 +118,7 @@ func TestTorture_Valgrind(t *testing.T) {
 		t.Skip("valgrind runs in the long suite (CAIRN_LONG=1)")
 	}
 	dir := variant(t, "omp")
-	for _, args := range [][]string{{"torture", "many", "300"}, {"torture", "fork"}, {"torture", "signals"}, {"parts", "save"}, {"plain", "20", "2000", "1"}} {
+	for _, args := range [][]string{{"torture", "many", "300"}, {"torture", "fork"}, {"torture", "signals"}, {"torture", "pages"}, {"parts", "save"}, {"plain", "20", "2000", "1"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			cmd := in(t, dir, args[0])
 			cmd.Path, cmd.Args = valgrind, append([]string{valgrind, "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite", filepath.Join(dir, args[0]), filepath.Join(t.TempDir(), "ckpt")}, args[1:]...)

@@ -10,6 +10,7 @@
  *     torture DIR incomplete   variables that cannot be protected
  *     torture DIR lost         helpers that are killed
  *     torture DIR blocks       arrays that come and go under new names
+ *     torture DIR pages        a large array of which few pages change, then all, then none
  *     torture DIR files        files in another directory, and files opened late
  *     torture DIR again        files that must be new, opened again after restarts and by other helpers
  *
@@ -568,6 +569,38 @@ static int blocks(const char *dir, int steps)
 	return end();
 }
 
+static int pages(const char *dir)
+{
+	size_t n = (36 << 20) + 1234, edges[] = {0, 4095, 16 << 20, (16 << 20) + 4096, 32 << 20, n - 4096, n - 1}, three = 3;
+	unsigned char *a = malloc(n + 3), *want = malloc(n), *u = a + 3, other[3] = {0};
+	memset(a, 1, n + 3);
+	for (int life = 0; life < 3; life++) {
+		start(dir);
+		check(cairn_protect(run, "u", u, CAIRN_UINT8, 1, &n), CAIRN_OK, "protect");
+		check(cairn_protect(run, "other", other, CAIRN_UINT8, 1, &three), CAIRN_OK, "protect");
+		check(cairn_restore(run), life ? CAIRN_RESTORED : CAIRN_OK, "restore");
+		expect(life == 0 || memcmp(u, want, n) == 0, "what was restored");
+		for (int step = 0; life < 2 && step < 4 + 5 * life; step++) {
+			for (size_t i = 0; step == 3 && life == 1 && i < n; i += 512) /* for a while all are copied */
+				u[i]++;
+			for (size_t i = 0; step != 2 && i < sizeof edges / sizeof *edges; i++)
+				u[edges[i]]++;
+			for (size_t i = 0; step % 2 == 1 && i < 600; i++) /* more than one call reports */
+				u[((size_t)step << 22) + i * 8192]++;
+			other[step % 3]++;
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		}
+		memcpy(want, u, n);
+		memset(u, life, n);
+		if (life < 2)
+			check(cairn_close(run), CAIRN_OK, "close");
+	}
+	check(end(), 0, "end");
+	free(a);
+	free(want);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -580,6 +613,7 @@ int main(int argc, char **argv)
 	     : strcmp(what, "unsaid") == 0 ? unsaid(argv[1])
 	     : strcmp(what, "incomplete") == 0 ? incomplete(argv[1])
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
+	     : strcmp(what, "pages") == 0 ? pages(argv[1])
 	     : strcmp(what, "files") == 0 ? files(argv[1])
 	     : strcmp(what, "again") == 0 ? again(argv[1])
 	     : strcmp(what, "blocks") == 0 ? blocks(argv[1], n)
