@@ -76,6 +76,28 @@ func (c *compat) survive(t *testing.T, config, how string) {
 	}
 }
 
+// loseBetween loses a helper between the first and the last call of an
+// incremental checkpoint. The last call says that it is not saved: the program
+// may have changed what it had added. The next one is saved.
+func (c *compat) loseBetween(t *testing.T, config, how, says string) {
+	t.Helper()
+	want := ""
+	for _, kill := range []string{"", "18:0"} {
+		c.dir = t.TempDir()
+		c.configure(t, config)
+		out, stderr, err := c.run(t, kill, "25", how, "LOST=10:1")
+		if (err != nil) != (kill != "") || strings.Count(stderr, "others have been started") != 1 || !strings.Contains(stderr, says) {
+			t.Fatalf("%v: %s\n%s", err, out, stderr)
+		}
+		if want == "" {
+			want = out
+		}
+	}
+	if got, stderr, err := c.run(t, "", "25", how); err != nil || got != "resumed at step 15\n"+want {
+		t.Errorf("%v: %s, want %s\n%s", err, got, want, stderr)
+	}
+}
+
 const configFTI = "[Basic]\nHead = 0\nnode_size = 2 # per node\nckpt_dir = Local\nglbl_dir = \"Global\"\nckpt_L1 = 3\nkeep_last_ckpt = 0\n[Restart]\nfailure = 0\n"
 
 // TestFTI_RankKilled kills a rank of a program written for FTI. It recovers all
@@ -117,6 +139,7 @@ func TestFTI_HelperLost(t *testing.T) {
 			t.Errorf("%s: %v: %s\n%s", how, err, got, stderr)
 		}
 	}
+	c.loseBetween(t, configFTI, "icp", "FTI_FinalizeICP: checkpoint 2 is not saved: the helper that was lost had its variables")
 	c.dir = t.TempDir()
 	c.configure(t, configFTI)
 	helper := filepath.Join(t.TempDir(), "cairn")
@@ -215,6 +238,8 @@ func TestVELOC_HelperLost(t *testing.T) {
 			t.Errorf("%s: %v: %s, want %s\n%s", way, err, got, want, stderr)
 		}
 	}
+	c.config = "config"
+	c.loseBetween(t, "scratch = scratch\npersistent = persistent\nmax_versions = 3\nmode = async\n", "some", "VELOC_Checkpoint_end: version 10 of walk: ")
 }
 
 // TestVELOC_Configuration reads configuration files that say something wrong.

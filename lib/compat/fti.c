@@ -745,8 +745,12 @@ static int save(const char *function, int id, int level, int begun)
 	rc = begun ? cairn_commit(fti.run) : cairn_save(fti.run);
 	if (rc == CAIRN_NOHELPER) { /* on all ranks */
 		reopen(function);
+		if (begun) {
+			say("%s: checkpoint %d is not saved: the helper that was lost had its variables", function, id);
+			return FTI_NSCS;
+		}
 		fti.id = id, fti.level = level;
-		rc = begun ? rc : cairn_save(fti.run); /* what was added is gone */
+		rc = cairn_save(fti.run);
 	}
 	if (rc >= 0 && fti.all.checkpoint[level].isInline)
 		rc = cairn_wait(fti.run);

@@ -128,14 +128,16 @@ int main(int argc, char **argv)
 			for (int id = 0; id < 5; id++)
 				assert(id == 1 || FTI_AddVarICP(id) == FTI_SCES);
 			assert(FTI_AddVarICP(named) == FTI_SCES);
-			assert(FTI_FinalizeICP() == FTI_SCES);
+			if (step == lost_step && rank == lost_rank)
+				lose_helper();
+			assert(FTI_FinalizeICP() == (step == lost_step ? FTI_NSCS : FTI_SCES)); /* all ranks are told */
 			u[0] -= 1;
 		} else if (snap) {
 			FTI_Snapshot();
 		} else if (step % EVERY == 0) {
 			assert(FTI_Checkpoint(step / EVERY, 1 + step / EVERY % 4) == FTI_DONE);
 		}
-		if (step == lost_step) {
+		if (step == lost_step && !icp) {
 			if (rank == lost_rank)
 				lose_helper();
 			for (double began = MPI_Wtime(); snap && FTI_Snapshot() != FTI_DONE;) {

@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 			assert(VELOC_Checkpoint_mem() == VELOC_SUCCESS);
 			assert(VELOC_Checkpoint_end(rank != 1) == VELOC_FAILURE);
 		}
-		if (step == lost_step && rank == lost_rank)
+		if (step == lost_step && rank == lost_rank && !some)
 			lose();
 		if (step % EVERY == 0 && some) {
 			int ids[] = {0, 1, 2, 3};
@@ -103,7 +103,9 @@ int main(int argc, char **argv)
 			assert(VELOC_Checkpoint_begin("walk", step) == VELOC_SUCCESS);
 			assert(VELOC_Checkpoint_selective(VELOC_CKPT_SOME, ids, 4) == VELOC_SUCCESS);
 			u[0] += 1; /* it was copied */
-			assert(VELOC_Checkpoint_end(1) == VELOC_SUCCESS);
+			if (step == lost_step && rank == lost_rank)
+				lose();
+			assert(VELOC_Checkpoint_end(1) == (step == lost_step ? VELOC_FAILURE : VELOC_SUCCESS)); /* all processes are told */
 			u[0] -= 1;
 		} else if (step % EVERY == 0) {
 			assert(VELOC_Checkpoint("walk", step) == VELOC_SUCCESS);
