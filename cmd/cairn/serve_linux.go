@@ -44,6 +44,7 @@ func serveCommand(c *call) *cobra.Command {
 				conn.Close()
 				return fmt.Errorf("descriptor %d is no Unix socket: 'cairn serve' is started by libcairn", fd)
 			}
+			serve.Unbind()
 			return serve.Serve(context.WithoutCancel(ctx), program)
 		}),
 	}

@@ -3,12 +3,17 @@
 package serve
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestHelper_Disturbed lets signals reach a helper, sends it what it refuses,
@@ -20,6 +25,44 @@ func TestHelper_Disturbed(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			output(t, program(t, "helper", filepath.Join(t.TempDir(), "ckpt"), what))
 		})
+	}
+}
+
+// TestHelper_Unbound binds a program to one processor, as a launcher of MPI does:
+// its helper may use the others. Without a launcher it may not.
+func TestHelper_Unbound(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one processor")
+	}
+	taskset := mustFind(t, "taskset")
+	for _, rank := range []string{"0", ""} {
+		dir := build(t)
+		cmd := start(t, taskset, "-c", "0", filepath.Join(dir, "plain"), filepath.Join(t.TempDir(), "ckpt"), "20", "2000", "1")
+		cmd.Env = append(cmd.Env, "PMI_RANK="+rank, "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID=", "KILL_AT=point#5=19") // it stops there
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatal(err, status)
+		}
+		var bound int
+		helper := childOf(cmd.Process.Pid)
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", helper))
+		for _, task := range tasks {
+			tid, _ := strconv.Atoi(filepath.Base(task))
+			var set unix.CPUSet
+			if unix.SchedGetaffinity(tid, &set) == nil && set.Count() == 1 {
+				bound++
+			}
+		}
+		if len(tasks) == 0 || rank != "" && bound > 0 || rank == "" && bound != len(tasks) {
+			t.Errorf("rank %q: %d of %d threads of the helper are bound to one processor", rank, bound, len(tasks))
+		}
+		cmd.Process.Signal(syscall.SIGCONT)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
