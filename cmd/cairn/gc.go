@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // keepDefault is also the default of Options.Keep.
@@ -21,7 +22,7 @@ const keepDefault = 2
 
 func gcCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "gc [--keep N] [--dry-run] DIR",
+		Use:   "gc [--keep N] [--dry-run] [--tier TIER] DIR",
 		Short: "remove older checkpoints and what crashes have left",
 		Long: `Keeps the newest checkpoints of a directory and removes the others. It also
 removes what crashes have left: unfinished checkpoints, half-written files, links
@@ -35,17 +36,51 @@ removed; newer ones stay.
 
 The command locks the directory, so no run may be using it; --dry-run takes no
 lock and removes nothing. Only metadata is checked: to be sure that the
-checkpoints to keep are good, run 'cairn verify DIR' first.`,
-		Example: `  cairn gc --dry-run ckpt  # what would be removed
-  cairn gc --keep 1 ckpt   # keep only the newest checkpoint`,
+checkpoints to keep are good, run 'cairn verify DIR' first.
+
+With --tier shared or s3, it removes checkpoints from that tier of a run (cairn run
+--tiers), and nothing else. The run may be running.`,
+		Example: `  cairn gc --dry-run ckpt                # what would be removed
+  cairn gc --keep 1 ckpt                 # keep only the newest checkpoint
+  cairn gc --tier s3 --keep 1 sim.cairn  # … on the object store`,
 		Args:              takes(1, 1),
 		ValidArgsFunction: completeRuns,
 	}
 	f := cmd.Flags()
 	keep := f.Int("keep", keepDefault, "keep the newest `N` checkpoints")
 	dry := f.Bool("dry-run", false, "only show what would be removed")
-	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return gc(ctx, c, *keep, *dry) })
+	tier := f.String("tier", "", "remove checkpoints from a tier: `TIER` is shared or s3")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if *tier != "" && *tier != "local" {
+			return c.gcTier(ctx, *tier, *keep, *dry)
+		}
+		return gc(ctx, c, *keep, *dry)
+	})
 	return cmd
+}
+
+// gcTier removes checkpoints from a tier of a run.
+func (c *call) gcTier(ctx context.Context, tier string, keep int, dry bool) error {
+	if keep < 1 {
+		return usagef("gc: --keep %d would leave nothing to restart from; keep 1 or more", keep)
+	}
+	run, err := filepath.Abs(c.args[0])
+	if err != nil {
+		return err
+	}
+	out, err := supervise.CollectTier(ctx, run, tier, keep, dry)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.document(out)
+	}
+	verb := "removed"
+	if dry {
+		verb = "would be removed"
+	}
+	c.printf("%s: %s %s, %d kept\n", out.Tier, control.Count(len(out.Removed), "checkpoint"), verb, len(out.Kept))
+	return nil
 }
 
 // gcDocument is what gc --json prints.

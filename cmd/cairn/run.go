@@ -96,6 +96,14 @@ checkpoint; keep=N, the newest N; rate=SIZE, bytes per second; key=FILE, encrypt
 with the key in FILE. Hosts copy checkpoints there in the background. If a host is
 lost with its disk, the run resumes from the newest checkpoint on a tier.
 
+If the run directory is lost, too, the same command finds the run on a shared
+directory or an object store, and resumes it. --from names such a place if it is
+another one: on hosts that have nothing but the object store, for example. Only
+one of two clusters can have the run: the other one stops. With PLACE@12 the run
+goes back to checkpoint 12, and newer ones do not count any more. 'cairn run
+--from' keeps checkpoints there as --tiers would; without --local, this host has
+them in RUN/local.
+
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are
 cores, unless you add --launcher-args=--oversubscribe. When srun cannot reach a
@@ -106,6 +114,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --hosts a:4,b:4 ./sim                        # eight ranks on two hosts
   cairn run --hosts a:4,b:4 --local /scratch/$USER ./sim # checkpoints on the hosts' own disks
   cairn run --hosts a:4,b:4 --tiers local=/tmp/me,shared=/gpfs/me ./sim
+  cairn run --from s3://bucket/sim ./sim                 # only the object store is left
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
@@ -142,6 +151,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
 	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
 	f.StringVar(&o.Tiers, "tiers", "", "keep checkpoints on storage tiers: `POLICY` is local=DIR,shared=DIR:every=4, or @FILE")
+	f.StringVar(&o.From, "from", "", "resume the run at `PLACE`, in a new run directory: s3://BUCKET/PREFIX, or a run's directory on a shared tier; PLACE@12: from checkpoint 12")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `DIRECTORY` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")

@@ -103,7 +103,15 @@ func tool(t *testing.T, name string, args ...string) string {
 // cairnTool runs the cairn command and returns its output and exit status.
 func cairnTool(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	out, err := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), args...).CombinedOutput()
+	return cairnToolIn(t, nil, args...)
+}
+
+// cairnToolIn calls the command with further environment variables.
+func cairnToolIn(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

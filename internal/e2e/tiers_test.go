@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,6 +82,11 @@ func TestTiers_Shared(t *testing.T) {
 
 // stops stops the run.
 func (w *islands) stops() {
+	w.runOf.t.Helper()
+	w.stopsRun()
+}
+
+func (w *wanderer) stopsRun() {
 	t := w.runOf.t
 	t.Helper()
 	if out, code := cairnTool(t, "stop", w.run()); code != 0 {
@@ -196,9 +202,9 @@ func hostVanishes(t *testing.T, on string) {
 	sameOutput(t, w.output(), want)
 }
 
-// TestTiers_S3 loses the only host's disk while a run is stopped. The same
-// command resumes it from an object store, which has nothing but encrypted
-// objects.
+// TestTiers_S3 loses the only host's disk and the run directory while a run is
+// stopped. The same command resumes it from an object store, which has nothing
+// but encrypted objects; --from goes back to an older checkpoint.
 func TestTiers_S3(t *testing.T) {
 	t.Parallel()
 	const n = 2
@@ -216,16 +222,39 @@ func TestTiers_S3(t *testing.T) {
 	w.lets(5)
 	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h")
 	w.reachesStep(5)
-	if out, code := cairnTool(t, "stop", w.run()); code != 0 {
-		t.Fatalf("cairn stop: exit status %d: %s\n%s", code, out, w.text())
-	}
-	w.ends()
+	w.stopsRun()
 	must(t, w.text(), "checkpoint 1 is on s3=s3://"+s3test.Bucket+"/sim")
-	if err := os.RemoveAll(scratch); err != nil {
-		t.Fatal(err)
+	// Nothing is left but the object store.
+	loses := func() {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(scratch), os.RemoveAll(w.run())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loses()
+	w.lets(9)
+	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h")
+	w.awaits("the run on s3=s3://" + s3test.Bucket + "/sim")
+	w.awaits("restored checkpoint 1")
+	w.reachesStep(9)
+	w.stopsRun()
+	must(t, w.text(), "checkpoint 2 is on s3=s3://"+s3test.Bucket+"/sim")
+	loses()
+	w.supervisor = w.startIn(env, "-n", "1", "--every", "1h")
+	if w.ends() == 0 || !strings.Contains(w.text(), "has 2 ranks, not 1") {
+		t.Errorf("with another number of ranks:\n%s", w.text())
+	}
+	loses()
+	place := "s3://" + s3test.Bucket + "/sim"
+	away := filepath.Join(top, "away", "sim")
+	if out, code := cairnToolIn(t, env, "copy", "--key", key, place, away); code != 0 || !strings.Contains(out, "2 checkpoints") {
+		t.Errorf("cairn copy: exit status %d: %s", code, out)
+	}
+	if out, code := cairnToolIn(t, env, "copy", "--key", key, place+"@7", away+"2"); code != 3 || !strings.Contains(out, "no such checkpoint") {
+		t.Errorf("cairn copy of what is not there: exit status %d: %s", code, out)
 	}
 	w.lets(60)
-	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h")
+	w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h", "--from", place+"@1")
 	w.awaits("restored checkpoint 1")
 	w.finishes()
 	sameOutput(t, w.output(), want)
@@ -234,6 +263,12 @@ func TestTiers_S3(t *testing.T) {
 			t.Errorf("the run directory has the secret key:\n%s", text)
 		}
 	}
+	// The copy is a run of its own, and not encrypted.
+	loses()
+	w.supervisor = w.startIn(nil, "-n", fmt.Sprint(n), "--every", "1h", "--from", away)
+	w.awaits("restored checkpoint 2")
+	w.finishes()
+	sameOutput(t, w.output(), want)
 }
 
 // TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on other

@@ -83,6 +83,10 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.rec = s.intent.Record
+	if err := s.findRun(); err != nil {
+		dir.Close()
+		return nil, err
+	}
 	s.rec.Job = s.scheduler.Job
 	if s.last = s.rec.Last; s.last != nil {
 		s.addSaveTime(time.Duration(s.last.TookNS))
@@ -156,6 +160,9 @@ func (s *Supervisor) prepare() (err error) {
 		o.Run = strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
 	}
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
+		return err
+	}
+	if err := s.parseFrom(); err != nil {
 		return err
 	}
 	if err := s.parseTiers(); err != nil {

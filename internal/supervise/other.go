@@ -53,6 +53,16 @@ func (*HostView) VerifyTier(context.Context, string) (*VerifiedTier, error) {
 	return nil, rundir.ErrUnsupported
 }
 
+// CopyRun fails on this system.
+func CopyRun(context.Context, string, string, string, string) (*CopiedRun, error) {
+	return nil, rundir.ErrUnsupported
+}
+
+// CollectTier fails on this system.
+func CollectTier(context.Context, string, string, int, bool) (*CollectedTier, error) {
+	return nil, rundir.ErrUnsupported
+}
+
 // Close does nothing on this system.
 func (*HostView) Close() {}
 

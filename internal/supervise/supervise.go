@@ -92,6 +92,7 @@ type Options struct {
 	Run         string // the run directory; default ./PROGRAM.cairn
 	Dir         string // checkpoint directory; default RUN/ckpt
 	Local       string // directory on each host for all files of the run, in place of Dir; then hosts share nothing
+	From        string // with a new run directory: resume the run at this place, a tier, perhaps with @INDEX
 	Tiers       string // on which tiers checkpoints are kept besides (package policy of tier); its local tier is Local
 	Fresh       bool   // discard what RUN holds of an earlier run
 	ChangedArgs bool   // resume with other arguments of the program

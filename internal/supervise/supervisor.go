@@ -48,6 +48,7 @@ type Supervisor struct {
 	owned    bool           // the run directory belongs to this run
 	why      string         // reason of the last failure, or of the stop
 	intent   *rundir.Intent // what to do with the earlier run in the directory
+	from     origin         // of Options.From
 	requests []*commandRequest
 	tick     *time.Timer
 
@@ -280,6 +281,9 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	}
 	s.rec.State = res.State
 	s.rec.Quiet = s.local != nil && s.began && len(s.local.left) == 0 || s.rec.Quiet
+	if s.rec.Quiet && s.rec.Started != nil {
+		s.tellQuiet()
+	}
 	if err := s.record(); err != nil { // for the next start it is as if this one had been killed
 		s.say("the end could not be recorded: %v; the same command continues", err)
 	}

@@ -101,6 +101,7 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 	for _, n := range numbers {
 		if err == nil && n < a.Number {
 			err = t.Remove(ctx, attemptName(a.Run, n))
+			t.Remove(ctx, quietName(a.Run, n)) // if there is one
 		}
 	}
 	return nil, err

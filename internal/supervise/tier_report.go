@@ -11,6 +11,23 @@ type TieredCheckpoint struct {
 	Survives string    `json:"survives"` // what may be lost: "any 2 of 6 hosts"
 }
 
+// CopiedRun is the result of CopyRun.
+type CopiedRun struct {
+	Run         string   `json:"run"`
+	From        string   `json:"from"`
+	To          string   `json:"to"`
+	Checkpoints []uint64 `json:"checkpoints"` // newest first
+	Bytes       int64    `json:"bytes"`       // that were not there
+}
+
+// CollectedTier is the result of CollectTier.
+type CollectedTier struct {
+	Tier    string   `json:"tier"`
+	DryRun  bool     `json:"dryRun"`
+	Kept    []uint64 `json:"kept"`
+	Removed []uint64 `json:"removed"`
+}
+
 // TierDamage is something on a tier that is not what was written.
 type TierDamage struct {
 	Place  string `json:"place"` // a tier, or a host

@@ -12,11 +12,13 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/placement"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // What commands see of a run's tiers.
@@ -87,7 +89,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 		wg.Go(func() {
 			st := &tierStore{name: tierName(t), kind: t.Kind}
 			var a *control.AttemptRecord
-			x, err := helper.LookAtTier(ctx, t, v.rec.Name)
+			x, err := helper.LookAtTier(ctx, t, v.rec.Name, vfs.AccessFromEnv())
 			if err == nil {
 				a, err = readStore(ctx, x, v.rec.ID, st)
 			}
@@ -189,7 +191,7 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	if t.Kind.OnHosts() {
 		return out, v.verifyKept(out)
 	}
-	x, err := helper.LookAtTier(ctx, t, v.rec.Name)
+	x, err := helper.LookAtTier(ctx, t, v.rec.Name, vfs.AccessFromEnv())
 	if err != nil {
 		return nil, err
 	}
@@ -243,4 +245,58 @@ func (v *HostView) verifyKept(out *VerifiedTier) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// CollectTier removes all checkpoints of a run but the newest from a tier outside
+// of the hosts, and what no checkpoint needs. The run may be running.
+func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*CollectedTier, error) {
+	rec, err := rundir.ReadRecord(run)
+	if err == nil && (rec == nil || rec.Policy == "") {
+		err = fmt.Errorf("%s: the run has no tiers (cairn run --tiers)", run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pol, err := policy.Parse(rec.Policy)
+	if err != nil {
+		return nil, err
+	}
+	t := pol.Of(policy.Kind(kind))
+	switch {
+	case t == nil:
+		return nil, fmt.Errorf("the run has no tier %s: its policy is %s", kind, rec.Policy)
+	case t.Kind.OnHosts():
+		return nil, fmt.Errorf("what hosts keep for %s, the run itself removes: start it with keep=N", kind)
+	}
+	x, err := helper.OpenTier(ctx, t, rec.Name, vfs.AccessFromEnv())
+	if err != nil {
+		return nil, err
+	}
+	line, err := readAttempt(ctx, x, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	if line == nil || rec.Started != nil && rec.Started.Number > line.Number {
+		line = rec.Started
+	}
+	list, err := tier.Checkpoints(ctx, x, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &CollectedTier{Tier: tierName(t), DryRun: dry, Kept: []uint64{}, Removed: []uint64{}}
+	for _, m := range list {
+		if line != nil && line.Counts(m.Index, m.Attempt) && len(out.Kept) < keep {
+			out.Kept = append(out.Kept, m.Index)
+		} else {
+			out.Removed = append(out.Removed, m.Index)
+		}
+	}
+	if len(out.Kept) == 0 {
+		out.Removed = []uint64{}
+		return out, nil
+	}
+	if !dry {
+		err = collectTier(ctx, x, line, keep)
+	}
+	return out, err
 }

@@ -49,11 +49,11 @@ func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t
 
 // LookAtTier opens a tier outside of the hosts for reading. It changes nothing
 // there.
-func LookAtTier(ctx context.Context, p *policy.Tier, name string) (t tier.Tier, err error) {
+func LookAtTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t tier.Tier, err error) {
 	if p.Kind == policy.S3 {
 		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name), ReadOnly: true})
 	} else if _, err = os.Stat(p.RunDir(name)); err == nil {
-		t, err = dir.Open(vfs.OS(), p.RunDir(name), vfs.AccessFromEnv())
+		t, err = dir.Open(vfs.OS(), p.RunDir(name), a)
 	}
 	if err == nil && p.Key != "" {
 		t, err = sealed(t, p)

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise"
+)
+
+func copyCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "copy [--key FILE] [--to-key FILE] FROM TO",
+		Short: "copy a run, or one checkpoint of it, to another place",
+		Long: `Copies a run from a storage tier to an empty place. A place is an object store,
+s3://BUCKET/PREFIX, or a directory of one run on a shared tier, such as
+/gpfs/me/sim-7d0c51e9. With FROM@12, only checkpoint 12 is copied.
+
+The digest of every object is checked. The copy counts when all of it is there; a
+copy that was interrupted can be repeated, and copies only what is missing. The
+run may be running meanwhile. The copy is a run of its own: 'cairn run --from TO'
+resumes it, and the other one continues where it is.
+
+--key names the file with the key of an encrypted FROM, and --to-key that of TO.
+Run directories are copied as other directories are, when the run is stopped.`,
+		Example: `  cairn copy s3://bucket/sim /gpfs/me/sim             # to a directory
+  cairn copy /gpfs/me/sim-7d0c51e9@12 s3://other/sim  # checkpoint 12, to another store
+  cairn run -n 8 --from /gpfs/me/sim ./sim            # resume the copy`,
+		Args: takes(2, 2),
+	}
+	f := cmd.Flags()
+	key := f.String("key", "", "`FILE` with the key of FROM, if it is encrypted")
+	toKey := f.String("to-key", "", "`FILE` with the key of TO, to encrypt it")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		out, err := supervise.CopyRun(ctx, c.args[0], c.args[1], *key, *toKey)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.document(out)
+		}
+		c.printf("%s of run %s copied to %s, %s\n", control.Count(len(out.Checkpoints), "checkpoint"), out.Run, out.To, control.BytesText(out.Bytes))
+		return nil
+	})
+	return cmd
+}
