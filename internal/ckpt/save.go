@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -358,7 +359,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if note.PauseMS == 0 {
 		note.PauseMS = float64((time.Since(note.Began) + note.Before).Microseconds()) / 1000
 	}
-	s.paused = time.Duration(note.PauseMS * float64(time.Millisecond))
+	s.paused = time.Duration(math.Round(note.PauseMS*1000)) * time.Microsecond
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -69,10 +70,19 @@ func NewNetwork(hosts int) (n *Network, err error) {
 	return n, nil
 }
 
-// networks returns a number for a new network of this process.
+// numbers has the number for the next network of this process.
+var numbers struct {
+	sync.Mutex
+	next int
+}
+
+// networks returns a number for a new network of this process. A process that
+// was killed, with the same number, may have left some.
 func networks() int {
+	numbers.Lock()
+	defer numbers.Unlock()
 	list, _ := os.ReadDir("/run/netns")
-	highest := 0
+	highest := numbers.next
 	for _, e := range list {
 		pid, rest, ok := owner(e.Name())
 		if !ok || pid != os.Getpid() {
@@ -82,6 +92,7 @@ func networks() int {
 			highest = max(highest, k+1)
 		}
 	}
+	numbers.next = highest + 1
 	return highest
 }
 
