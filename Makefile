@@ -48,7 +48,7 @@ man: ## write the manual pages of all commands into build/man
 
 # Programs and tests need neither debugging information, which takes a tenth of
 # the time to compile, nor the state of the repository.
-test: export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false -ldflags=-w -buildvcs=false)
+test flake: export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false -ldflags=-w -buildvcs=false)
 test: ## run all checks and all tests
 	@scripts/deps & $(MAKE) --no-print-directory lint; ok=$$?; wait; exit $$ok
 	$(GO) test $(TESTFLAGS) -p $(TESTP) $(LONGEST) $$($(GO) list ./... | grep -v '/internal/lint$$')
