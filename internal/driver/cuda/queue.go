@@ -66,6 +66,7 @@ func (q *queue) transfer(op string, at driver.Buffer, off int64, p []byte, in bo
 		return err
 	}
 	defer q.d.leave()
+	defer runtime.KeepAlive(p) // the driver has only its address
 	wait := false
 	for len(p) > 0 {
 		first, rest, isPinned := q.d.piece(p)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -318,6 +320,41 @@ func (s *suite) freeInUse(t *testing.T) {
 				t.Fatalf("launch %d, whose input was freed: element %d is %d, want %d", i, j, v, want)
 			}
 		}
+	}
+}
+
+// sourceKept copies memory that nothing else refers to, behind a kernel. It must
+// not be collected before it is copied.
+func (s *suite) sourceKept(t *testing.T) {
+	q := s.queue(t)
+	const n, rounds = 1 << 13, 10000
+	in, out, to := s.alloc(t, 4*n), s.alloc(t, 4*n), s.alloc(t, 4*n)
+	must(t, q.Launch(s.kernel(t, "spin"), dim(n), auto, []driver.Arg{all(in), all(out), val(int32(n)), val(int32(rounds))}))
+	kernel, err := q.Record()
+	must(t, err)
+	var gone atomic.Bool
+	done := make(chan error)
+	go func() {
+		p := make([]byte, 4*n)
+		runtime.AddCleanup(&p[0], func(int) { gone.Store(true) }, 0)
+		done <- q.CopyIn(to, 0, p)
+	}()
+	for {
+		select {
+		case err := <-done:
+			must(t, err)
+			return
+		default:
+		}
+		runtime.GC()
+		if !gone.Load() {
+			continue
+		}
+		if over, err := kernel.Done(); err != nil || !over {
+			t.Errorf("the memory was collected before it was copied (%v)", err)
+		}
+		must(t, <-done)
+		return
 	}
 }
 

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Device) {
 		{"Pointers", s.pointers},
 		{"NoMemory", s.noMemory},
 		{"FreeInUse", s.freeInUse},
+		{"SourceKept", s.sourceKept},
 		{"ManyBuffersAndQueues", s.many},
 		{"QueueOrder", s.queueOrder},
 		{"Events", s.events},
