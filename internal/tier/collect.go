@@ -241,7 +241,7 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			p.objects(func(name string) { c.needed[name] = true })
+			p.objects(func(o Object) { c.needed[o.Name] = true })
 			return nil
 		})
 	}

@@ -47,14 +47,7 @@ func copyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, r
 			if err != nil {
 				return 0, err
 			}
-			for _, r := range p.Ranks {
-				for _, f := range r.Files {
-					add(f.Object)
-				}
-			}
-			for _, e := range p.Extra {
-				add(e.Object)
-			}
+			p.objects(add)
 			add(m.Parts[i].Object)
 		}
 	}

@@ -232,14 +232,7 @@ func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, fou
 		if err != nil {
 			return 0, err
 		}
-		for _, r := range p.Ranks {
-			for _, f := range r.Files {
-				check(f.Object)
-			}
-		}
-		for _, e := range p.Extra {
-			check(e.Object)
-		}
+		p.objects(check)
 	}
 	err := Parallel(ctx, 4, jobs)
 	return read, err

@@ -262,15 +262,15 @@ func (p *Part) list() []int {
 	return out
 }
 
-// objects calls f with the name of each object that a part refers to.
-func (p *Part) objects(f func(name string)) {
+// objects calls f with each object that a part refers to.
+func (p *Part) objects(f func(Object)) {
 	for _, r := range p.Ranks {
 		for _, file := range r.Files {
-			f(file.Name)
+			f(file.Object)
 		}
 	}
 	for _, e := range p.Extra {
-		f(e.Name)
+		f(e.Object)
 	}
 }
 
