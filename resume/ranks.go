@@ -168,7 +168,7 @@ func onCopy() (err error) {
 		err = copyOfRanks()
 	}
 	if err == nil {
-		saved.Epoch, saved.Recorded, err = files.BeginEpoch()
+		saved.Epoch, saved.Recorded, err = files.BeginEpoch(run.Committed())
 		saved.Files, saved.Args = files.OpenFiles(), start.args
 		run.SyncAlso(files.Changed())
 	}

@@ -64,6 +64,11 @@ type Journal struct {
 	// error.
 	leftover map[string]bool
 	undoneTo *uint64 // the checkpoint at which files are; nil: not known yet
+	// After a move, other hosts have checkpoints; sinceMove is how many were
+	// committed here.
+	elsewhere  bool
+	sinceMove  int
+	newestHere uint64
 
 	overflow bool // files are kept elsewhere: see overflow.go
 	underway int  // changes that are recorded, and perhaps not made yet
@@ -294,19 +299,17 @@ func epochOf(copies []entry, index uint64) uint64 {
 func (l *logFile) epochOf(index uint64) uint64 { return epochOf(l.copies(), index) }
 
 // BeginEpoch begins an epoch. Call it when the state is about to be copied and
-// no other checkpoint is being written. Save the results with the state, for
-// Restored.
-func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
+// no other checkpoint is being written. newest is the newest committed
+// checkpoint of the run; 0: none. After a move it may be on another host. Save
+// the results with the state, for Restored.
+func (j *Journal) BeginEpoch(newest uint64) (epoch uint64, recorded bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	indices, err := j.checkpoints()
 	if err != nil {
 		return 0, false, err
 	}
-	e := entry{Op: opCheckpoint, Epoch: j.epoch + 1}
-	if len(indices) > 0 {
-		e.Checkpoint = indices[0]
-	}
+	e := entry{Op: opCheckpoint, Epoch: j.epoch + 1, Checkpoint: j.newestOf(indices, newest)}
 	switch {
 	case j.incomplete: // start the log again
 		if err := j.log.addNames(j.namesLost(), nil); err != nil {
@@ -331,13 +334,7 @@ func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	j.overflow = false
 	j.copies = append(j.copies, e)
 	j.beginSegment()
-	needed := j.epoch
-	for _, n := range indices {
-		needed = min(needed, epochOf(j.copies, n))
-	}
-	if len(indices) == 0 {
-		needed = 0
-	}
+	needed := j.firstNeeded(indices)
 	if j.log.count == 0 {
 		j.copies = slices.DeleteFunc(j.copies, func(e entry) bool { return e.Epoch < needed })
 	}
@@ -348,6 +345,42 @@ func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	}
 	j.log.open() // reserves room for lines, in case the disk fills up
 	return j.epoch, j.log.count > 0, nil
+}
+
+// newestOf returns the newest checkpoint, of those in this directory and the one
+// that the run knows. If the latter is the newest, the rank was moved: its
+// checkpoints are on another host.
+func (j *Journal) newestOf(indices []uint64, known uint64) uint64 {
+	here := uint64(0)
+	if len(indices) > 0 {
+		here = indices[0]
+	}
+	switch {
+	case known > here:
+		j.elsewhere, j.sinceMove = true, 0
+	case here > j.newestHere:
+		j.sinceMove++
+	}
+	j.newestHere = here
+	return max(here, known)
+}
+
+// enoughHere is how many checkpoints must have been committed since a move,
+// before those on other hosts are not needed any more. A run keeps fewer by
+// default.
+const enoughHere = 4
+
+// firstNeeded returns the first epoch whose lines a restart may need.
+func (j *Journal) firstNeeded(indices []uint64) uint64 {
+	if len(indices) == 0 || j.elsewhere && j.sinceMove < enoughHere {
+		return 0
+	}
+	j.elsewhere = false
+	needed := j.epoch
+	for _, n := range indices {
+		needed = min(needed, epochOf(j.copies, n))
+	}
+	return needed
 }
 
 // beginSegment begins a segment: everything is recorded again.

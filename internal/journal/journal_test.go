@@ -245,7 +245,7 @@ func (w *world) save() {
 	if w.j.Blocked() != "" {
 		return
 	}
-	epoch, recorded, err := w.j.BeginEpoch()
+	epoch, recorded, err := w.j.BeginEpoch(slices.Max(slices.Collect(maps.Keys(w.sets))))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -284,10 +284,33 @@ func (w *world) save() {
 	}
 }
 
+// moves moves the program to another host, where its checkpoints are not. A
+// restart brings them.
+func (w *world) moves() {
+	w.say("moved")
+	w.observer.paused = true
+	w.rename(w.dir, w.dir+".other")
+}
+
+// rename moves checkpoints to another directory.
+func (w *world) rename(from, to string) {
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		w.t.Fatal(err)
+	}
+	list, _ := filepath.Glob(filepath.Join(from, "ckpt-*"))
+	for _, dir := range list {
+		if err := os.Rename(dir, filepath.Join(to, filepath.Base(dir))); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // lose removes a checkpoint.
 func (w *world) lose(n uint64) {
-	if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprintf("ckpt-%08d", n))); err != nil {
-		w.t.Fatal(err)
+	for _, dir := range []string{w.dir, w.dir + ".other"} {
+		if err := os.RemoveAll(filepath.Join(dir, fmt.Sprintf("ckpt-%08d", n))); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	delete(w.sets, n)
 }
@@ -298,6 +321,8 @@ func (w *world) restart() {
 		f.Close()
 	}
 	w.open = nil
+	w.rename(w.dir+".other", w.dir)
+	w.observer.paused = false
 	if len(w.sets) > 1 && w.rnd.IntN(6) == 0 { // the newest checkpoint is damaged
 		n := slices.Max(slices.Collect(maps.Keys(w.sets)))
 		w.say("set %d is lost", n)
@@ -588,6 +613,7 @@ func tryJournal(t *testing.T, seed uint64) {
 			return nil
 		}
 	}
+	mover := rand.New(rand.NewPCG(seed, 3))
 	w.say("seed %d", seed)
 	for range 30 { // the content before that
 		w.change()
@@ -603,6 +629,9 @@ func tryJournal(t *testing.T, seed uint64) {
 		w.left = w.rnd.IntN(250)
 		if w.dies(func() {
 			for {
+				if mover.IntN(40) == 0 {
+					w.moves()
+				}
 				if w.rnd.IntN(12) == 0 {
 					w.save()
 				} else {

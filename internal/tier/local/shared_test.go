@@ -185,7 +185,7 @@ func TestShared_Journal(t *testing.T) {
 	}
 	write("result", "1\n")
 	write("removed", "before\n")
-	epoch, recorded, err := j.BeginEpoch()
+	epoch, recorded, err := j.BeginEpoch(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (h *host) open(name string) {
 // save takes a checkpoint, and returns the files at that time.
 func (h *host) save() (files map[string]string, epoch uint64, recorded bool) {
 	h.t.Helper()
-	epoch, recorded, err := h.j.BeginEpoch()
+	epoch, recorded, err := h.j.BeginEpoch(0)
 	if err != nil {
 		h.t.Fatal(err)
 	}
