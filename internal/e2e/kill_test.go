@@ -68,7 +68,8 @@ func TestKill_AnyMoment(t *testing.T) {
 			span := max(time.Since(began), 100*time.Millisecond)
 			dice := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))
 			k := killer{t: t, program: program, args: args, want: want, dice: dice, span: span}
-			for k.fresh(); k.killed < kills() || k.resumable == 0; {
+			shown := func() bool { return v.show == nil || slices.ContainsFunc(k.left, v.show) }
+			for k.fresh(); k.killed < kills() || k.resumable == 0 || !shown() && k.killed < 50*kills(); {
 				switch had := k.resumable; {
 				case !k.run(time.Duration(dice.Int64N(int64(k.span)))):
 					k.fresh() // it ended before the kill
@@ -80,7 +81,7 @@ func TestKill_AnyMoment(t *testing.T) {
 			for k.run(0) {
 			}
 			t.Logf("%d kills, %d of them with a checkpoint to resume from, %d complete runs", k.killed, k.resumable, k.completed)
-			if v.show != nil && !slices.ContainsFunc(k.left, v.show) {
+			if !shown() {
 				t.Error("no checkpoint that was left is of the kind that this test is about")
 			}
 		})
