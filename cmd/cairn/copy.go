@@ -17,13 +17,14 @@ func copyCommand(c *call) *cobra.Command {
 s3://BUCKET/PREFIX, or a directory of one run on a shared tier, such as
 /gpfs/me/sim-7d0c51e9. With FROM@12, only checkpoint 12 is copied.
 
-The digest of every object is checked. The copy counts when all of it is there; a
-copy that was interrupted can be repeated, and copies only what is missing. The
-run may be running meanwhile. The copy is a run of its own: 'cairn run --from TO'
-resumes it, and the other one continues where it is.
+The command checks the digest (a hash) of every object that it copies. The run may
+be running meanwhile. A checkpoint counts at TO only when all of it is there. If
+the command was interrupted, repeat it: it copies only what is missing. The copy
+is a run of its own: 'cairn run --from TO' resumes it, and the original run
+continues where it is.
 
 --key names the file with the key of an encrypted FROM, and --to-key that of TO.
-Run directories are copied as other directories are, when the run is stopped.`,
+To copy a run directory, stop the run and copy it as any other directory.`,
 		Example: `  cairn copy s3://bucket/sim /gpfs/me/sim             # to a directory
   cairn copy /gpfs/me/sim-7d0c51e9@12 s3://other/sim  # checkpoint 12, to another store
   cairn run -n 8 --from /gpfs/me/sim ./sim            # resume the copy`,

@@ -57,9 +57,9 @@ const exitHelp = `Exit codes
 // sourceExits are those of commands that read a program's source.
 const sourceExits = `  0  done
   2  the command line is wrong
-  3  the command failed: the source does not compile, or holds what cannot be
-     resumed (the message says where and why; 'cairn explain' shows it and exits
-     with 0), Go is missing, an error of the system, or interrupted
+  3  the command failed: the source does not compile, or has something that
+     cannot be resumed (the message says where and why; 'cairn explain' shows it and
+     exits with 0), Go is missing, an error of the system, or interrupted
 `
 
 // helpDocument is what help --json prints.

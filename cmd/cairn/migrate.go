@@ -70,8 +70,7 @@ line; 'cairn run --evacuate-when' lets each host decide.`,
   cairn migrate --json --rank 0 --to hostB | jq .pauseNS      # how long were ranks paused?`,
 		Annotations: map[string]string{exitCodes: `  0  moved (also if it was too late to cancel), or no rank was on --host
   2  the command line is wrong
-  3  not moved, or cancelled; a running run continues as it was, unless its end is
-     the reason
+  3  not moved, or cancelled; the run continues as it was, unless it has ended
   4  not moved: a rank or a host was lost on the way, and the run restarted from
      its newest checkpoint
   5  not known: the supervisor was lost on the way, or Ctrl-C was given twice;

@@ -46,7 +46,7 @@ The first checkpoint comes after about 13 s, or later if the state is large.
 
 The run directory holds the log, the ranks' output and the checkpoints (unless
 --dir or the program puts them elsewhere). Its name is PROGRAM.cairn without the
-program's extension: sim.cairn for ./sim.bin or ./cmd/sim; --run changes it. The
+program's extension: sim.cairn for ./sim.bin or ./cmd/sim. --run names another. The
 same command resumes a run that was stopped. Cairn discards a run only if it has
 finished, if it failed before its first point, or with --fresh, and reports that.
 If cairn was killed after the ranks had finished, or the disk was full then, the
@@ -88,21 +88,21 @@ then each host keeps the checkpoints of its ranks in DIR, and only this host nee
 the run directory. If ranks restart on other hosts, Cairn copies their files
 there, by TCP (docs/tiers.md). Ranks on different hosts connect by TCP.
 
---tiers says on which storage tiers checkpoints are kept, as a list of items:
-local=DIR, a directory on each host; partner=N, copies on N other hosts; rs=N+K,
-shards on N+K hosts, of which any K may be lost; shared=DIR, a directory that all
-hosts see; s3=s3://BUCKET/PREFIX, an object store. Options follow an item: every=N, every N-th
-checkpoint; keep=N, the newest N; rate=SIZE, bytes per second; key=FILE, encrypt
-with the key in FILE. Hosts copy checkpoints there in the background. If a host is
-lost with its disk, the run resumes from the newest checkpoint on a tier.
+--tiers says on which storage tiers (places) checkpoints are kept, as a list of
+items: local=DIR, a directory on each host; partner=N, copies on N other hosts;
+rs=N+K, shards (pieces) on N+K hosts, of which any K may be lost; shared=DIR, a
+directory that all hosts see; s3=s3://BUCKET/PREFIX, an object store. Options
+follow an item after a colon: every=N, every N-th checkpoint; keep=N, the newest
+N; rate=SIZE, bytes per second; key=FILE, encrypt with the key in FILE. Hosts copy
+checkpoints to the tiers in the background. If a host is lost with its disk, the
+run resumes from the newest checkpoint on a tier (docs/tiers.md).
 
 If the run directory is lost, too, the same command finds the run on a shared
-directory or an object store, and resumes it. --from names such a place if it is
-another one: on hosts that have nothing but the object store, for example. Only
-one of two clusters can have the run: the other one stops. With PLACE@12 the run
-goes back to checkpoint 12, and newer ones do not count any more. 'cairn run
---from' keeps checkpoints there as --tiers would; without --local, this host has
-them in RUN/local.
+directory or an object store, and resumes it. On other hosts, or with another run
+directory, --from names this place. The run then keeps its checkpoints there, as
+with --tiers; without --local, this host also has them in RUN/local. Only one
+'cairn run' can have the run: one that still runs elsewhere stops. With PLACE@12
+the run goes back to checkpoint 12, and newer ones do not count any more.
 
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are

@@ -21,7 +21,7 @@ func serveCommand(c *call) *cobra.Command {
 	return &cobra.Command{
 		Use:     "serve DESCRIPTOR",
 		Short:   "write the checkpoints of a program that uses libcairn",
-		Long:    `libcairn starts one of these for every process. It is of no use to people.`,
+		Long:    `libcairn starts one of these for every process. Users do not need it.`,
 		Example: `  ./sim  # a program that uses libcairn starts one`,
 		Args:    takes(1, 1),
 		Hidden:  true,

@@ -25,18 +25,18 @@ func verifyCommand(c *call) *cobra.Command {
 		Long: `Reads all of a checkpoint, with the blocks that are in files of older checkpoints,
 compares every block with its digest (a hash), and names the blocks that differ.
 Given a directory, it checks the files of all ranks of all checkpoints. It names
-checkpoints that are incomplete because a rank's file is missing. A file counts as
-damaged if it belongs to another run, rank or checkpoint than its place says, or
-if another file of the checkpoint was saved by another start of the run. The exit
-code is 1 if anything is damaged, or if the checkpoint, or every checkpoint of the
-directory, is incomplete. Without arguments, it checks the only *.cairn directory
-here.
+checkpoints that are incomplete because a rank's file is missing. A file also
+counts as damaged if its content is that of another run, rank or checkpoint than
+its path says, or if the files of a checkpoint come from different starts of the
+run. The exit code is 1 if anything is damaged, or if the checkpoint, or every
+checkpoint of the directory, is incomplete. Without arguments, it checks the only
+*.cairn directory here.
 
-With --accept, it accepts values of one checkpoint that were changed on purpose (with
-h5py, for example): it writes the checkpoint again, full, with digests of its current
-values, and a restart uses these. It locks the directory, so no run may be using it.
-Checkpoints share files: a value changed in one may be changed in others too; cairn
-says so.
+With --accept, it accepts values of one checkpoint that were changed on purpose
+(with h5py, for example): it writes the checkpoint again, as a full one, with
+digests of its current values, and a restart uses these values. It locks the
+directory, so no run may be using it. Checkpoints share files: if a change in one
+checkpoint has also changed others, cairn says so.
 
 With --tier, it checks what a tier of the run has (cairn run --tiers): TIER is
 partner, rs, shared or s3. It reads every object there and compares it with its
