@@ -161,7 +161,7 @@ func (p *parser) rest() error {
 			return p.fail(start, fmt.Sprintf("there is no option %q", name), "the options are "+strings.Join(optionNames, ", ")+"; put a value with a colon in double quotes")
 		}
 		if p.last == nil {
-			return p.fail(start, fmt.Sprintf("the option %s stands behind a setting", name), "write it after its tier, as in partner:keep=3")
+			return p.fail(start, fmt.Sprintf("the option %s follows a setting, not a tier", name), "write it after its tier, as in partner:keep=3")
 		}
 		if err := p.option(name, start); err != nil {
 			return err
@@ -236,7 +236,7 @@ func (p *parser) value() (v string, at int, ok bool, err error) {
 	}
 	p.at += end
 	if p.at < len(p.text) && p.text[p.at] == '"' {
-		return "", at, false, p.fail(p.at, "a double quote inside of a value", `put the whole value in double quotes, and write \" for the one in it`)
+		return "", at, false, p.fail(p.at, "a double quote inside a value", `put the whole value in double quotes, and write \" for the one in it`)
 	}
 	if end == 0 {
 		return "", at, false, p.fail(at, "the value is missing", "write it directly after the equals sign")
@@ -304,7 +304,7 @@ func (p *parser) tier(k Kind, start int) error {
 		}
 	default:
 		if !has {
-			return p.fail(start, fmt.Sprintf("%s says no place", k), map[Kind]string{
+			return p.fail(start, fmt.Sprintf("%s names no place", k), map[Kind]string{
 				Local: "name a directory of each host, as in local=/scratch", Shared: "name a directory that all hosts see, as in shared=/gpfs/me", S3: "name a bucket, as in s3=s3://bucket/run"}[k])
 		}
 		if err := p.place(k, v, at); err != nil {
@@ -328,7 +328,7 @@ func (p *parser) place(k Kind, v string, at int) error {
 	}
 	if k != S3 {
 		if !path.IsAbs(v) {
-			return p.fail(at, fmt.Sprintf("%s=%s is a relative path", k, v), "give the path from the root: on every host it is the same")
+			return p.fail(at, fmt.Sprintf("%s=%s is a relative path", k, v), "write an absolute path, which is the same on every host")
 		}
 		return nil
 	}
@@ -339,7 +339,7 @@ func (p *parser) place(k Kind, v string, at int) error {
 	bucket, _, _ := strings.Cut(url, "/")
 	bucket, _, _ = strings.Cut(bucket, "?")
 	if strings.Contains(bucket, "@") {
-		return p.fail(at, "credentials stand in a policy", "remove them: they come from the environment, a credentials file or the instance")
+		return p.fail(at, "the policy contains credentials", "remove them: they come from the environment, a credentials file or the instance")
 	}
 	if bucket == "" {
 		return p.fail(at, fmt.Sprintf("%q names no bucket", v), "write it as s3://bucket/run")
@@ -358,13 +358,13 @@ func (p *parser) setting(name string, start int) error {
 	}
 	if name == "domains" {
 		if !has {
-			return p.fail(start, "domains says no file", "name a file with a host and its domain on each line, as in domains=racks.txt")
+			return p.fail(start, "domains names no file", "name a file with a host and its domain on each line, as in domains=racks.txt")
 		}
 		p.policy.Domains = v
 		return nil
 	}
 	if !has {
-		return p.fail(start, "scrub says no age", "write scrub=7d, or scrub=off")
+		return p.fail(start, "scrub has no value", "write scrub=7d, or scrub=off")
 	}
 	p.policy.Scrub, err = parseAge(v)
 	if err != nil {
@@ -385,7 +385,7 @@ func (p *parser) option(name string, start int) error {
 		return err
 	}
 	if !has {
-		return p.fail(start, fmt.Sprintf("the option %s says no value", name), fmt.Sprintf("write it as in %s=%s", name, map[string]string{"every": "4", "keep": "2", "rate": "200MB", "writers": "16", "key": "FILE", "files": "all"}[name]))
+		return p.fail(start, fmt.Sprintf("the option %s has no value", name), fmt.Sprintf("write it as in %s=%s", name, map[string]string{"every": "4", "keep": "2", "rate": "200MB", "writers": "16", "key": "FILE", "files": "all"}[name]))
 	}
 	switch name {
 	case "every":
@@ -445,7 +445,7 @@ func (p *parser) check() error {
 	}
 	for _, x := range p.items {
 		if k := Kind(x.name); (k == Partner || k == RS) && p.policy.Of(Local) == nil {
-			return p.fail(x.at, fmt.Sprintf("%s is given without local", k), "add local=DIR: a directory of each host, for its own files and those that it holds for others")
+			return p.fail(x.at, fmt.Sprintf("%s is given without local", k), "add local=DIR: a directory on each host, for its own files and for those of other hosts")
 		}
 	}
 	return nil

@@ -14,11 +14,11 @@
 //	option  = "every=" number | "keep=" (number | "all") | "rate=" bytes
 //	        | "writers=" number | "key=" path | "files=" ("none" | "local" | "all")
 //
-// The names of options, tiers and settings differ, so a comma needs no more
-// context. A value that has a comma, a space, a quote or an option's start in
-// it is written in double quotes, with \" and \\ inside. A newline separates as
-// a comma does, and # at the start of an item begins a comment: so a file with
-// one item per line is a policy, too.
+// No option has the name of a tier or a setting: so the name after a comma says
+// what it is. A value that contains a comma, a space, a quote, or a colon and an
+// option, is written in double quotes, with \" and \\ inside. A newline
+// separates items as a comma does, and # at the start of an item begins a
+// comment: so a file with one item per line is a policy, too.
 //
 // The package does no I/O.
 package policy
@@ -135,9 +135,9 @@ func Defaults(k Kind) Tier {
 	return t
 }
 
-// Default returns the policy of a run on so many hosts with a local directory
-// and no policy line: a partner, if there is another host, and the shared
-// directory, if there is one.
+// Default returns the policy of a run that has local directories and no policy
+// line: a partner, if there are several hosts, and the shared directory, if
+// there is one.
 func Default(local, shared string, hosts int) *Policy {
 	p := &Policy{Scrub: DefaultScrub}
 	add := func(k Kind, place string) {
@@ -157,9 +157,9 @@ func Default(local, shared string, hosts int) *Policy {
 	return p
 }
 
-// Check returns an error if the hosts cannot give what the policy asks for. It
-// is for the first start of a run: later, hosts may have been lost, and a run
-// with less redundancy is better than none.
+// Check returns an error if there are too few hosts for the policy. It is for
+// the first start of a run: later, hosts may have been lost, and a run with less
+// redundancy is better than none.
 func (p *Policy) Check(hosts int) error {
 	var errs []error
 	if t := p.Of(Partner); t != nil && hosts < t.Copies+1 {
