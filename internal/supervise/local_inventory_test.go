@@ -160,8 +160,8 @@ func TestLocalInventory_Refusals(t *testing.T) {
 			p.dirs["b"].Parts, p.dirs["b"].Lines = p.dirs["b"].Parts[1:], []control.RankLine{{Rank: 1, Index: 1}}
 		},
 			[]string{"/local on host b", "an older copy", "checkpoint 2"}, false, 0, ""},
-		{"lost file", func(p *localInventory) { p.dirs["b"].Parts = p.dirs["b"].Parts[1:] }, nil, false, 1, "rank 1: nobody knows its part; host b had it"},
-		{"all files lost", func(p *localInventory) { p.dirs["b"].Parts = nil }, []string{"checkpoint 2", "rank 1: nobody knows its part; host b had it"}, false, 0, ""},
+		{"lost file", func(p *localInventory) { p.dirs["b"].Parts = p.dirs["b"].Parts[1:] }, nil, false, 1, "rank 1: its part is stored nowhere; host b had it"},
+		{"all files lost", func(p *localInventory) { p.dirs["b"].Parts = nil }, []string{"checkpoint 2", "rank 1: its part is stored nowhere; host b had it"}, false, 0, ""},
 		{"damaged", func(p *localInventory) { p.dirs["b"].Parts[0].Error = "bad block" }, nil, false, 1, "checkpoint 2: rank 1's file on host b cannot be loaded: bad block"},
 		{"both damaged", func(p *localInventory) {
 			p.dirs["b"].Parts[0].Error = "bad block"

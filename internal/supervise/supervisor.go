@@ -185,7 +185,7 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 			from = fmt.Sprintf("from an older checkpoint, %d,", older)
 		}
 	} else if s.local != nil && s.last != nil {
-		from = "from the newest checkpoint that can be had"
+		from = "from the newest checkpoint that can be restored"
 	}
 	s.happens(pauseEvent)
 	s.say("restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)

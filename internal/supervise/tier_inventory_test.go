@@ -43,7 +43,7 @@ func TestTierInventory_Plan(t *testing.T) {
 		{name: "home there without a file, no journal", restores: 2, items: "file from shared=/s"},
 		{name: "journal does not reach back", journal: true, absent: []string{"ckpt/journal"}, refuses: "does not have ckpt/journal"},
 		{name: "journal reaches back", parts: []control.Part{{Rank: 1, Index: 1, Attempt: "x"}}, journal: true, absent: []string{"ckpt/journal"}, restores: 2, items: "file from shared=/s"},
-		{name: "journal begins later", parts: []control.Part{part(1, 2)}, journal: true, absent: []string{"ckpt/journal"}, reach: 3, refuses: "nobody has it"},
+		{name: "journal begins later", parts: []control.Part{part(1, 2)}, journal: true, absent: []string{"ckpt/journal"}, reach: 3, refuses: "it is stored nowhere"},
 	} {
 		record := startedOn("a", "b")
 		record.Homes[1].Reach = c.reach

@@ -11,13 +11,13 @@ type Slots struct {
 	Slots int
 }
 
-// Assign chooses hosts for ranks 0 … ranks-1, so that few bytes move. The
-// newest checkpoint that can be had counts. A rank whose part is on its home,
-// the first host of its Home, gets that host. Of the others as many as
-// possible, the large ones first, get a host that has their part; for that,
-// ranks may change to other hosts that have theirs. The rest go to their homes
-// as far as there is room, and then fill the free slots in order. Assign returns
-// nil if there is no room.
+// Assign chooses hosts for ranks 0 … ranks-1, so that few bytes move when the
+// newest checkpoint is restored. A rank whose part is on its home, the first
+// host of its Home, gets that host. As many of the others as possible, the
+// large ones first, get a host that has their part. To make room, a rank may
+// move to another host that has its part. The rest go to their homes if there is
+// room, and then fill the free slots in order. Assign returns nil if there are
+// too few slots.
 func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 	room := 0
 	for _, h := range hosts {
@@ -34,7 +34,7 @@ func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 	for r := range a.on {
 		a.on[r] = -1
 	}
-	// What can be had does not depend on the hosts of the ranks.
+	// Which checkpoint is restored does not depend on the hosts of the ranks.
 	if p, err := MakePlan(inv, Want{Hosts: make([]string, ranks), Avoid: avoid}); err == nil && p != nil {
 		a.match(inv, p, at)
 	}
@@ -141,7 +141,7 @@ func (a *assignment) augment(r, search int) bool {
 		}
 		a.seen[h] = search
 		for i, other := range a.by[h] {
-			if a.augment(other, search) { // it has another one now
+			if a.augment(other, search) { // other has another host now
 				a.by[h] = slices.Delete(a.by[h], i, i+1)
 				a.put(r, h)
 				return true

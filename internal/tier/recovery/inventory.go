@@ -1,11 +1,12 @@
-// Package recovery decides, from what is stored where, which checkpoint a run
-// resumes from and how every host gets the files of its ranks; and what losses
-// a checkpoint survives. It does no I/O.
+// Package recovery decides which checkpoint a run resumes from, how every host
+// gets the files of its ranks, and which losses of hosts a checkpoint survives.
+// Its input is an Inventory: what is stored where. It does no I/O.
 //
 // A checkpoint has one part per rank. A part is a list of objects: the rank's
 // file, the bases that it needs, and whatever else belongs to the rank. Objects
 // never change. A store is a host's disk, or a place that all hosts reach. It
-// has copies of objects, or shards, of which any Data make an object.
+// has copies of objects, or shards: Data of the Data + Parity shards of an
+// object are enough to make it.
 //
 //	          part of rank 0           part of rank 1
 //	          file, base               file
@@ -70,14 +71,14 @@ const (
 type Store struct {
 	Name    string
 	Kind    Kind
-	Domain  string // of a host: what it fails with; "": alone
+	Domain  string // of a host: the hosts that it fails with; "": alone
 	Parts   []Part
 	Copies  []string // names of objects
 	Shards  []Shard
 	Damaged []Damage
 }
 
-// Span says whose checkpoints count: those of Attempt with an index above
+// Span says which checkpoints of an attempt count: those with an index above
 // Above, up to the Above of the next Span.
 type Span struct {
 	Attempt string
@@ -101,15 +102,15 @@ type Inventory struct {
 	// and all count.
 	Line []Span
 	// Committed is the newest checkpoint that all ranks are known to have
-	// saved; 0: not known. What is incomplete above it was never complete.
+	// saved; 0: not known. A newer one that is incomplete was never complete.
 	Committed uint64
 	Homes     []Home
-	// Titles say in messages what an object is to its rank: "file". An object
-	// without a title is called by its name.
+	// Titles are the words for objects in messages, such as "file" or
+	// "journal". An object without a title is called by its name.
 	Titles map[string]string
 }
 
-// counts reports whether a checkpoint is one of the present line.
+// counts reports whether Line has a checkpoint.
 func (inv *Inventory) counts(c Checkpoint) bool {
 	if len(inv.Line) == 0 {
 		return true

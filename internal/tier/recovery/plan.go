@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrNone means that there are checkpoints, and that none of them can be had.
+// ErrNone means that there are checkpoints, and that none can be restored.
 var ErrNone = errors.New("no checkpoint can be restored")
 
 // Want says what is to be restored where.
@@ -44,14 +44,14 @@ type Plan struct {
 	Skipped []Missing // newer checkpoints, and why they are not used
 }
 
-// Missing says why a checkpoint cannot be had.
+// Missing says why a checkpoint cannot be restored.
 type Missing struct {
 	Checkpoint
 	Unfinished bool // it was never complete, as far as is known
 	Pieces     []Piece
 }
 
-// Piece is a rank's part, or an object of it, that cannot be had.
+// Piece is a rank's part, or an object of it, that is not available.
 type Piece struct {
 	Rank   int
 	Object string // "": the part is not known
@@ -79,9 +79,10 @@ func (k Kind) cost() int64 {
 	return costHost
 }
 
-// MakePlan returns the cheapest way to restore the newest checkpoint whose every
-// part can be had. It returns nil if no part of any checkpoint is stored. The
-// error wraps ErrNone and says which pieces are missing, and where they were.
+// MakePlan returns the cheapest way to restore the newest checkpoint of which
+// every part is available. It returns nil if no part of any checkpoint is
+// stored. The error wraps ErrNone and says which pieces are missing, and where
+// they were.
 func MakePlan(inv *Inventory, w Want) (*Plan, error) {
 	x := inv.index()
 	var skipped []Missing
@@ -124,8 +125,8 @@ func lineText(line []Span) string {
 // short returns the start of an attempt's identity.
 func short(attempt string) string { return attempt[:min(len(attempt), 8)] }
 
-// onlyError says why the requested checkpoint cannot be had, and which other
-// one can.
+// onlyError says why the requested checkpoint cannot be restored, and which
+// other one can.
 func (x *index) onlyError(w Want, skipped []Missing, list []Checkpoint) error {
 	what := fmt.Sprintf("checkpoint %d is not stored anywhere", w.Only)
 	if len(skipped) > 0 {
@@ -144,9 +145,9 @@ func (x *index) onlyError(w Want, skipped []Missing, list []Checkpoint) error {
 		}
 	}
 	if best.Index == 0 {
-		return fmt.Errorf("%w: %s; and no other checkpoint can be had either", ErrNone, what)
+		return fmt.Errorf("%w: %s; and no other checkpoint can be restored either", ErrNone, what)
 	}
-	return fmt.Errorf("%w: %s; checkpoint %d can be had", ErrNone, what, best.Index)
+	return fmt.Errorf("%w: %s; checkpoint %d can be restored", ErrNone, what, best.Index)
 }
 
 // plan returns how to restore one checkpoint, or what is missing.
@@ -175,7 +176,7 @@ func (x *index) plan(c Checkpoint, hosts []string) (*Plan, *Missing) {
 		}
 		if best < 0 {
 			if len(parts) == 0 {
-				pieces = []Piece{{Rank: rank, Why: x.where(c, rank, "nobody knows its part")}}
+				pieces = []Piece{{Rank: rank, Why: x.where(c, rank, "its part is stored nowhere")}}
 			}
 			missing.Pieces = append(missing.Pieces, pieces...)
 			continue
@@ -196,7 +197,7 @@ func (x *index) plan(c Checkpoint, hosts []string) (*Plan, *Missing) {
 }
 
 // fetch returns how a host gets the objects of a part that it does not have,
-// and what that costs; or what cannot be had.
+// and what that costs; or what is not available.
 func (x *index) fetch(p *Part, host string, load []int64) (out []Fetch, cost int64, lacks []Piece) {
 	to, known := x.stores[host]
 	if !known {
@@ -218,8 +219,8 @@ func (x *index) fetch(p *Part, host string, load []int64) (out []Fetch, cost int
 	return out, cost, lacks
 }
 
-// source returns the cheapest source of an object; of several, the one that has
-// to send least so far.
+// source returns the cheapest source of an object. If several cost the same, it
+// returns the one that sends least so far.
 func (x *index) source(o Object, to int, load []int64) (best Fetch, cost int64, ok bool) {
 	take := func(f Fetch, n int64) {
 		if !ok || n < cost {
@@ -280,7 +281,7 @@ func (x *index) sent(f *Fetch, s Source) int64 {
 	return shardSize(f.Object.Size, f.Data)
 }
 
-// lacking returns the piece that an object is which cannot be had.
+// lacking returns the Piece for an object that is not available.
 func (x *index) lacking(p *Part, object string) Piece {
 	title := x.inv.Titles[object]
 	if title == "" {
@@ -300,7 +301,7 @@ func (x *index) lacking(p *Part, object string) Piece {
 	return Piece{p.Rank, object, strings.Join(all, ", "), true}
 }
 
-// lack says what there is of an object that cannot be had.
+// lack says what is stored of an object that is not available.
 func (x *index) lack(object string) string {
 	var all []string
 	byCode := x.shardsOf(object)
@@ -316,12 +317,12 @@ func (x *index) lack(object string) string {
 		}
 	}
 	if len(all) == 0 {
-		return "nobody has it"
+		return "it is stored nowhere"
 	}
 	return strings.Join(all, ", ")
 }
 
-// where adds to a text which hosts had the objects of a rank.
+// where adds to text which hosts had the objects of a rank.
 func (x *index) where(c Checkpoint, rank int, text string) string {
 	for _, h := range x.inv.Homes {
 		if h.Attempt != c.Attempt || h.Rank != rank {

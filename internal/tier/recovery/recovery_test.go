@@ -295,7 +295,7 @@ func TestMakePlan_Errors(t *testing.T) {
 	hosts := strings.Split("abcd", "")
 	inv := without(cluster(4), "b", "c")
 	_, err := MakePlan(inv, Want{Hosts: hosts})
-	want := "no checkpoint can be restored: checkpoint 2: rank 1: nobody knows its part; b and c had it, and are not there\ncheckpoint 1: rank 1: nobody knows its part; b and c had it, and are not there"
+	want := "no checkpoint can be restored: checkpoint 2: rank 1: its part is stored nowhere; b and c had it, and are not there\ncheckpoint 1: rank 1: its part is stored nowhere; b and c had it, and are not there"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -312,11 +312,11 @@ func TestMakePlan_Errors(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	_, err = MakePlan(inv, Want{Hosts: hosts, Only: 2})
-	if err == nil || err.Error() != "no checkpoint can be restored: "+want+"; checkpoint 1 can be had" {
+	if err == nil || err.Error() != "no checkpoint can be restored: "+want+"; checkpoint 1 can be restored" {
 		t.Errorf("got %v", err)
 	}
 	_, err = MakePlan(inv, Want{Hosts: hosts, Only: 7})
-	if err == nil || err.Error() != "no checkpoint can be restored: checkpoint 7 is not stored anywhere; checkpoint 1 can be had" {
+	if err == nil || err.Error() != "no checkpoint can be restored: checkpoint 7 is not stored anywhere; checkpoint 1 can be restored" {
 		t.Errorf("got %v", err)
 	}
 	_, err = MakePlan(inv, Want{Hosts: hosts[:3]})
@@ -348,7 +348,7 @@ func TestMakePlan_Titles(t *testing.T) {
 	inv := &Inventory{Stores: []Store{{Name: "a", Parts: []Part{part}, Damaged: []Damage{{"f", "bad block"}}}},
 		Homes: []Home{{Attempt: "x", Hosts: []string{"b"}}}, Titles: map[string]string{"f": "file", "o": "journal"}}
 	_, err := MakePlan(inv, Want{Hosts: []string{"a"}})
-	for _, text := range []string{"checkpoint 1: rank 0's file on a cannot be loaded: bad block; ", "; rank 0's journal: nobody has it; b had it, and is not there"} {
+	for _, text := range []string{"checkpoint 1: rank 0's file on a cannot be loaded: bad block; ", "; rank 0's journal: it is stored nowhere; b had it, and is not there"} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v\ndoes not say %q", err, text)
 		}
@@ -397,7 +397,7 @@ func TestAssign(t *testing.T) {
 		{"b", "a1 c2 d1", "a c c d"}, // c has the copy of rank 1
 		{"b", "a1 c1 d2", "a c d d"}, // rank 2 makes room: d has its copy
 		{"bd", "a2 c2", "a c c a"},
-		{"ab", "c2 d2", "c d c d"}, // rank 0 is lost, and nothing can be had: ranks 2 and 3 go home
+		{"ab", "c2 d2", "c d c d"}, // rank 0 is lost, and no checkpoint can be restored: ranks 2 and 3 go home
 		{"abcd", "a2 b2", "a b a b"},
 		{"", "a1 b1 c1", ""},
 	} {

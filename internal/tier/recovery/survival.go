@@ -9,16 +9,16 @@ import (
 
 // Survival is what a checkpoint survives, as it is stored now.
 type Survival struct {
-	// Complete says that the checkpoint can be had now.
+	// Complete says that the checkpoint can be restored now.
 	Complete bool
-	// Hosts is how many hosts may be lost with their disks, whichever they
-	// are, of Of. Domains is the same for domains, of OfDomains.
+	// Any Hosts of the Of hosts may be lost with their disks. Any Domains of
+	// the OfDomains domains may be lost.
 	Hosts, Of          int
 	Domains, OfDomains int
 	// Always says that no loss of hosts matters: shared file systems and
 	// object stores have all of it.
 	Always bool
-	// Rank is one of those that are lost first.
+	// Rank is a rank whose part is lost first.
 	Rank int
 }
 
@@ -39,19 +39,19 @@ func (s Survival) String() string {
 	return text
 }
 
-// maxUnits bounds the hosts with shards of one object for which combinations
-// are tried.
+// maxUnits bounds the hosts with shards of an object: with more hosts, not all
+// combinations are tried.
 const maxUnits = 20
 
-// never is how many hosts must be lost for an object that no such loss takes
-// away.
+// never is the number of hosts that must be lost if no loss of hosts loses the
+// object.
 const never = math.MaxInt
 
-// Survives returns what losses of hosts a checkpoint of a run of so many ranks
-// survives. A checkpoint is lost if an object of it is, so it is enough to
-// consider the objects one by one: for each, the smallest number of hosts whose
-// loss takes it away. If a rank has several parts, one of them has to survive;
-// the result may then be lower than what really can be lost.
+// Survives returns which losses of hosts a checkpoint of a run with this number
+// of ranks survives. A checkpoint is lost if one of its objects is. So Survives
+// looks at each object alone, for the smallest number of hosts whose loss loses
+// it. If a rank has several parts, one of them has to survive; the result may
+// then be too low, never too high.
 func Survives(inv *Inventory, c Checkpoint, ranks int) Survival {
 	x := inv.index()
 	domain := make([]int, len(inv.Stores)) // by store: number of its domain, or -1
@@ -112,8 +112,8 @@ func (x *index) toLose(p *storedPart, unit []int) int {
 	return fewest
 }
 
-// object returns how many units must be lost for an object to be lost, of which
-// stores have copies or shards.
+// object returns how many units must be lost for an object to be lost. copies
+// are the stores that have copies of it, shards those that have shards.
 func (x *index) object(copies []int, shards map[code]map[int][]int, unit []int) int {
 	gone := make(map[int]bool) // units that must be lost: they have copies
 	for _, s := range copies {
@@ -176,8 +176,8 @@ func fewestToBreak(shards map[code]map[int][]int, unit []int, gone map[int]bool)
 	if broken() {
 		return 0
 	}
-	// At least as many as for each code alone, if those units are lost first
-	// that have most of its shards.
+	// At least as many units as for each code alone, if the units with most of
+	// its shards are lost first.
 	least := 1
 	for c, n := range spare {
 		per := make(map[int]int)
