@@ -5,9 +5,9 @@
 // these bytes, remove that object). The caller, here called the driver, carries
 // the actions out.
 //
-// Words: the owner of a part is the host whose rank has saved it; a holder is a
-// host that gets copies or shards of its objects. Package recovery has the
-// others.
+// The owner of a part is the host whose rank has saved it. A holder is a host
+// that gets copies or shards of the part's objects. Package recovery explains
+// the other words.
 //
 // # One object
 //
@@ -31,18 +31,17 @@
 //
 // # Losses
 //
-// A connection that breaks loses what was on its way: the owner offers again
-// what was not stored, and asks again for the parts that were; the holder
-// forgets what it was about to get. A new connection to a host replaces the old
-// one: the driver calls Down, then Up. A host that
-// is lost leaves the View, which the supervisor makes; then other hosts are
-// holders, and get what they do not have. A holder that finds an object damaged
-// says Gone.
+// A connection that breaks loses what was on its way. The owner offers again
+// what was not stored, and asks whether the parts that were stored still are.
+// The holder forgets what it was about to get. A new connection to a host
+// replaces the old one: the driver calls Down, then Up. When a host is lost, the
+// supervisor makes a View without it: other hosts become holders, and get what
+// they do not have. A holder that finds an object damaged sends Gone.
 //
 // # Removing
 //
-// The supervisor says which checkpoints each tier retains. A host removes
-// objects that no retained part of its own disk needs, and that nobody has
-// offered for a retained checkpoint: the latter are on their way to have a part.
-// A checkpoint must be retained until a newer one is stored.
+// The supervisor says which checkpoints each tier retains. A host removes an
+// object if no retained part on its disk needs it, and no owner has offered it
+// for a retained checkpoint: the part of such an object is still to come. The
+// supervisor must retain a checkpoint until a newer one is stored.
 package copies

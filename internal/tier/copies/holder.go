@@ -114,8 +114,8 @@ func (n *Node) PartWritten(id PartID, err error) {
 }
 
 // Lost says that an object, or a shard, was found damaged on this disk and is
-// not used any more. Whoever counts on it gets to know. If it is of this host's
-// own ranks, the driver has to fetch it again.
+// not used any more. Lost tells all connected hosts. If the object belongs to
+// this host's own ranks, the driver has to fetch it again.
 func (n *Node) Lost(id ID) {
 	delete(n.have, id)
 	for _, host := range slices.Sorted(maps.Keys(n.up)) {
@@ -123,8 +123,8 @@ func (n *Node) Lost(id ID) {
 	}
 }
 
-// Retain says which checkpoints each tier keeps. What no tier keeps is neither
-// copied any more nor kept.
+// Retain says which checkpoints each tier keeps. The node stops copying the
+// others, and removes them.
 func (n *Node) Retain(retain map[Tier][]recovery.Checkpoint) {
 	keeps := func(t Tier, c recovery.Checkpoint) bool { return slices.Contains(retain[t], c) }
 	anyKeeps := func(c recovery.Checkpoint) bool { return keeps(Local, c) || keeps(Partner, c) || keeps(RS, c) }

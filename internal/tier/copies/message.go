@@ -110,7 +110,7 @@ func (m *Message) Check() error {
 
 func partID(p *recovery.Part) PartID { return PartID{p.Checkpoint, p.Rank} }
 
-// Action is what a Node wants its driver to do.
+// Action is a task that a Node gives to its driver.
 type Action interface{ action() }
 
 type (
@@ -133,9 +133,9 @@ type (
 		ID   ID
 		Size int64 // of the whole object
 	}
-	// Abort: those bytes will not come, or not be needed. Discard what has
-	// come of them, and do not call Written with an error. If they were
-	// complete already, Written may still be called.
+	// Abort: the bytes that Expect announced will not come, or are not
+	// needed. Discard those that have come, and do not call Written with an
+	// error. If all had come already, Written may still be called.
 	Abort struct{ ID ID }
 	// StorePart: store a part, and call PartWritten.
 	StorePart struct{ Part recovery.Part }

@@ -27,7 +27,8 @@ type Config struct {
 	Window, Incoming int
 }
 
-// View is who holds for this host. It comes from the supervisor.
+// View says which hosts are holders for this host. It comes from the
+// supervisor.
 type View struct {
 	Holders map[Tier][]string
 	Data    int // of RS
@@ -86,7 +87,7 @@ const (
 	partFailed   // waits for Again
 )
 
-// ask is what an Offer has led to.
+// ask is the state of an Offer.
 type ask int
 
 const (
@@ -158,7 +159,7 @@ func (p *peer) forget(s partState) {
 	maps.DeleteFunc(p.parts, func(_ partOn, now partState) bool { return now == s })
 }
 
-// SetView says who holds for this host from now on.
+// SetView says which hosts are holders for this host from now on.
 func (n *Node) SetView(v View) {
 	n.view = v
 	n.pump()
@@ -205,8 +206,8 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Data, b.Data), cmp.Compare(a.Parity, b.Parity))
 }
 
-// Keep says that a checkpoint, of which this host has these parts with all
-// their objects, is to be stored on a tier.
+// Keep says that a checkpoint is to be stored on a tier. This host has these
+// parts of it, with all their objects.
 func (n *Node) Keep(t Tier, parts []recovery.Part) {
 	if len(parts) == 0 {
 		return
@@ -316,7 +317,7 @@ func (n *Node) pump() {
 		for i := range k.parts {
 			goals := n.goals(k.tier, &k.parts[i])
 			if len(goals) == 0 {
-				missing++ // nobody holds for this host
+				missing++ // this host has no holders
 			}
 			for _, g := range goals {
 				m, u := n.advance(k, &k.parts[i], g)
@@ -333,8 +334,8 @@ func (n *Node) pump() {
 	}
 }
 
-// advance brings a holder closer to its goal. It returns how much it lacks, or
-// may lack.
+// advance brings a holder closer to its goal. It returns how many objects and
+// parts the holder lacks, and how many it may lack.
 func (n *Node) advance(k *keep, part *recovery.Part, g goal) (missing, unsure int) {
 	if g.host == n.cfg.Self {
 		return 1, 0 // a mistake of the view: this is no copy
