@@ -17,10 +17,10 @@
 //	trailer   offset and size of the index, 8 bytes each, little endian; magic
 //
 // The content of a file is a list of extents. An extent is in the data of this
-// pack, or in that of an older one, a base: what has not changed since an older
-// pack is not stored again. Extents name the pack that has the bytes, so nobody
-// follows chains. A base of which little is needed is given up: its bytes are
-// stored again.
+// pack, or in the data of an older pack, a base: what has not changed since then
+// is not stored again. An extent names the pack that has its bytes, so a reader
+// never follows a chain of packs. If a new pack needs only little of a base, it
+// stores these bytes again, and does not need the base.
 //
 // The name of a pack, rank-0003-00000012-DIGEST.pack, has the digest of all its
 // bytes.
@@ -165,7 +165,7 @@ func ReadIndex(r io.ReaderAt, size int64) (*Index, error) {
 }
 
 // check checks everything that does not depend on where files are put. data is
-// where the data end.
+// the offset at which the data end.
 func (x *Index) check(data int64) error {
 	if x.Index == 0 || x.Rank < 0 || x.Rank >= x.Ranks || len(x.Bases) > maxBases || x.Home != "" && !isClean(x.Home) {
 		return damaged("rank %d of %d, checkpoint %d, %d bases, %.100q", x.Rank, x.Ranks, x.Index, len(x.Bases), x.Home)

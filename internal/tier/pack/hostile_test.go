@@ -70,7 +70,7 @@ func TestUnpack_Hostile(t *testing.T) {
 		"root":           {indexOf(whole("/")), "is no path"},
 		"not clean":      {indexOf(whole("/tmp/../etc/x")), "is no path"},
 		"with a zero":    {indexOf(whole("./a\x00b")), "is no path"},
-		"outside":        {indexOf(whole("/tmp/cairn-pack-test")), "outside of the working directory"},
+		"outside":        {indexOf(whole("/tmp/cairn-pack-test")), "outside the working directory"},
 		"not own":        {indexOf(whole("run:ckpt/run-id")), "no file of the rank"},
 		"own up":         {indexOf(whole("run:output/../../x")), "is no path"},
 		"own link":       {indexOf(File{Path: "run:output/rank-0000.out", Kind: kindLink, To: "/etc/passwd"}), "a link"},
@@ -96,7 +96,7 @@ func TestUnpack_Hostile(t *testing.T) {
 		"missing base":   {&Index{Format: format, Run: run, Attempt: attempt, Index: 1, Ranks: 1, Bases: []Base{{Name(0, 1, tier.Digest{}), 100}}}, "is not there"},
 		"base":           {&Index{Format: format, Run: run, Attempt: attempt, Index: 1, Ranks: 1, Bases: []Base{{"../../x", 100}}}, "base"},
 		"newer":          {&Index{Format: format + 1}, "format 2"},
-		"own directory":  {indexOf(whole("./run/ckpt/run-id")), "file of Cairn's"},
+		"own directory":  {indexOf(whole("./run/ckpt/run-id")), "file that belongs to Cairn"},
 	} {
 		h := newHost(t)
 		if err := os.Symlink("/", filepath.Join(h.home, "there")); err != nil {

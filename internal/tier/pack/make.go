@@ -36,8 +36,8 @@ type Options struct {
 	All         int    // ranks of the run
 	// File returns the path of a rank's file of the checkpoint.
 	File func(rank int) string
-	// Own are a rank's own files, by their names below Dir with slashes. Stdout
-	// is that of its standard output.
+	// Own returns the names of a rank's own files: paths below Dir, with slashes.
+	// Stdout returns that of its standard output.
 	Own    func(rank int) []string
 	Stdout func(rank int) string
 }
@@ -54,13 +54,13 @@ const tries = 3
 // Make makes the packs of a committed checkpoint, or returns those that it has
 // made before. They are durable when it returns. It removes older packs that
 // are no bases of the new ones. If it returns journal.ErrPassed, newer
-// checkpoints have replaced the checkpoint. Only one Make may be at work on a
-// directory.
+// checkpoints have replaced the checkpoint. Only one Make may use a directory at
+// a time.
 func Make(ctx context.Context, o Options) ([]Pack, error) {
 	m := &maker{Options: o, ranks: make(map[int]*rankPack)}
 	packs, err := m.run(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("packing the files of checkpoint %d: %w", o.Index, err)
+		return nil, fmt.Errorf("copying the program's files for checkpoint %d: %w", o.Index, err)
 	}
 	return packs, nil
 }

@@ -33,8 +33,8 @@ type UnpackOptions struct {
 	// Home is the directory that the program will be started in; "": the one
 	// that the pack says.
 	Home string
-	// Outside allows files outside of Home: nobody but this user can have made
-	// the pack.
+	// Outside allows files outside Home: only this user can have made the
+	// pack.
 	Outside bool
 }
 
@@ -182,7 +182,7 @@ func (u *unpacker) place() error {
 				return err
 			}
 			if inDir(p.abs, own) || inDir(p.abs, u.Dir) {
-				return damaged("%s is a file of Cairn's", p.abs)
+				return damaged("%s is a file that belongs to Cairn", p.abs)
 			}
 		}
 		u.todo = append(u.todo, p)
@@ -195,7 +195,7 @@ func (u *unpacker) placeFile(p *place) error {
 	name, inHome := local(p.Path, homePrefix)
 	if inHome {
 		if u.Home == "" {
-			return fmt.Errorf("nobody says in which directory the program will be started, and %s belongs there", p.Path)
+			return fmt.Errorf("%s belongs to the working directory of the program, which is not known", p.Path)
 		}
 		if u.home == nil {
 			step()
@@ -214,7 +214,7 @@ func (u *unpacker) placeFile(p *place) error {
 		return nil
 	}
 	if !u.Outside {
-		return fmt.Errorf("%s is outside of the working directory %s, and the pack may come from somebody else; if you trust it, set %s=1", p.Path, u.Home, EnvOutside)
+		return fmt.Errorf("%s is outside the working directory %s, and the copy may come from somebody else; if you trust it, set %s=1", p.Path, u.Home, EnvOutside)
 	}
 	abs, err := withoutLinks(p.Path)
 	p.root, p.name, p.abs = u.root, strings.TrimPrefix(abs, "/"), abs
