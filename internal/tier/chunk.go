@@ -9,8 +9,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Chunk is a buffer for bytes on their way between two helpers. Each chunk is
-// behind its digest:
+// Chunk is a buffer for bytes on their way between two helpers. A chunk is sent
+// with its length and its digest in front:
 //
 //	┌────────────┬──────────────────┬────────┐
 //	│ length u32 │ XXH3-128 (16)    │ bytes  │
@@ -25,7 +25,8 @@ const chunkHeader = 4 + 16
 // ErrAltered means that bytes were changed on their way.
 var ErrAltered = errors.New("bytes were altered on their way")
 
-// NewChunk returns a buffer for chunks of at most n bytes, and MaxChunk.
+// NewChunk returns a buffer for chunks of at most n bytes, or of MaxChunk if n
+// is larger.
 func NewChunk(n int64) Chunk { return make(Chunk, chunkHeader+min(max(n, 0), MaxChunk)) }
 
 // Data returns the memory for the bytes. A nil Chunk has none.

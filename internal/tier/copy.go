@@ -12,10 +12,10 @@ import (
 )
 
 // CopyRun copies checkpoints of a run to another tier, with the objects that
-// they need, and further records of the run, by their names. It checks the
-// digest of every object. The manifests come last, so that a copy that was
-// interrupted does not count; it may be repeated. It returns how many bytes it
-// has copied. Nothing else may write this run to the other tier.
+// they need, and the named records of the run. It checks the digest of every
+// object. It copies the manifests last: if it is interrupted, the checkpoints do
+// not count on the other tier, and it may be repeated. It returns how many bytes
+// it has copied. Nothing else may write this run to the other tier.
 func CopyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, records []string) (int64, error) {
 	n, err := copyRun(ctx, from, to, run, list, records)
 	if err != nil {
@@ -97,7 +97,7 @@ func copyRecord(ctx context.Context, from, to Tier, name string) error {
 	if errors.Is(err, ErrExists) {
 		var there []byte
 		if there, err = ReadAll(ctx, to, name, maxManifest); err == nil && !bytes.Equal(there, text) {
-			err = fmt.Errorf("%s: %w, and is another one: the run continues there", name, ErrExists)
+			err = fmt.Errorf("%s: %w: a run has continued there; copy to an empty place", name, ErrExists)
 		}
 	}
 	return err

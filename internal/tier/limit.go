@@ -48,7 +48,7 @@ func (l *Limiter) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// Limit returns t with the content that Put and Get move bounded by l.
+// Limit returns t, with the bytes that Put and Get move limited by l.
 func Limit(t Tier, l *Limiter) Tier { return &limited{t, l} }
 
 type limited struct {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Retry says how often and when an operation is repeated that failed with
-// ErrTemporary. The zero value is useful.
+// Retry says how often and when an operation is repeated after ErrTemporary.
+// The zero value has useful defaults.
 type Retry struct {
 	Tries int           // at most so many; 0: 8
 	First time.Duration // before the first repetition; it doubles each time; 0: 200 ms
@@ -31,7 +31,7 @@ func (r Retry) withDefaults() Retry {
 }
 
 // Do calls f until it succeeds, fails with another error than ErrTemporary, was
-// called often enough, or ctx is done. Between two calls it waits for a random
+// called Tries times, or ctx is done. Between two calls it waits for a random
 // time, so that many hosts do not call a busy store at the same moment.
 func (r Retry) Do(ctx context.Context, f func() error) error {
 	r = r.withDefaults()
@@ -130,7 +130,7 @@ func (t *retrying) Get(ctx context.Context, name string, offset, n int64) (io.Re
 }
 
 // retryingReader reads n bytes from offset on, with as many calls of Get as
-// needed. Each byte that was read lets it try as often again.
+// needed. Each call of Read has all tries.
 type retryingReader struct {
 	t         *retrying
 	ctx       context.Context
@@ -162,7 +162,7 @@ func (g *retryingReader) Read(p []byte) (n int, err error) {
 		var err error
 		n, err = g.r.Read(p)
 		if n > 0 {
-			return nil // an error comes again
+			return nil // the next Read gets the error again
 		}
 		if err == io.EOF {
 			err = errors.Join(ErrTemporary, io.ErrUnexpectedEOF)

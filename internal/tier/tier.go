@@ -76,33 +76,35 @@ var (
 
 // Tier is a place that keeps named immutable objects. Its methods may be called
 // concurrently, and other processes may use the same place. When a context is
-// done, they return its error soon. Package tiertest checks the rest of what is
-// said here.
+// done, they return its error soon. Package tiertest tests that a Tier does what
+// its methods promise here.
 type Tier interface {
 	// Put stores an object; it is durable when Put returns. Put replaces
-	// nothing: an equal object is fine, a different one is ErrExists. Of an
-	// interrupted Put nothing is visible. A Put that is repeated after an
-	// interruption may use what was written.
+	// nothing: if an equal object of that name exists, Put succeeds; if a
+	// different one does, it returns ErrExists. An interrupted Put leaves
+	// nothing that other methods see; if it is repeated, it may use what was
+	// written before.
 	Put(ctx context.Context, name string, src Source) error
-	// Create stores a small object atomically. Of several writers with
-	// different data exactly one succeeds; the others get ErrExists. Equal data
-	// is the same write, so that it can be repeated when an answer was lost; a
-	// writer that must be the only one puts something unique into the data.
+	// Create stores a small object atomically. If several writers have
+	// different data, exactly one succeeds, and the others get ErrExists.
+	// Writers with equal data all succeed, so a writer may repeat a call whose
+	// answer was lost. A writer that must be the only one puts something
+	// unique into the data.
 	Create(ctx context.Context, name string, data []byte) error
 	// Get returns n bytes of an object from offset on, or all from there on if n
 	// is negative. The reader returns exactly these bytes, or an error. If the
 	// object is shorter than that, the error is ErrDamaged. The caller closes
-	// the reader. ctx holds for it, too.
+	// the reader. When ctx is done, the reader fails, too.
 	Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error)
 	// Stat describes an object.
 	Stat(ctx context.Context, name string) (Info, error)
-	// List returns the objects whose names begin with prefix, in any order. An
-	// error ends it.
+	// List returns the objects whose names begin with prefix, in any order. It
+	// ends after an error.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
-	// Remove removes an object, durably. That there is none is not an error.
+	// Remove removes an object, durably. A missing object is not an error.
 	Remove(ctx context.Context, name string) error
-	// Sweep removes what interrupted calls of Put left under prefix before a
-	// time.
+	// Sweep removes what calls of Put left under prefix that were interrupted
+	// before a time.
 	Sweep(ctx context.Context, prefix string, before time.Time) error
 	// String names the tier in messages.
 	String() string
@@ -124,7 +126,7 @@ type Info struct {
 	Modified time.Time // by the clock of the tier
 }
 
-// Digest is the XXH3-128 of a content.
+// Digest is the XXH3-128 hash of an object's content.
 type Digest [16]byte
 
 // String returns the digest as 32 hexadecimal digits.
@@ -198,7 +200,7 @@ func Copy(ctx context.Context, w io.Writer, r io.Reader, n int64) error {
 	return nil
 }
 
-// Parallel runs jobs, n at a time. After a failure it begins no more, and
+// Parallel runs jobs, n at a time. After a failure it starts no more jobs, and
 // cancels those that run.
 func Parallel(ctx context.Context, n int, jobs []func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
