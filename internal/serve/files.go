@@ -46,7 +46,8 @@ func openMode(flags uint32) int {
 	return mode
 }
 
-// makeFile is asked before the program makes a file that must be new.
+// makeFile handles the message that the program sends before it makes a file
+// that must be new.
 func (s *session) makeFile(c *cursor) ([]byte, error) {
 	dir, path, flags := c.text(), c.text(), c.U32()
 	if err := c.end(); err != nil {

@@ -83,7 +83,7 @@ type session struct {
 	messages chan *message // from the program; closed at its end
 	ended    error         // why
 	gone     atomic.Bool   // the program has ended
-	noticed  chan struct{} // the run has something to say
+	noticed  chan struct{} // the run has news: see notice
 	told     uint64        // the newest durable checkpoint that the program knows
 	asked    uint64        // the newest one that was begun
 }
@@ -104,15 +104,16 @@ func Serve(ctx context.Context, conn *net.UnixConn) error {
 		return quiet(err)
 	}
 	if err := s.greet(ctx, m); err != nil {
-		return quiet(s.fail(err)) // the program says it
+		return quiet(s.fail(err)) // the program reports the error
 	}
 	go s.listen()
 	err = s.loop(ctx)
 	return errors.Join(err, s.end())
 }
 
-// watch ends the session when the program ends: processes that it has forked may
-// have its socket. What it has sent is handled first.
+// watch ends the session when the program ends. The socket alone does not show
+// that: processes that the program has forked may have it open. The messages
+// that the program has sent are handled first.
 func (s *session) watch(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -141,7 +142,8 @@ func (s *session) end() error {
 	return run.Close()
 }
 
-// quiet says that a program may end at any time.
+// quiet returns nil for the errors of a program that has ended, which it may do
+// at any time.
 func quiet(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		return nil
@@ -149,7 +151,7 @@ func quiet(err error) error {
 	return err
 }
 
-// listen reads messages while the run may have something to say.
+// listen passes the program's messages to the loop.
 func (s *session) listen() {
 	defer close(s.messages)
 	for {
@@ -187,7 +189,7 @@ func (s *session) loop(ctx context.Context) error {
 
 // close ends the run, after a checkpoint that is being written.
 func (s *session) close() {
-	go func() { // nobody waits to be read
+	go func() { // so that listen does not block
 		for m := range s.messages {
 			m.close()
 		}
@@ -280,7 +282,8 @@ func (s *session) greet(ctx context.Context, m *message) error {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// exchange gives what a helper knows to the helpers of all ranks.
+// exchange sends a text of this helper to the helpers of all ranks, through the
+// programs, and returns the texts of all.
 func (s *session) exchange(_ context.Context, mine []byte) ([][]byte, error) {
 	if err := s.wire.send(msgGather, mine); err != nil {
 		return nil, err
@@ -300,7 +303,8 @@ func (s *session) exchange(_ context.Context, mine []byte) ([][]byte, error) {
 	return all, m.body.end()
 }
 
-// notice is called by the run, in any goroutine.
+// notice wakes the loop. The run calls it when a checkpoint is due, committed or
+// not saved, in any goroutine.
 func (s *session) notice() {
 	select {
 	case s.noticed <- struct{}{}:
@@ -308,7 +312,7 @@ func (s *session) notice() {
 	}
 }
 
-// attend takes in what happened in the run, and tells the program.
+// attend finds out what has happened in the run, and tells the program.
 func (s *session) attend() error {
 	a := s.run.Attend()
 	if a.Due {
@@ -369,7 +373,7 @@ func (s *session) handle(ctx context.Context, m *message) error {
 	return s.wire.send(msgDone, answer)
 }
 
-// setVars takes variables away, changes and adds some.
+// setVars removes, changes and adds variables.
 func (s *session) setVars(c *cursor) error {
 	gone := make(map[string]bool) // or changed
 	for range c.count(4) {
@@ -532,9 +536,8 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	return appendUnclaimed(b, s.run.Unclaimed())
 }
 
-// save begins a checkpoint of what is in the mirror. The program continues when
-// it is certain that the checkpoint will be what the state is now: its files
-// are recorded.
+// save begins a checkpoint of what is in the mirror. It answers when the state
+// of the program's files is recorded; then the program continues.
 func (s *session) save(ctx context.Context, c *cursor) error {
 	points, why := c.U64(), c.U32()
 	for range c.count(4) {
@@ -568,7 +571,7 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	case err != nil:
 		return s.fail(err)
 	case !answered:
-		return s.fail(fmt.Errorf("%w: the ranks take no more checkpoints, because one is gone", engine.ErrNotSaved))
+		return s.fail(fmt.Errorf("%w: the ranks take no more checkpoints, because a rank has ended", engine.ErrNotSaved))
 	}
 	return s.attend()
 }

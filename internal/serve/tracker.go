@@ -9,7 +9,8 @@ import (
 	"sort"
 )
 
-// tracker tells the run what the program says it has written to the mirror.
+// tracker tells the run which parts of the mirror the program has written, as
+// the program reports them.
 type tracker session
 
 func (t *tracker) Watch([]byte) error   { return nil }

@@ -38,8 +38,9 @@ var basic = []reflect.Type{
 	16: plainBytes(),
 }
 
-// plainBytes is a byte of memory without a type. Machines of the other byte order
-// would take it for other values, so there it is another type.
+// plainBytes is the type of a byte of memory whose type is not known. On
+// machines of the other byte order it is another type, because they would read
+// other values from the same bytes.
 func plainBytes() reflect.Type {
 	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
 		return reflect.TypeFor[struct{ BigEndian byte }]()
@@ -48,8 +49,8 @@ func plainBytes() reflect.Type {
 }
 
 // longDouble is a long double as it is in memory: HDF5 and Go have no such type.
-// Machines with different ones have different types, so that each refuses those
-// of the others.
+// Machines with different representations have different types, so that each
+// refuses those of the others.
 func longDouble() reflect.Type {
 	switch runtime.GOARCH {
 	case "amd64", "386":

@@ -115,8 +115,8 @@ func (w *wire) receive() (*message, error) {
 	return m, nil
 }
 
-// readBody reads so many bytes. Memory is taken as they come: the length alone
-// makes no peer's claim on it.
+// readBody reads n bytes. It allocates memory as they come, so that a message
+// with a wrong length does not make it allocate too much.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	var buf []byte
 	for len(buf) < n {
