@@ -10,13 +10,14 @@ import (
 // blocked is what has prevented a checkpoint.
 var blocked struct {
 	alive int       // number of goroutines when one of the program was found
-	until time.Time // goroutines are not searched before, unless there are fewer
+	until time.Time // no search for goroutines before this, unless there are fewer
 	since time.Time
-	tell  time.Time // when the user is told again
+	tell  time.Time // when the next message may come
 	pause time.Duration
 }
 
-// warnAfter is how long the user is not told that no checkpoint can be taken.
+// warnAfter is the time between the first failure to take a checkpoint and the
+// message about it.
 const warnAfter = 10 * time.Second
 
 // canSave reports whether a checkpoint can be taken at a point. why says why it
@@ -43,8 +44,8 @@ func canSave(why string, patience time.Duration) bool {
 	return false
 }
 
-// noteBlocked tells the user why no checkpoint can be taken: at once if that
-// will last, otherwise if it lasts.
+// noteBlocked tells the user why no checkpoint can be taken: at once if lasting
+// is set, otherwise when it has lasted for warnAfter.
 func noteBlocked(why string, lasting bool) {
 	now := time.Now()
 	switch {
@@ -63,10 +64,10 @@ func noteBlocked(why string, lasting bool) {
 }
 
 // stackMismatch returns how the calls on the stack differ from those that the
-// frames describe; "": they do not. These are main, and one resumable function
-// for each depth up to d. If functions are about to unwind, their fast paths
-// follow, and functions that call their own fast path and are called by
-// another's.
+// frames describe; "": they do not. The frames describe main, and one resumable
+// function for each depth up to d. If functions are about to unwind, there are
+// more calls below these: fast paths, and functions that another function's
+// fast path calls and that call their own.
 func stackMismatch(d int) string {
 	pcs := make([]uintptr, 2*d+64)
 	n := runtime.Callers(2, pcs)

@@ -16,9 +16,9 @@ import (
 )
 
 // Contexts of the standard library hold channels, timers and lists of each other.
-// The program gets contexts of this type instead. What is saved of one is how it
-// was made, and whether it was canceled. When it is first used after a restart, it
-// makes one of the standard library.
+// The program gets contexts of type savedContext instead. A checkpoint has how
+// such a context was made, and whether it was canceled. When the context is first
+// used after a restart, it makes one of the standard library.
 
 // savedContext is a context that can be saved.
 type savedContext struct {
@@ -148,7 +148,7 @@ func (c *savedContext) subscribe() {
 	updateNotify()
 }
 
-// unsubscribe ends that.
+// unsubscribe undoes subscribe.
 func (c *savedContext) unsubscribe() {
 	signals.Lock()
 	defer signals.Unlock()
@@ -267,8 +267,7 @@ func (c *savedContext) CairnState(k *graph.Coder) error {
 	return nil
 }
 
-// waitedFor are the contexts that have not ended, and whose channels were asked
-// for.
+// waitedFor has the contexts whose Done was called and that have not ended.
 var waitedFor waitedContexts
 
 type waitedContexts struct {
@@ -306,8 +305,8 @@ func (w *waitedContexts) list() []*savedContext {
 	return slices.Collect(maps.Keys(w.all))
 }
 
-// restore makes the contexts of a checkpoint live: those who wait for their
-// channels do not use the contexts themselves.
+// restore makes the contexts of a checkpoint live: goroutines that wait for
+// their channels do not use the contexts themselves.
 func (w *waitedContexts) restore(list []*savedContext) {
 	for _, c := range list {
 		if c.done != nil {
@@ -323,7 +322,8 @@ type cancelWords struct {
 	err  *atomic.Value
 }
 
-// partsOf returns the parts of a context, if they are what they are known to be.
+// partsOf returns the parts of a context. ok is false if this version of Go has
+// other contexts.
 func partsOf(ctx context.Context) (w cancelWords, ok bool) {
 	v := reflect.ValueOf(ctx)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().String() != "context.cancelCtx" {
@@ -350,7 +350,7 @@ func doneOf(ctx context.Context) chan struct{} {
 func setDone(ctx context.Context, done chan struct{}) {
 	w, ok := partsOf(ctx)
 	if !ok {
-		fatal("cannot restore a context whose end is waited for: this version of Go has other contexts")
+		fatal("cannot restore a context that a goroutine waits for: Cairn does not know the contexts of this version of Go")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 )
 
 // A cut is a moment at which all goroutines stand still: at a point, in a wait
-// that will be issued again, or before they begin. What one of them waits for
-// cannot come, because whoever would bring it stands still, too. So the state is
-// all frames, all channels with what is in them, locked mutexes and counters.
+// that will be repeated, or before they begin. No wait can end, because the
+// goroutine that would end it stands still, too. So the state is all frames, all
+// channels with what is in them, locked mutexes and counters.
 //
 // A point at which a checkpoint is due requests a cut, and so does the engine. Each
 // goroutine arrives with its frames. The main one takes the checkpoint when all
@@ -36,8 +36,8 @@ type cutState struct {
 	stuck   bool      // the last look found only blocked goroutines
 	over    bool      // the program ends, and nothing is saved any more
 
-	// complete wakes the main goroutine, released all others. If all waited for the
-	// same, each that arrives would wake all that have arrived.
+	// complete wakes the main goroutine, released all others. With a single
+	// condition, each goroutine that arrives would wake all that have arrived.
 	complete sync.Cond // arrived, all or ended has changed
 	released sync.Cond // ended has changed
 	wanted   atomic.Bool
@@ -125,15 +125,16 @@ func (c *cutState) request() {
 	go c.watch(c.ended)
 }
 
-// firstLook is when a cut is looked at that is not complete, at the earliest.
-// Each goroutine has lookEach to arrive before: to look at all takes longer.
+// firstLook is the least time before watch looks at a cut that is not complete.
+// With many goroutines it waits for lookEach per goroutine, because to look at
+// all of them takes longer.
 const (
 	firstLook = 5 * time.Millisecond
 	lookEach  = 20 * time.Microsecond
 )
 
-// patience is how long goroutines may take to arrive. While a goroutine computes
-// without a point, it holds the others up.
+// patience is how long goroutines may take to arrive. A goroutine that computes
+// without a point makes the others wait.
 func (c *cutState) patience() time.Duration {
 	if killAll || len(killAt) > 0 {
 		return 10 * time.Second
@@ -141,7 +142,7 @@ func (c *cutState) patience() time.Duration {
 	return min(time.Second<<min(c.failed, 6), time.Minute)
 }
 
-// watch gives the cut up if not all goroutines arrive.
+// watch gives up the cut if not all goroutines arrive in time.
 func (c *cutState) watch(number uint64) {
 	c.Lock()
 	after := max(firstLook, min(lookEach*time.Duration(len(c.all)), time.Second/2))
@@ -359,8 +360,8 @@ func startRestored() {
 	saved.Goroutines, saved.Background = nil, nil
 }
 
-// whyLate says which of the goroutines that have not arrived is the reason, and
-// whether all are blocked. Those that are about to arrive are not.
+// whyLate says which of the missing goroutines is the reason, and whether all of
+// them are blocked. A goroutine that is about to arrive is not blocked.
 func whyLate(missing map[string]*routine) (why string, blocked bool) {
 	if len(missing) == 0 {
 		return "", false
@@ -510,7 +511,7 @@ func standard(function string) bool {
 	return slices.Contains(standardRoots, first)
 }
 
-// standardRoots are where packages of the standard library are that wait or
-// call back.
+// standardRoots are the first elements of the paths of packages of the standard
+// library that wait or call functions of the program.
 var standardRoots = []string{"runtime", "sync", "internal", "time", "os", "net", "io", "bufio", "fmt", "syscall", "context", "reflect",
 	"sort", "slices", "maps", "iter", "strings", "bytes", "encoding", "compress", "crypto", "log", "path", "text", "regexp", "hash", "math", "cairnrt"}

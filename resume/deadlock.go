@@ -12,10 +12,11 @@ import (
 )
 
 // Deadlocks. The Go runtime ends a program if all its goroutines are blocked for
-// ever. In a program with a run, Cairn's own goroutines never are. So this is
-// looked for here, while the process uses no processor time: no goroutine of the
-// program can run, and neither a timer, nor a signal, nor anything outside of
-// the process can wake one. What is not known counts as able to.
+// ever. In a program with a run, Cairn's own goroutines never are. So Cairn
+// looks for deadlocks itself, while the process uses no processor time. In a
+// deadlock, no goroutine of the program can run, and neither a timer, nor a
+// signal, nor anything outside the process can wake one. If Cairn does not know
+// what a goroutine waits for, there is no deadlock.
 
 const (
 	deadlockLook  = time.Second // time between two looks

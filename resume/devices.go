@@ -11,7 +11,7 @@ import (
 // for a program, such as the number of devices it has seen.
 const partsName = "resume.parts"
 
-// protectParts makes that part of the state. It must not be saved before the
+// protectParts adds this variable to the state. It must not be saved before the
 // program's packages are initialized.
 func protectParts() error {
 	list := graph.Parts()
@@ -21,8 +21,8 @@ func protectParts() error {
 	return engine.Protect(run, partsName, &list)
 }
 
-// lostDevices returns what the program has lost that another start may find
-// again: devices.
+// lostDevices returns an error if the program has lost devices. Another start
+// may find them again.
 func lostDevices() error {
 	if run == nil {
 		return nil

@@ -207,9 +207,10 @@ func (s *FramePool[T]) wipe(d int) {
 
 func (s *FramePool[T]) drop() { s.list = nil }
 
-// Due reports whether Point has something to do. Loops ask in each iteration:
-// with a call that has to be inlined itself (as atomic.Bool's) there would be
-// one more instruction, which does nothing. The same holds for Unwinding.
+// Due reports whether Point has something to do. Loops call it in each
+// iteration. It uses a plain variable, because a method that has to be inlined
+// itself (as those of atomic.Bool) leaves one more instruction, which does
+// nothing. The same holds for Unwinding.
 func Due() bool { return atomic.LoadUint32(&due) != 0 }
 
 // Point is a place where the program can be saved. f is the frame of the
@@ -340,7 +341,7 @@ func runPoint() error {
 	return err
 }
 
-// failures are those that the user was told of.
+// failures has the failed checkpoints that were reported to the user.
 var failures control.SaveFailures
 
 // reportUnsaved tells the user that a checkpoint was not saved, unless the

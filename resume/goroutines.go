@@ -30,7 +30,7 @@ type routine struct {
 	arrived bool          // it stands still, and Frames are its frames; guarded by cuts
 	begins  bool          // it has not begun, and waits for the end of a cut
 	joining *joining      // what it waits for on another goroutine
-	mayTry  time.Time     // it is not tried before to unwind
+	mayTry  time.Time     // it does not try to unwind before this
 
 	// What it waits for, for the search for deadlocks: see setPointer.
 	receives unsafe.Pointer // the channel that awaitRecv waits for
@@ -76,8 +76,8 @@ type background struct {
 	again bool // a restart starts it; otherwise init does
 }
 
-// launch starts the goroutine. It is the creator of goroutines that are not
-// waited for, with all that they start.
+// launch starts the goroutine. A cut does not wait for goroutines whose creator
+// is launch, and for those that they start.
 //
 //go:noinline
 func (b *background) launch() { go b.main() }

@@ -9,11 +9,11 @@ import (
 )
 
 // Waits for locks. The goroutine that waits tries to lock, and sleeps until an
-// unlock wakes it, or a cut does. So nothing waits inside of the lock when the
-// state is copied, and a lock that is held across a point is saved locked: its
-// holder unlocks it after a restart. Unlocks in code that is not rewritten wake
-// nobody; for these, the first of those that wait for a lock is woken now and
-// then.
+// unlock wakes it, or a cut does. So no goroutine waits inside the lock when the
+// state is copied. A lock that is locked at a point is saved as locked; the
+// goroutine that has locked it unlocks it after a restart. An unlock in code that
+// is not rewritten wakes no goroutine. For such code, poll wakes the first
+// goroutine that waits for a lock from time to time.
 
 // lock is a lock and how it is to be locked. One of M and RW is set.
 type lock struct {
@@ -32,7 +32,7 @@ func (l lock) try() bool {
 	return l.RW.TryLock()
 }
 
-// block locks without a way out.
+// block locks. A cut does not interrupt it.
 func (l lock) block() {
 	switch {
 	case l.M != nil:
@@ -291,7 +291,8 @@ func (s *lockQueues) wake(address unsafe.Pointer) {
 	}
 }
 
-// rouse wakes a goroutine from a wait, which looks then what there is to do.
+// rouse wakes a goroutine from a wait. The goroutine then looks whether it has to
+// continue or to unwind.
 func (g *routine) rouse() {
 	select {
 	case g.wake <- struct{}{}:

@@ -30,8 +30,7 @@ const (
 	envKillAt      = "CAIRN_KILL_AT"
 )
 
-// Exit stands for os.Exit. The run has finished with that status, unless the
-// program fails because it has lost a device.
+// Exit statuses that Cairn gives to a program.
 const (
 	statusFailed  = 1
 	statusUnsaved = 74 // EX_IOERR: stopped, and the work since the last checkpoint is lost
@@ -50,7 +49,7 @@ type program struct {
 	Signals  subscriptions
 	Timers   []savedTimer
 	Waiters  []savedWaiter
-	Contexts []*savedContext // those whose end is waited for
+	Contexts []*savedContext // those whose Done was called and that have not ended
 
 	Goroutines []savedGoroutine // besides the main one
 	Background []savedGoroutine
@@ -82,10 +81,10 @@ var due uint32
 // setDue makes the next point call Point.
 func setDue() { atomic.StoreUint32(&due, 1) }
 
-// ballast is memory that is never touched. What Cairn has in the heap makes
-// each garbage collection more expensive, which slows programs that have little
-// there and allocate much. With the ballast collections are rarer: the heap of
-// a program grows by up to 8 MiB more before one.
+// ballast is memory that is never touched. Cairn's own memory in the heap makes
+// each garbage collection more expensive. That slows down programs that have a
+// small heap and allocate much. The ballast makes collections rarer: the heap
+// grows by up to 8 MiB more before one.
 var ballast []byte
 
 func init() {

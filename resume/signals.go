@@ -293,9 +293,9 @@ func ResetSignals(sigs ...os.Signal) {
 	m.each(func(sig os.Signal, _ mask) { signal.Reset(sig) })
 }
 
-// pauseEvents keeps signals and timers that call functions from changing the
-// state, which may be copied, and saves them. It comes before the search for
-// goroutines: a timer that has fired before is one of these.
+// pauseEvents saves the signals and the timers that call functions, and keeps
+// them from changing the state while it is copied. Call it before the search for
+// goroutines: the function of a timer that fired earlier runs on one of them.
 func pauseEvents() {
 	if !signals.held {
 		signals.Lock()
@@ -304,7 +304,7 @@ func pauseEvents() {
 	saved.Signals, saved.Timers, saved.Waiters = signals.subscriptions, saveTimers(), nil
 }
 
-// resumeEvents is the end of that.
+// resumeEvents undoes pauseEvents.
 func resumeEvents() {
 	unlockFinalizers()
 	if signals.held {

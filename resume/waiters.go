@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Waiters are goroutines that wait for signals. While such a goroutine waits, it is
-// as it was when it was started. So it does not prevent a checkpoint, and a restart
+// Waiters are goroutines that wait for signals. While such a goroutine waits, its
+// state is that of its start. So it does not prevent a checkpoint, and a restart
 // starts it again.
 
 // savedWaiter is a waiter in a checkpoint.

@@ -13,8 +13,8 @@ import (
 // and of package sync. They behave as resumable functions with a point. An
 // operation that would block waits until it can be done, or until a cut is
 // wanted. In the latter case the function unwinds, with a frame that has its
-// arguments, and is called again after the cut, or after a restart. The arguments
-// are zero then: a channel that is not nil is a sign of the first call.
+// arguments, and is called again after the cut, or after a restart. Then the
+// arguments are zero: a channel that is not nil means that this is the first call.
 
 // wait is a wait of a goroutine whose frames can be saved.
 type wait struct {
