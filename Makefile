@@ -56,16 +56,16 @@ test: ## run all checks and all tests
 lint: ## check formatting, vet, layers, words, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
 	$(GO) vet $(TOOLS) ./...
-	$(GO) vet $(TOOLS) -tags man ./cmd/cairn
 	$(GO) test $(TESTFLAGS) ./internal/lint
 	@bad=$$($(GO) list -deps . ./cmd/cairn ./examples/... | grep -x 'runtime/cgo'); \
 	test -z "$$bad" || { echo "the default build uses cgo"; exit 1; }
 
-cross: ## build for other systems
+cross: ## build for other systems, and the code that writes the manual pages
 	@for p in $(PLATFORMS); do \
 		echo "$(GO) build ./... # $$p"; \
 		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; \
 	done
+	$(GO) vet -tags man ./cmd/cairn
 
 bench: ## measure what checkpoints cost
 	@scripts/deps bench

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,10 @@ const unclean = "testdata/unclean.txt"
 type word struct {
 	*retired
 	names, exact, text, but *regexp.Regexp
+
+	// literals are strings of which one is in each text that text matches, in
+	// lower case. To look for them is much faster.
+	literals []string
 }
 
 func compileWords(t *testing.T) []word {
@@ -157,9 +162,56 @@ func compileWords(t *testing.T) []word {
 	var words []word
 	for i := range retirements {
 		r := &retirements[i]
-		words = append(words, word{r, compile(`^(%s)$`, r.names), compile(`^(%s)$`, r.exact), compile(`(?i:%s)`, r.text), compile(`(?i:%s)`, r.but)})
+		w := word{r, compile(`^(%s)$`, r.names), compile(`^(%s)$`, r.exact), compile(`(?i:%s)`, r.text), compile(`(?i:%s)`, r.but), nil}
+		if w.text != nil {
+			form, err := syntax.Parse(w.text.String(), syntax.Perl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.literals = literals(form); w.literals == nil {
+				t.Fatalf("%s: one of its alternatives has no letters in a row", r.text)
+			}
+		}
+		words = append(words, w)
 	}
 	return words
+}
+
+// literals returns strings of which one is in each match, in lower case; nil if
+// it knows none.
+func literals(form *syntax.Regexp) []string {
+	switch form.Op {
+	case syntax.OpLiteral:
+		return []string{strings.ToLower(string(form.Rune))}
+	case syntax.OpCapture, syntax.OpPlus:
+		return literals(form.Sub[0])
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range form.Sub {
+			list := literals(sub)
+			if list == nil {
+				return nil
+			}
+			all = append(all, list...)
+		}
+		return all
+	case syntax.OpConcat:
+		var best []string
+		shortest := func(list []string) int {
+			n := 1000
+			for _, l := range list {
+				n = min(n, len(l))
+			}
+			return n
+		}
+		for _, sub := range form.Sub {
+			if list := literals(sub); list != nil && (best == nil || shortest(list) > shortest(best)) {
+				best = list
+			}
+		}
+		return best
+	}
+	return nil
 }
 
 func below(name string, paths []string) bool {
@@ -244,8 +296,10 @@ func findWords(words []word, name string, src []byte) []string {
 		return use
 	}
 	prose := func(line int, text string) {
+		lower := strings.ToLower(text)
+		has := func(literal string) bool { return strings.Contains(lower, literal) }
 		for _, w := range active {
-			if w.text == nil || !w.text.MatchString(text) { // the usual case
+			if w.text == nil || !slices.ContainsFunc(w.literals, has) || !w.text.MatchString(text) { // the usual case
 				continue
 			}
 			for i, l := range strings.Split(text, "\n") {
