@@ -59,7 +59,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	}
 	given := name
 	if real, err := inherited(name); err == nil && real != "" {
-		name = real // another file may have the number after a restart
+		name = real // after a restart, the number may be that of another file
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -200,8 +200,8 @@ func Chmod(name string, mode fs.FileMode) error { return files.Chmod(name, mode)
 // CopyFS stands for os.CopyFS.
 func CopyFS(dir string, from fs.FS) error { return files.CopyFS(dir, from) }
 
-// OpenRoot stands for os.OpenRoot. Changes made with it are not recorded, and
-// the user is told.
+// OpenRoot stands for os.OpenRoot. Changes made with it are not recorded; a
+// warning tells the user so.
 func OpenRoot(name string) (*os.Root, error) {
 	if run != nil {
 		toldRoot.Do(func() {

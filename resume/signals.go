@@ -11,8 +11,8 @@ import (
 )
 
 // These functions stand for those of package os/signal. They forward signals to
-// the program and know who waits for them: that is saved, and subscribed to again
-// after a restart. No signal comes into a channel while the state is copied.
+// the program and record its subscriptions. A checkpoint has these, and a restart
+// makes them again. No signal comes into a channel while the state is copied.
 //
 // Some signals are Cairn's as well. SIGUSR1 goes to both. SIGTERM lets a program
 // save and stop, so the first one is not forwarded: a program that ends when it

@@ -139,8 +139,8 @@ func ContextAfterFunc(ctx context.Context, f func()) (stop func() bool) {
 	}
 }
 
-// unrestorable returns what is open that a restart could not open again; "":
-// nothing.
+// unrestorable returns what prevents a checkpoint because a restart could not
+// restore it; "": nothing.
 func unrestorable() string {
 	if contextCalls.Load() > 0 {
 		return "a function waits for the end of a context (context.AfterFunc), and a restart could not call it"

@@ -22,8 +22,8 @@ type wait struct {
 	d int // depth of the function that waits; Checked
 }
 
-// beginWait enters a function that waits. ok is false if nothing can be saved
-// of its callers. resumed says that it continues from its frame.
+// beginWait enters a function that waits. ok is false if its callers cannot be
+// saved. resumed says that the function continues from its frame.
 func beginWait() (w wait, ok, resumed bool) {
 	d := Enter()
 	if d == -1 {
@@ -298,7 +298,7 @@ func Sleep(d time.Duration) {
 type sleepFrame struct{ Remaining time.Duration }
 
 // joining is a wait for something that no select can wait for, on a goroutine
-// of its own. That goroutine waits on while the state is saved.
+// of its own. That goroutine keeps waiting while the state is saved.
 type joining struct {
 	what any
 	done chan struct{}

@@ -134,7 +134,7 @@ func shorthand(name string) string {
 // declareFew declares the flags that run has as well.
 func (m *makeFlags) declareFew(f *pflag.FlagSet) {
 	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` separated by commas")
-	f.StringVar(&m.take, "take", "", "assume that dynamic calls which may reach these `FUNCTIONS` (separated by commas) reach only them")
+	f.StringVar(&m.take, "take", "", "if a dynamic call may reach one of these `FUNCTIONS` (separated by commas), assume that it reaches only these")
 	f.StringVar(&m.profile, "cpuprofile", "", "choose points by the CPU profile in `FILE`, not by counting statements")
 }
 

@@ -42,7 +42,7 @@ In the source, a comment on a loop's line or the line before changes the choice:
 	n := f.IntP("ranks", "n", 0, "check messages for `N` ranks; 0: for 2, 3 and 4")
 	all := f.Bool("all", false, "show all loops, and why each is chosen or not")
 	profile := f.String("cpuprofile", "", "choose by the CPU profile in `FILE`, not by counting statements")
-	take := f.String("take", "", "assume that dynamic calls which may reach these `FUNCTIONS` (separated by commas) reach only them")
+	take := f.String("take", "", "if a dynamic call may reach one of these `FUNCTIONS` (separated by commas), assume that it reaches only these")
 	tags := f.String("tags", "", "build tags, `LIST` separated by commas")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		return explainProgram(ctx, c, *n, *all, *tags, *take, *profile)

@@ -16,22 +16,22 @@
 // everything else is as in a Go program, and the file is the same.
 //
 // The helper digests and writes the mirror as it is, without another copy. So
-// the program changes nothing in it from Save until there is News of that
-// checkpoint, or of a later one; its next save waits for that. A program that
-// has lost the connection waits for the end of the helper. The helper sends no
-// News, whatever other ranks say, while it still reads the mirror. If the program
-// dies, the helper has the mirror, and publishes the checkpoint.
+// the program changes nothing in it from Save until it gets News of that
+// checkpoint, or of a later one; its next save waits for the News. A program that
+// has lost the connection waits for the end of the helper. While the helper still
+// reads the mirror, it sends no News, whatever other ranks report. If the program
+// dies, the helper still has the mirror, and publishes the checkpoint.
 //
-// Restore reads into the mirror, too, and checks every byte there. The program
-// copies it to its variables when all is right, and changes none otherwise.
+// Restore reads into the mirror, too, and checks every byte there. If all bytes
+// are right, the program copies them to its variables. Otherwise it changes none.
 //
 // The program's files are shared, too: it sends their descriptors, and the run
 // records, cuts back and positions them.
 //
-// With several ranks each has a helper. The helpers find each other by what the
-// programs exchange for them (MsgGather), and agree on commits and on restarts
-// as Go ranks do. The programs agree among themselves at which point they save,
-// which must be a safe point.
+// With several ranks each has a helper. The programs exchange the addresses of
+// the helpers (Gather), and the helpers agree on commits and restarts as Go ranks
+// do. The programs agree among themselves at which point they save. It must be a
+// safe point.
 //
 // # Messages
 //

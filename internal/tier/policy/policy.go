@@ -84,7 +84,7 @@ type Tier struct {
 type Policy struct {
 	Tiers   []Tier        // in the order of kinds, each kind at most once
 	Domains string        // file that says which hosts fail together; "": each alone
-	Scrub   time.Duration // age at which kept checkpoints are read again; 0: never
+	Scrub   time.Duration // not built yet: age at which kept checkpoints are read again; 0: never
 }
 
 // DefaultScrub is Policy.Scrub where the text does not say.
@@ -116,13 +116,12 @@ func (p *Policy) HostKeep() int {
 	return keep
 }
 
-// Defaults returns a tier with the values that hold where the text says
-// nothing.
+// Defaults returns a tier of a kind with the default values of its options.
 func Defaults(k Kind) Tier {
 	t := Tier{Kind: k, Every: 1, Keep: 2, Files: LocalFiles}
 	switch k {
 	case Local:
-		t.Files = NoFiles // they are where they are
+		t.Files = NoFiles // the program's files are on the host already
 	case Partner:
 		t.Copies = 1
 	case RS:
