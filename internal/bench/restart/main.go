@@ -20,6 +20,11 @@
 // to do, and subtracted. NPB has no such mode, and does not run under cairn
 // run.
 //
+// Some programs consist of goroutines that wait for each other. While one
+// processor has nothing to do, the Go scheduler uses processor time to look for
+// work: -procs 1 shows what the program itself needs, -elapsed how long it
+// takes.
+//
 // The linker's placement of functions has more effect than Cairn: -layouts
 // compares several orders, and -count counts instructions instead.
 package main
@@ -37,6 +42,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/plain"
@@ -53,6 +59,8 @@ var (
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
 	layouts  = flag.Int("layouts", 1, "ways in which the linker orders functions; rounds take them in turn, all but the first at random")
 	counting = flag.Bool("count", false, "count instructions, with Valgrind, instead of measuring time")
+	procs    = flag.Int("procs", 0, "GOMAXPROCS of the programs (default: all processors)")
+	elapsed  = flag.Bool("elapsed", false, "measure how long programs run, not the processor time that they use")
 	atOnce   = flag.Int("at-once", 1, "programs that are measured at the same time")
 	others   dirs
 )
@@ -66,16 +74,19 @@ func (d *dirs) Set(s string) error { *d = append(*d, s); return nil }
 //go:embed testdata
 var embedded embed.FS
 
-// Bounds of the overhead in percent: for programs whose work is inside the
-// loops with points, and for those whose hottest function itself is rewritten.
-const (
-	bound    = 2.0
-	boundHot = 5.0
-)
+// bound is the bound of the overhead in percent for programs whose work is
+// inside the loops with points.
+const bound = 2.0
 
-// hot are the programs of the second kind: a recursion that calls itself from
-// the loop with the point, and a loop with next to no work in an iteration.
-var hot = []string{"queens", "vm"}
+// bounds are those of other programs. The hottest function of queens and vm is
+// rewritten itself: a recursion that calls itself from the loop with the point,
+// and a loop with next to no work in an iteration. The others do nothing but
+// wait for other goroutines.
+var bounds = map[string]float64{
+	"queens": 5, "vm": 5,
+	"pingpong": 5, "pipeline": 5, "selecting": 5,
+	"mutex": 3, "rwmutex": 3, "cond": 3,
+}
 
 func main() {
 	flag.Var(&others, "dir", "also measure the program in `DIRECTORY`, with ARGS: DIRECTORY,ARG,ARG…; can be given again")
@@ -115,12 +126,19 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
+	if *procs > 0 {
+		os.Setenv("GOMAXPROCS", strconv.Itoa(*procs))
+	}
 	if *counting {
 		return b.count(list)
 	}
-	fmt.Printf("%s/%s, %d processors; %d rounds; more processor time than plain, without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)
-	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "pause ms", "state")
+	time := "processor time"
+	if *elapsed {
+		time = "time"
+	}
+	fmt.Printf("%s/%s, %d processors; %d rounds; more %s than plain, without start and end\n",
+		runtime.GOOS, runtime.GOARCH, cmp.Or(*procs, runtime.NumCPU()), *rounds, time)
+	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "bound %", "pause ms", "state")
 	results, errs := make([]*result, len(list)), make([]error, len(list))
 	done := make([]chan struct{}, len(list))
 	lanes := make(chan struct{}, max(1, *atOnce))
@@ -145,11 +163,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", p.name, errs[i])
 		}
 		fmt.Println(r.row(p))
-		most := bound
-		if p.hot {
-			most = boundHot
-		}
-		if r.alone.above(most) || r.run.above(most) {
+		if r.alone.above(p.bound) || r.run.above(p.bound) {
 			over = append(over, p.name)
 		}
 	}
@@ -171,7 +185,7 @@ type program struct {
 	args    []string // arguments for a run with work
 	nothing []string // arguments for a run without work; nil: there is no such mode
 	changes bool     // its output differs from run to run
-	hot     bool
+	bound   float64
 	given   bool // it comes from the flag -dir
 }
 
@@ -192,12 +206,12 @@ func (b *bench) list() ([]*program, error) {
 	var out []*program
 	for _, e := range entries {
 		if e.IsDir() {
-			out = append(out, &program{name: e.Name(), binary: e.Name(), dir: src, pkg: "./" + e.Name(), nothing: []string{"-rounds", "0"}, hot: slices.Contains(hot, e.Name())})
+			out = append(out, &program{name: e.Name(), binary: e.Name(), dir: src, pkg: "./" + e.Name(), nothing: []string{"-rounds", "0"}, bound: cmp.Or(bounds[e.Name()], bound)})
 		}
 	}
 	// Kernels of examples/npb, in classes that take a fraction of a second.
 	for _, k := range []struct{ name, class string }{{"ep", "S"}, {"is", "W"}, {"cg", "W"}, {"ft", "W"}, {"mg", "W"}} {
-		out = append(out, &program{name: "npb-" + k.name, binary: "npb", dir: filepath.Join(b.tmp, "npb-src"), pkg: ".", changes: true,
+		out = append(out, &program{name: "npb-" + k.name, binary: "npb", dir: filepath.Join(b.tmp, "npb-src"), pkg: ".", changes: true, bound: bound,
 			args: []string{"-kernel", k.name, "-class", k.class, "-dir", "npb.state", "-every", "1h"}})
 	}
 	for _, d := range others {
@@ -206,7 +220,7 @@ func (b *bench) list() ([]*program, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &program{name: filepath.Base(dir), binary: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], changes: true, given: true})
+		out = append(out, &program{name: filepath.Base(dir), binary: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], changes: true, bound: bound, given: true})
 	}
 	if *programs == "" {
 		return out, nil

@@ -51,10 +51,6 @@ type result struct {
 }
 
 func (r *result) row(p *program) string {
-	name := p.name
-	if p.hot {
-		name += "*"
-	}
 	pause, state, under := "-", "-", "-"
 	if len(r.pauses) > 0 {
 		pause, state = fmt.Sprintf("%.2f", median(r.pauses).Seconds()*1e3), r.state
@@ -62,7 +58,7 @@ func (r *result) row(p *program) string {
 	if r.run != (more{}) {
 		under = r.run.String()
 	}
-	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s", name, r.plain, r.again, r.alone, under, pause, state)
+	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9.0f %9s %9s", p.name, r.plain, r.again, r.alone, under, p.bound, pause, state)
 }
 
 // Kinds of runs.
@@ -177,14 +173,19 @@ func (m *match) once(commands [kinds][]string, kind int) (float64, error) {
 	return t - m.start[kind], nil
 }
 
-// run runs a command to its end, and returns its processor time in seconds.
+// run runs a command to its end, and returns its processor time in seconds, or
+// with -elapsed how long it took.
 func (m *match) run(command, args []string) (float64, []byte, error) {
 	cmd := exec.CommandContext(m.b.ctx, command[0], slices.Concat(command[1:], args)...)
 	cmd.Dir = m.dir
 	var out, trouble bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &trouble
+	begun := time.Now()
 	if err := cmd.Run(); err != nil {
 		return 0, nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, trouble.Bytes())
+	}
+	if *elapsed {
+		return time.Since(begun).Seconds(), out.Bytes(), nil
 	}
 	st := cmd.ProcessState // includes processes that it waited for
 	return (st.UserTime() + st.SystemTime()).Seconds(), out.Bytes(), nil
