@@ -45,13 +45,12 @@ func TestMigrate_TwiceAtOnce(t *testing.T) {
 	if m := third.ends(3); !strings.Contains(m.Why, "no other host of the run has room for ranks 0, 1 and 2") {
 		t.Errorf("%+v", m)
 	}
-	at := -1
+	from := 0
 	for i, want := range []string{"rank 1 moved from", "ranks 1 and 2 moved from", "ranks 0, 1 and 2 not moved"} {
-		n := strings.Index(p.s.text(), want)
-		if n < 0 || n < at {
+		var ok bool
+		if from, ok = p.s.sees(from, want); !ok {
 			t.Fatalf("%d: %q is not where it should be in:\n%s", i, want, p.s.text())
 		}
-		at = n
 	}
 	p.onlyRanks()
 	p.arrives()
