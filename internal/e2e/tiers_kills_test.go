@@ -51,7 +51,7 @@ func TestTiers_KilledHosts(t *testing.T) {
 	kills, first := number("CAIRN_HOST_KILLS", 100), number("CAIRN_SEED", 1)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	lost, total, next := make(map[string]int), 0, first
+	lost, total, runs, next := make(map[string]int), 0, 0, first
 	for range 8 { // most of the time they wait until no rank can run on a lost host
 		all.Go(func() {
 			for {
@@ -76,14 +76,14 @@ func TestTiers_KilledHosts(t *testing.T) {
 					sameOutput(t, l.output(), want)
 					mu.Lock()
 					defer mu.Unlock()
-					total += n
+					total, runs = total+n, runs+1
 					lost[c.policy] += n
 				})
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d runs; %d hosts lost with their disks: %v", next-first, total, lost)
+	t.Logf("%d runs; %d hosts lost with their disks: %v", runs, total, lost)
 }
 
 // hostLoss is a run that loses hosts.
