@@ -228,6 +228,9 @@ type (
 		Index uint64 `json:"index"`
 		Ranks []int  `json:"ranks"` // whose files are on the host
 		All   int    `json:"all"`   // ranks of the run
+		// Attempt, if set, says that the host uploads what it keeps for tiers on
+		// hosts, of that attempt, and not what is in its checkpoint directory.
+		Attempt string `json:"attempt,omitempty"`
 	}
 	// Peers tells a helper which other hosts there are, and which of them hold
 	// copies or shards of its ranks' files.
@@ -276,6 +279,7 @@ type FetchItem struct {
 	Manifest  []byte   `json:"manifest,omitempty"` // with Tier: of the checkpoint there, in JSON
 	Line      uint64   `json:"line,omitempty"`     // with Tier and Own: the recovery line that other hosts have recorded
 	Kept      []byte   `json:"kept,omitempty"`     // get it from what hosts keep: KeptItem of package helper, in JSON
+	KeepOnly  bool     `json:"keepOnly,omitempty"` // with Tier or Kept: keep it for tiers on hosts, and do not publish it
 	Host      string   `json:"host"`               // host or tier that has it; the own one: only verify the checkpoint
 	Addresses []string `json:"addresses"`
 }

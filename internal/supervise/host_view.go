@@ -39,7 +39,9 @@ type ViewedHost struct {
 	Files *control.HostFiles // nil: see Err
 	Err   error
 
-	mu    sync.Mutex // for one request at a time
+	mu    sync.Mutex        // for one request at a time
+	said  []*control.Stored // what the helper has said meanwhile
+	ready *control.Ready
 	cmd   *exec.Cmd
 	conn  *control.Conn
 	ended chan struct{}
@@ -59,6 +61,12 @@ func ViewHosts(ctx context.Context, run string, command []string) (*HostView, er
 	if rec == nil || rec.Local == "" {
 		return nil, nil
 	}
+	return viewHosts(ctx, run, rec, command, control.LocalDir{ReadOnly: true}), nil
+}
+
+// viewHosts starts helpers on the hosts of a run. setup says what they may do.
+func viewHosts(ctx context.Context, run string, rec *rundir.Record, command []string, setup control.LocalDir) *HostView {
+	setup.Dir, setup.Run = filepath.Dir(rec.CheckpointDir), rec.ID
 	v := &HostView{run: run, rec: rec}
 	var names []string
 	if rec.Started != nil {
@@ -85,21 +93,26 @@ func ViewHosts(ctx context.Context, run string, command []string) (*HostView, er
 			}
 			args = remoteCommand(name, rec.Shell, remote)
 		}
-		wg.Go(func() { h.Err = h.open(ctx, args, local, rec) })
+		wg.Go(func() { h.Err = h.open(ctx, args, local, &setup) })
 	}
 	wg.Wait()
+	v.found = v.inventory()
+	return v
+}
+
+// inventory puts together what the hosts have.
+func (v *HostView) inventory() *localInventory {
 	var dirs []*hostDir
 	for _, h := range v.Hosts {
 		if h.Files != nil {
-			dirs = append(dirs, &hostDir{h.Name, h.Files, nil})
+			dirs = append(dirs, &hostDir{h.Name, h.Files, h.ready.Addresses})
 		}
 	}
-	v.found = newLocalInventory(rec.Ranks, rec.Started, dirs)
-	return v, nil
+	return newLocalInventory(v.rec.Ranks, v.rec.Started, dirs)
 }
 
 // open starts a helper, and asks what is there.
-func (h *ViewedHost) open(ctx context.Context, args []string, local bool, rec *rundir.Record) error {
+func (h *ViewedHost) open(ctx context.Context, args []string, local bool, setup *control.LocalDir) error {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -126,7 +139,7 @@ func (h *ViewedHost) open(ctx context.Context, args []string, local bool, rec *r
 	}
 	if err == nil {
 		// Silence means nothing to this helper: it ends with its connection.
-		m, err = h.ask(&control.Setup{Host: h.Name, SameMachine: true, Local: &control.LocalDir{Dir: filepath.Dir(rec.CheckpointDir), Run: rec.ID, ReadOnly: true}})
+		m, err = h.ask(&control.Setup{Host: h.Name, SameMachine: true, Local: setup})
 	}
 	if err != nil {
 		h.Close()
@@ -141,7 +154,7 @@ func (h *ViewedHost) open(ctx context.Context, args []string, local bool, rec *r
 	case ready.Files == nil:
 		return errors.New("its helper is of another version: it knows no directories of hosts")
 	}
-	h.Files = ready.Files
+	h.Files, h.ready = ready.Files, ready
 	return nil
 }
 
@@ -152,7 +165,14 @@ func (h *ViewedHost) ask(m control.Message) (control.Message, error) {
 	if err := h.conn.Send(m); err != nil {
 		return nil, err
 	}
-	return h.conn.Recv()
+	for {
+		m, err := h.conn.Recv()
+		if stored, ok := m.(*control.Stored); ok {
+			h.said = append(h.said, stored)
+			continue
+		}
+		return m, err
+	}
 }
 
 // Close ends the helper.
@@ -172,9 +192,11 @@ func (h *ViewedHost) Close() {
 
 // Close ends the helpers.
 func (v *HostView) Close() {
+	var wg sync.WaitGroup
 	for _, h := range v.Hosts {
-		h.Close()
+		wg.Go(h.Close)
 	}
+	wg.Wait()
 }
 
 // holder returns the host whose file of a rank's checkpoint counts: one that can

@@ -56,7 +56,7 @@ func (l *localRun) setup(s *Supervisor) *control.LocalDir {
 	if s.launcher != nil {
 		m.Secret = nil // the helper makes it of its own
 	}
-	m.Policy, m.Name, m.Env = s.rec.Policy, s.rec.Name, s.storeEnv()
+	m.Policy, m.Name, m.Env = s.rec.Policy, s.rec.Name, storeEnv(s.policy)
 	return m
 }
 

@@ -58,6 +58,11 @@ func CopyRun(context.Context, string, string, string, string) (*CopiedRun, error
 	return nil, rundir.ErrUnsupported
 }
 
+// RepairRun fails on this system.
+func RepairRun(context.Context, string, []string) (*RepairedRun, error) {
+	return nil, rundir.ErrUnsupported
+}
+
 // CollectTier fails on this system.
 func CollectTier(context.Context, string, string, int, bool) (*CollectedTier, error) {
 	return nil, rundir.ErrUnsupported

@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 )
 
@@ -63,7 +63,7 @@ func readAttempt(ctx context.Context, t tier.Tier, run string) (*control.Attempt
 		return nil, err
 	}
 	a := new(control.AttemptRecord)
-	if err = json.Unmarshal(text, a); err == nil {
+	if err = store.DecodeRecord(text, a); err == nil {
 		err = a.Check()
 	}
 	if err == nil && (a.Run != run || a.Number != numbers[0]) {
@@ -82,7 +82,7 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 	if newer, err = checkAttempts(ctx, t, a); err != nil {
 		return newer, err
 	}
-	text, err := json.Marshal(a)
+	text, err := store.EncodeRecord(a)
 	if err == nil {
 		err = t.Create(ctx, attemptName(a.Run, a.Number), text)
 	}

@@ -59,10 +59,10 @@ func (s *Supervisor) tellPeers() {
 			continue
 		}
 		t.alone = len(hosts) < 2
-		groups := placement.Groups(t.groups, hosts, t.groupSize())
+		groups := placement.Groups(t.groups, hosts, groupSize(&t.Tier))
 		t.groups = placement.Names(groups)
 		for _, g := range groups {
-			for host, list := range placement.Holders(g, t.groupSize()) {
+			for host, list := range placement.Holders(g, groupSize(&t.Tier)) {
 				if holders[host] == nil {
 					holders[host] = make(map[string][]string)
 				}
@@ -78,7 +78,7 @@ func (s *Supervisor) tellPeers() {
 }
 
 // groupSize returns how many hosts hold for each other.
-func (t *storageTier) groupSize() int {
+func groupSize(t *policy.Tier) int {
 	if t.Kind == policy.RS {
 		return t.Data + t.Parity
 	}

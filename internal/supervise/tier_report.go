@@ -42,3 +42,22 @@ type VerifiedTier struct {
 	Bytes   int64        `json:"bytes,omitempty"`
 	Damage  []TierDamage `json:"damage"`
 }
+
+// Repair is something that a tier had lost.
+type Repair struct {
+	Checkpoint uint64 `json:"checkpoint,omitempty"` // 0: it belongs to none
+	Tier       string `json:"tier"`
+	What       string `json:"what"`           // "rank 3's file on host b"
+	From       string `json:"from,omitempty"` // where it was rebuilt from
+	Why        string `json:"why,omitempty"`  // it cannot be repaired: why
+}
+
+// RepairedRun is the result of RepairRun.
+type RepairedRun struct {
+	Run         string   `json:"run"`
+	Running     bool     `json:"running"`     // then hosts are not repaired
+	Checkpoints []uint64 `json:"checkpoints"` // that were looked at, newest first
+	Repaired    []Repair `json:"repaired"`
+	Lost        []Repair `json:"lost"`  // what cannot be repaired
+	Notes       []string `json:"notes"` // what else the user should know
+}

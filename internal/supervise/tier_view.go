@@ -195,13 +195,20 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	if err != nil {
 		return nil, err
 	}
-	list, err := tier.Checkpoints(ctx, x, v.rec.ID)
+	list, err := tier.Manifests(ctx, x, v.rec.ID)
 	if err != nil {
 		return nil, err
 	}
 	seen := make(map[string]error)
 	for _, m := range list {
-		n, err := tier.Verify(ctx, x, m, seen, func(object string, err error) {
+		if m.Err != nil {
+			out.Damage = append(out.Damage, TierDamage{fmt.Sprintf("checkpoint %d", m.At), "its manifest", m.Err.Error()})
+			continue
+		}
+		if m.Abandoned {
+			continue
+		}
+		n, err := tier.Verify(ctx, x, m.Manifest, seen, func(object string, err error) {
 			out.Damage = append(out.Damage, TierDamage{fmt.Sprintf("checkpoint %d", m.Index), object, err.Error()})
 		})
 		if err != nil {

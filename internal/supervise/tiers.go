@@ -151,8 +151,8 @@ func (s *Supervisor) openTiers() {
 }
 
 // storeEnv returns the variables by which object stores are reached.
-func (s *Supervisor) storeEnv() (out []string) {
-	if s.policy == nil || s.policy.Of(policy.S3) == nil {
+func storeEnv(p *policy.Policy) (out []string) {
+	if p == nil || p.Of(policy.S3) == nil {
 		return nil
 	}
 	for _, v := range os.Environ() {

@@ -52,15 +52,15 @@ func readCondemned(ctx context.Context, t Tier, name string) (c condemned, err e
 	return c, err
 }
 
-// listed is a manifest, or why it cannot be read.
-type listed struct {
+// Listed is a manifest, or why it cannot be read. It may be a tombstone.
+type Listed struct {
 	*Manifest
-	index uint64
-	err   error
+	At  uint64 // the index that its name says
+	Err error
 }
 
-// manifests reads all manifests of a run, newest first.
-func manifests(ctx context.Context, t Tier, run string) ([]listed, error) {
+// Manifests reads all manifests of a run, newest first.
+func Manifests(ctx context.Context, t Tier, run string) ([]Listed, error) {
 	if !isID(run) {
 		return nil, fmt.Errorf("%.40q is no identity of a run", run)
 	}
@@ -68,7 +68,7 @@ func manifests(ctx context.Context, t Tier, run string) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []listed
+	var out []Listed
 	for _, index := range indexes {
 		m, err := readManifest(ctx, t, run, index)
 		if errors.Is(err, ErrNotExist) {
@@ -77,7 +77,7 @@ func manifests(ctx context.Context, t Tier, run string) ([]listed, error) {
 		if err != nil && (errors.Is(err, ErrTemporary) || ctx.Err() != nil) {
 			return nil, err
 		}
-		out = append(out, listed{m, index, err})
+		out = append(out, Listed{m, index, err})
 	}
 	return out, nil
 }
@@ -241,7 +241,7 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			p.objects(func(o Object) { c.needed[o.Name] = true })
+			p.Objects(func(o Object) { c.needed[o.Name] = true })
 			return nil
 		})
 	}

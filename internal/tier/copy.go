@@ -25,6 +25,42 @@ func CopyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, r
 }
 
 func copyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, records []string) (n int64, err error) {
+	if n, err = copyObjects(ctx, from, to, list); err != nil {
+		return n, err
+	}
+	records = append(slices.Clone(records), runsDir+run)
+	list = slices.SortedFunc(slices.Values(list), func(a, b *Manifest) int { return cmp.Compare(a.Index, b.Index) })
+	for _, m := range list {
+		records = append(records, manifestName(run, m.Index))
+	}
+	for _, name := range records {
+		if err := copyRecord(ctx, from, to, name); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// CopyCheckpoint copies a checkpoint to another tier, in place of one whose
+// manifest or parts are damaged there, if there is one.
+func CopyCheckpoint(ctx context.Context, from, to Tier, m *Manifest) error {
+	_, err := copyObjects(ctx, from, to, []*Manifest{m})
+	if err == nil {
+		err = RemoveManifest(ctx, to, m.Run, m.Index)
+	}
+	for _, name := range []string{runsDir + m.Run, manifestName(m.Run, m.Index)} {
+		if err == nil {
+			err = copyRecord(ctx, from, to, name)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("copying checkpoint %d from %s to %s: %w", m.Index, from, to, err)
+	}
+	return err
+}
+
+// copyObjects copies the objects of checkpoints, and the parts.
+func copyObjects(ctx context.Context, from, to Tier, list []*Manifest) (n int64, err error) {
 	var mu sync.Mutex
 	var jobs []func(context.Context) error
 	seen := make(map[string]bool)
@@ -47,24 +83,12 @@ func copyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, r
 			if err != nil {
 				return 0, err
 			}
-			p.objects(add)
+			p.Objects(add)
 			add(m.Parts[i].Object)
 		}
 	}
-	if err := Parallel(ctx, 4, jobs); err != nil {
-		return n, err
-	}
-	records = append(slices.Clone(records), runsDir+run)
-	list = slices.SortedFunc(slices.Values(list), func(a, b *Manifest) int { return cmp.Compare(a.Index, b.Index) })
-	for _, m := range list {
-		records = append(records, manifestName(run, m.Index))
-	}
-	for _, name := range records {
-		if err := copyRecord(ctx, from, to, name); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
+	err = Parallel(ctx, 4, jobs)
+	return n, err
 }
 
 // copyObject copies an object, unless it is there.
@@ -82,6 +106,9 @@ func copyObject(ctx context.Context, from, to Tier, o Object) (int64, error) {
 	defer f.Close()
 	os.Remove(f.Name()) // only this process needs it
 	if err := Download(ctx, from, o, f); err != nil {
+		return 0, err
+	}
+	if err := to.Remove(ctx, o.Name); err != nil { // it is damaged, if there is one
 		return 0, err
 	}
 	return o.Size, to.Put(ctx, o.Name, Source{ReaderAt: f, Size: o.Size, Digest: o.Digest})

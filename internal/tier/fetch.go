@@ -232,7 +232,7 @@ func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, fou
 		if err != nil {
 			return 0, err
 		}
-		p.objects(check)
+		p.Objects(check)
 	}
 	err := Parallel(ctx, 4, jobs)
 	return read, err

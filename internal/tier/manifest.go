@@ -262,8 +262,8 @@ func (p *Part) list() []int {
 	return out
 }
 
-// objects calls f with each object that a part refers to.
-func (p *Part) objects(f func(Object)) {
+// Objects calls f with each object that a part refers to.
+func (p *Part) Objects(f func(Object)) {
 	for _, r := range p.Ranks {
 		for _, file := range r.Files {
 			f(file.Object)
@@ -337,15 +337,15 @@ func Runs(ctx context.Context, t Tier) ([]string, error) {
 // newest first. Manifests that cannot be read are in the error, joined; the
 // others are returned all the same.
 func Checkpoints(ctx context.Context, t Tier, run string) ([]*Manifest, error) {
-	all, err := manifests(ctx, t, run)
+	all, err := Manifests(ctx, t, run)
 	if err != nil {
 		return nil, err
 	}
 	var out []*Manifest
 	var errs []error
 	for _, m := range all {
-		if m.err != nil {
-			errs = append(errs, m.err)
+		if m.Err != nil {
+			errs = append(errs, m.Err)
 		} else if !m.Abandoned {
 			out = append(out, m.Manifest)
 		}

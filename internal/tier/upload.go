@@ -213,19 +213,19 @@ func (u *upload) prepare(ctx context.Context) error {
 		return err
 	}
 	u.known, u.extras = make(map[fileID]Object), make(map[Object]string)
-	all, err := manifests(ctx, u.t, run)
+	all, err := Manifests(ctx, u.t, run)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
-		if m.index == u.o.Index && m.err == nil && m.Abandoned {
+		if m.At == u.o.Index && m.Err == nil && m.Abandoned {
 			return ErrAbandoned
 		}
 	}
 	for _, m := range all {
 		// One that is damaged, or is removed meanwhile, only means that more is
 		// uploaded.
-		if m.err != nil || m.Abandoned || u.learn(ctx, m.Manifest) != nil {
+		if m.Err != nil || m.Abandoned || u.learn(ctx, m.Manifest) != nil {
 			continue
 		}
 		break

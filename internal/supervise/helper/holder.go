@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/copies"
 	"github.com/cairnrun/cairn/internal/tier/kept"
 	"github.com/cairnrun/cairn/internal/tier/local"
@@ -183,6 +186,9 @@ func (h *holder) work() {
 
 // link keeps the files of ranks, and their packs.
 func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
+	if m.Attempt != "" {
+		return h.keptParts(m)
+	}
 	if parts = h.linked[m.Index]; parts != nil { // for another tier
 		return parts, nil
 	}
@@ -209,6 +215,110 @@ func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
 	return parts, nil
 }
 
+// keptParts returns the parts that an order names, which are kept already.
+func (h *holder) keptParts(m *control.Keep) (parts []recovery.Part, err error) {
+	if h == nil {
+		return nil, errors.New("this helper keeps nothing for tiers on hosts")
+	}
+	_, all := h.store.Have()
+	for _, p := range all {
+		if p.Index == m.Index && p.Attempt == m.Attempt && slices.Contains(m.Ranks, p.Rank) {
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) < len(m.Ranks) {
+		return nil, fmt.Errorf("of checkpoint %d, this host keeps the parts of %d ranks, not of %d", m.Index, len(parts), len(m.Ranks))
+	}
+	return parts, nil
+}
+
+// holdKept puts the files of parts that are kept where they are uploaded from,
+// and their packs where this host has its own.
+func (h *holder) holdKept(ctx context.Context, tier string, m *control.Keep) (out []local.RankPacks, err error) {
+	parts, err := h.keptParts(m)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := h.dir.HoldIn(tier, m.Index)
+	if err != nil {
+		return nil, err
+	}
+	for i := range parts {
+		if err := h.store.Place(ctx, dir, parts[i]); err != nil {
+			return nil, err
+		}
+		packs, err := h.exportPacks(ctx, &parts[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, local.RankPacks{Rank: parts[i].Rank, Absent: parts[i].Absent, Objects: packs})
+	}
+	return out, nil
+}
+
+// keepShared keeps a rank's part of a checkpoint that is on a tier.
+func (h *holder) keepShared(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) error {
+	if h == nil {
+		return errors.New("this helper keeps nothing for tiers on hosts")
+	}
+	p, err := local.PartOf(ctx, t, m, rank)
+	if err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, m.Time)
+	if err != nil {
+		return err
+	}
+	part := recovery.Part{Checkpoint: recovery.Checkpoint{Index: m.Index, Attempt: m.Attempt}, Rank: rank, Ranks: m.Ranks, Time: at.UnixNano()}
+	if part.Absent, err = local.Absent(ctx, t, m, rank); err != nil {
+		return err
+	}
+	get := func(name string, o tier.Object) error {
+		part.Objects = append(part.Objects, recovery.Object{Name: name, Size: o.Size})
+		id := copies.ID{Object: name}
+		if h.store.Has(id) && h.store.Verify(ctx, id, nil) == nil {
+			return nil
+		}
+		in, err := h.store.Receive(id, o.Size)
+		if err == nil && in.Offset() > 0 { // of a host that was lost
+			in.Discard()
+			in, err = h.store.Receive(id, o.Size)
+		}
+		if err != nil {
+			return err
+		}
+		if err := tier.Download(ctx, t, o, in); err != nil {
+			in.Discard()
+			return err
+		}
+		return in.Commit(ctx)
+	}
+	for _, r := range p.Ranks {
+		for _, f := range r.Files {
+			if r.Rank == rank && err == nil {
+				err = get(kept.ObjectName(rank, f), f.Object)
+			}
+		}
+	}
+	for _, e := range local.PackOf(p, rank) {
+		if err == nil {
+			err = get(e.Path, e.Object)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return h.store.StorePart(part)
+}
+
+// scrub reads all that the host keeps, and calls found for what is damaged.
+func (h *holder) scrub(ctx context.Context, found func(kept.Rotten)) error {
+	if h.service == nil { // for a command that only looks
+		return h.store.Scrub(ctx, 0, found)
+	}
+	return h.service.Scrub(ctx, 0, found)
+}
+
 // KeptItem says how a host gets a rank's part of a checkpoint from what hosts
 // keep.
 type KeptItem struct {
@@ -230,6 +340,9 @@ func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchI
 	if err := h.service.Fetch(ctx, x.Stores, x.Fetches); err != nil {
 		return err
 	}
+	if item.KeepOnly {
+		return h.store.StorePart(x.Part)
+	}
 	if err := h.dir.MakeCheckpoints(); err != nil {
 		return err
 	}
@@ -242,22 +355,30 @@ func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchI
 	if !item.Own {
 		return nil
 	}
-	var packs []pack.Object
-	for _, o := range x.Part.Objects {
+	packs, err := h.exportPacks(ctx, &x.Part)
+	if err != nil {
+		return err
+	}
+	// What hosts keep was made by helpers of this user, in directories that
+	// nobody else can change.
+	return h.dir.Unpack(ctx, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
+}
+
+// exportPacks puts the packs of a part where this host has its own.
+func (h *holder) exportPacks(ctx context.Context, p *recovery.Part) (packs []pack.Object, err error) {
+	for _, o := range p.Objects {
 		if IsPack(o.Name) {
 			path, err := h.dir.PackPath(o.Name)
 			if err == nil {
 				err = h.store.Export(ctx, o.Name, path)
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			packs = append(packs, pack.Object{Name: o.Name, Path: path, Size: o.Size})
 		}
 	}
-	// What hosts keep was made by helpers of this user, in directories that
-	// nobody else can change.
-	return h.dir.Unpack(ctx, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
+	return packs, nil
 }
 
 // IsPack reports whether an object that hosts keep is a pack.

@@ -164,6 +164,7 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
 			name := string(t.Kind)
 			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, access), send)
+			l.uploaders[name].holder = l.holder
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}
@@ -242,7 +243,7 @@ func (l *localFiles) verify(m *control.VerifyPart) *control.PartVerified {
 		if l.holder != nil {
 			ids, _ := l.holder.store.Have()
 			answer.Checked = len(ids)
-			answer.Error = textOf(l.holder.store.Scrub(context.Background(), 0, func(r kept.Rotten) {
+			answer.Error = textOf(l.holder.scrub(context.Background(), func(r kept.Rotten) {
 				answer.Damage = append(answer.Damage, control.BlockDamage{Block: r.ID.String(), Reason: r.Err.Error()})
 			}))
 		}

@@ -119,6 +119,7 @@ type uploader struct {
 	tier string // its kind
 	// trusted says that nobody but this user can have made what is on the tier.
 	trusted bool
+	holder  *holder // of the tiers on hosts; nil: there is none
 	dir     *local.Dir
 	open    func(context.Context) (tier.Tier, error)
 	send    func(control.Message)
@@ -159,7 +160,8 @@ func (u *uploader) keep(m *control.Keep) {
 	if u == nil || u.ctx.Err() != nil || u.has(m.Index) {
 		return
 	}
-	if err := u.dir.Hold(u.tier, m.Index, m.Ranks); err != nil {
+	if m.Attempt != "" { // what is kept stays
+	} else if err := u.dir.Hold(u.tier, m.Index, m.Ranks); err != nil {
 		u.send(&control.Stored{Tier: u.tier, Index: m.Index, Error: err.Error(), Over: true})
 		return
 	}
@@ -261,7 +263,14 @@ func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
 	if err != nil {
 		return tier.Uploaded{}, err
 	}
-	return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All)
+	if m.Attempt == "" {
+		return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All)
+	}
+	packs, err := u.holder.holdKept(u.ctx, u.tier, m)
+	if err != nil {
+		return tier.Uploaded{}, err
+	}
+	return u.dir.UploadKept(u.ctx, t, u.tier, m.Index, packs)
 }
 
 // fetchTier gets a rank's files from a tier.
@@ -277,6 +286,9 @@ func (l *localFiles) fetchTier(ctx context.Context, workDir string, item *contro
 	t, err := u.open(ctx)
 	if err != nil {
 		return err
+	}
+	if item.KeepOnly {
+		return l.holder.keepShared(ctx, t, m, item.Rank)
 	}
 	return l.FetchShared(ctx, t, m, item.Rank, item.Own, item.Line, local.ProgramFiles{Home: workDir, Outside: u.trusted})
 }

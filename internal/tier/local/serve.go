@@ -146,7 +146,7 @@ func stdoutName(rank int) string { return fmt.Sprintf("output/rank-%04d.out", ra
 // be elsewhere.
 func (d *Dir) find(name string) (string, error) {
 	top, rest, _ := strings.Cut(name, "/")
-	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || rest == "" || top != "ckpt" && top != "output" {
+	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || rest == "" || !slices.Contains([]string{"ckpt", "output", "packs", "kept"}, top) {
 		return "", fmt.Errorf("%q is no file of a rank", name)
 	}
 	at := filepath.Join(d.Path, filepath.FromSlash(name))

@@ -78,17 +78,50 @@ func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint
 // to it does not change then. If newer checkpoints have replaced it, the error
 // wraps journal.ErrPassed.
 func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all int) (tier.Uploaded, error) {
-	o := tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID}
-	open, err := d.addPacks(ctx, &o, all)
-	defer func() {
-		for _, f := range open {
-			f.Close()
+	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID}}
+	defer x.close()
+	file := func(rank int) string { return store.Open(d.fs, x.o.Dir, rank).File(index) }
+	err := d.WithPacks(ctx, index, ranks, all, file, func(packs []pack.Pack) error {
+		for i := range packs {
+			if err := x.add(RankPacks{packs[i].Rank, packs[i].Absent(), packs[i].Objects}); err != nil {
+				return err
+			}
 		}
-	}()
+		return nil
+	})
 	if err != nil {
 		return tier.Uploaded{}, err
 	}
-	return tier.Upload(ctx, t, o)
+	return tier.Upload(ctx, t, x.o)
+}
+
+// RankPacks is the pack of a rank, with its bases, and the files of the program
+// that it does not have.
+type RankPacks struct {
+	Rank    int
+	Absent  []string
+	Objects []pack.Object
+}
+
+// HoldIn makes the directory for the files of some ranks that the caller gets
+// from elsewhere, for UploadKept. The caller calls Release.
+func (d *Dir) HoldIn(tier string, index uint64) (string, error) {
+	d.Release(tier, index)
+	return d.heldDir(tier), os.MkdirAll(d.heldDir(tier), 0o700)
+}
+
+// UploadKept is Upload of files that the caller has put into the directory of
+// HoldIn, and of packs that are there.
+func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index uint64, packs []RankPacks) (tier.Uploaded, error) {
+	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Part: d.ID}}
+	defer x.close()
+	for _, p := range packs {
+		x.o.Ranks = append(x.o.Ranks, p.Rank)
+		if err := x.add(p); err != nil {
+			return tier.Uploaded{}, err
+		}
+	}
+	return tier.Upload(ctx, t, x.o)
 }
 
 // WithPacks makes the packs of some ranks, which are all of this host, at a
@@ -109,36 +142,40 @@ func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int,
 	return err
 }
 
-// addPacks adds the packs of ranks to what is uploaded. It returns the open
-// files.
-func (d *Dir) addPacks(ctx context.Context, o *tier.UploadOptions, all int) (open []*os.File, err error) {
-	file := func(rank int) string { return store.Open(d.fs, o.Dir, rank).File(o.Index) }
-	err = d.WithPacks(ctx, o.Index, o.Ranks, all, file, func(packs []pack.Pack) error {
-		for i := range packs {
-			p := &packs[i]
-			if names := p.Absent(); len(names) > 0 {
-				text, err := json.Marshal(names)
-				if err != nil {
-					return err
-				}
-				o.Extra = append(o.Extra, tier.ExtraFile{Kind: absentKind, Rank: p.Rank, Path: fmt.Sprintf("absent-%04d", p.Rank), Source: tier.BytesSource(text)})
-			}
-			for _, b := range p.Objects {
-				f, err := os.Open(b.Path)
-				if err != nil {
-					return err
-				}
-				open = append(open, f)
-				digest, err := b.Digest()
-				if err != nil {
-					return err
-				}
-				o.Extra = append(o.Extra, tier.ExtraFile{Kind: packKind, Rank: p.Rank, Path: b.Name, Source: tier.Source{ReaderAt: f, Size: b.Size, Digest: digest}})
-			}
+// uploadFiles is what is uploaded.
+type uploadFiles struct {
+	o    tier.UploadOptions
+	open []*os.File
+}
+
+func (x *uploadFiles) close() {
+	for _, f := range x.open {
+		f.Close()
+	}
+}
+
+// add adds the packs of a rank.
+func (x *uploadFiles) add(p RankPacks) error {
+	if len(p.Absent) > 0 {
+		text, err := json.Marshal(p.Absent)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	return open, err
+		x.o.Extra = append(x.o.Extra, tier.ExtraFile{Kind: absentKind, Rank: p.Rank, Path: fmt.Sprintf("absent-%04d", p.Rank), Source: tier.BytesSource(text)})
+	}
+	for _, b := range p.Objects {
+		f, err := os.Open(b.Path)
+		if err != nil {
+			return err
+		}
+		x.open = append(x.open, f)
+		digest, err := b.Digest()
+		if err != nil {
+			return err
+		}
+		x.o.Extra = append(x.o.Extra, tier.ExtraFile{Kind: packKind, Rank: p.Rank, Path: b.Name, Source: tier.Source{ReaderAt: f, Size: b.Size, Digest: digest}})
+	}
+	return nil
 }
 
 // carriedNames returns the names of a rank's own files that a tier gets: its
@@ -147,8 +184,8 @@ func carriedNames(rank int) []string {
 	return []string{stdoutName(rank), fmt.Sprintf("output/rank-%04d.err", rank), openedName(rank)}
 }
 
-// partOf returns the part of a manifest that has a rank's files.
-func partOf(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) (*tier.Part, error) {
+// PartOf returns the part of a manifest that has a rank's files.
+func PartOf(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) (*tier.Part, error) {
 	for i := range m.Parts {
 		if slices.Contains(m.Parts[i].Ranks, rank) {
 			return m.Part(ctx, t, i)
@@ -160,7 +197,7 @@ func partOf(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) (*tier
 // Absent returns the files of a rank's program that a checkpoint on a tier does
 // not have. A rank that has such files cannot be restored without its home.
 func Absent(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) ([]string, error) {
-	p, err := partOf(ctx, t, m, rank)
+	p, err := PartOf(ctx, t, m, rank)
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +219,16 @@ func absent(ctx context.Context, t tier.Tier, p *tier.Part, rank int) (names []s
 		}
 	}
 	return names, nil
+}
+
+// PackOf returns the pack of a rank, and its bases, in a part on a tier.
+func PackOf(p *tier.Part, rank int) (out []*tier.Extra) {
+	for i := range p.Extra {
+		if e := &p.Extra[i]; e.Kind == packKind && e.Rank == rank {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // RankPart is a rank's share of a checkpoint on a tier.
@@ -237,7 +284,7 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if m.Run != d.Run {
 		return fmt.Errorf("checkpoint %d on %s: %w: it is of run %s", m.Index, t, ckpt.ErrForeign, m.Run)
 	}
-	p, err := partOf(ctx, t, m, rank)
+	p, err := PartOf(ctx, t, m, rank)
 	if err != nil {
 		return err
 	}
@@ -313,11 +360,7 @@ func (d *Dir) fetchPacks(ctx context.Context, t tier.Tier, p *tier.Part, rank in
 	if err := vfs.SubDir(d.packsDir()); err != nil {
 		return nil, err
 	}
-	for i := range p.Extra {
-		e := &p.Extra[i]
-		if e.Kind != packKind || e.Rank != rank {
-			continue
-		}
+	for _, e := range PackOf(p, rank) {
 		o := pack.Object{Name: e.Path, Path: filepath.Join(d.packsDir(), filepath.Base(e.Path)), Size: e.Size}
 		if digest, err := o.Digest(); err != nil || digest != e.Digest {
 			return nil, fmt.Errorf("%s: %.100q: %w", t, e.Path, errors.Join(err, tier.ErrDamaged))

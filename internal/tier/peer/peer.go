@@ -254,9 +254,14 @@ func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 
 // Scrub reads all that the store has, at so many bytes per second, and tells
 // those who count on what is damaged. Holders get it again; what this host's own
-// ranks need, the caller has to fetch.
-func (s *Service) Scrub(ctx context.Context, rate int64) error {
-	return s.o.Kept.Scrub(ctx, rate, s.rotten)
+// ranks need, the caller has to fetch. found, if not nil, gets what is damaged.
+func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)) error {
+	return s.o.Kept.Scrub(ctx, rate, func(r kept.Rotten) {
+		s.rotten(r)
+		if found != nil {
+			found(r)
+		}
+	})
 }
 
 // rotten says that the store does not use something any more.

@@ -196,6 +196,13 @@ func (x *index) plan(c Checkpoint, hosts []string) (*Plan, *Missing) {
 	return p, nil
 }
 
+// Sources returns how a host gets the objects of a part that it does not have,
+// and what cannot be had.
+func Sources(inv *Inventory, p *Part, host string) (fetches []Fetch, lacks []Piece) {
+	fetches, _, lacks = inv.index().fetch(p, host, make([]int64, len(inv.Stores)))
+	return fetches, lacks
+}
+
 // fetch returns how a host gets the objects of a part that it does not have,
 // and what that costs; or what is not available.
 func (x *index) fetch(p *Part, host string, load []int64) (out []Fetch, cost int64, lacks []Piece) {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise"
+)
+
+func repairCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "repair [RUN]",
+		Short: "rebuild what tiers of a run have lost, from other tiers",
+		Long: `Reads everything that the tiers of a run have (cairn run --tiers), and rebuilds what
+is missing or damaged, from whatever has it: other hosts' disks, copies, shards, the
+shared directory or the object store. Then each checkpoint survives again what its
+tiers promise. It says what it has repaired, what cannot be repaired, and where that
+was. The exit code is 1 if something cannot be repaired.
+
+It may be killed and repeated: it removes nothing that can be used. Stop the run first.
+If it is running, only the shared directory and the object store are repaired. A host
+that is gone for good is no damage: 'cairn run' resumes the run without it.`,
+		Example: `  cairn repair sim.cairn                                  # all tiers of the run
+  cairn repair --json sim.cairn | jq '.lost'              # what cannot be repaired`,
+		Args: takes(0, 1),
+	}
+	cmd.RunE = c.does(repair)
+	return cmd
+}
+
+func repair(ctx context.Context, c *call) error {
+	run, err := c.theRun()
+	if err != nil {
+		return err
+	}
+	if run, err = filepath.Abs(run); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := supervise.RepairRun(ctx, run, []string{self, hostName})
+	if out == nil {
+		return err
+	}
+	if c.json {
+		if derr := c.document(out); derr != nil {
+			return derr
+		}
+	} else {
+		for _, note := range out.Notes {
+			c.notef("%s", printable(note))
+		}
+		for _, r := range out.Repaired {
+			c.printf("%srepaired: %s, from %s\n", where(&r), printable(r.What), printable(r.From))
+		}
+		for _, r := range out.Lost {
+			c.printf("%scannot be repaired: %s: %s\n", where(&r), printable(r.What), printable(r.Why))
+		}
+		c.printf("%s looked at, %d repaired, %d cannot be repaired\n", control.Count(len(out.Checkpoints), "checkpoint"), len(out.Repaired), len(out.Lost))
+	}
+	if err == nil && len(out.Lost) > 0 {
+		err = errFound
+	}
+	return err
+}
+
+// where says which checkpoint and tier something belongs to.
+func where(r *supervise.Repair) string {
+	if r.Checkpoint == 0 {
+		return r.Tier + ": "
+	}
+	return fmt.Sprintf("%s: checkpoint %d: ", r.Tier, r.Checkpoint)
+}

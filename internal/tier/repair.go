@@ -1,0 +1,177 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// Wanted is an object of a checkpoint that is damaged or missing on a tier.
+type Wanted struct {
+	Object
+	Index uint64 // of the checkpoint
+	Rank  int
+	File  *File  // nil: it is an extra file
+	Extra *Extra // nil: it is a rank's file
+	Err   error  // what is wrong with it
+}
+
+// String says what the object is.
+func (w *Wanted) String() string {
+	if w.File != nil {
+		return fmt.Sprintf("rank %d's file of checkpoint %d", w.Rank, w.File.Index)
+	}
+	return fmt.Sprintf("rank %d's %s", w.Rank, w.Extra.Kind)
+}
+
+// RepairOptions say how Repair gets what is missing.
+type RepairOptions struct {
+	// Get returns a file with the content of an object, and where it is from.
+	// Repair checks the content, and closes the file.
+	Get func(ctx context.Context, w *Wanted) (f *os.File, from string, err error)
+	// Done gets the outcome for each object.
+	Done func(w *Wanted, from string, err error)
+	// Seen has the objects that were read for other checkpoints, and what is
+	// wrong with them. Repair adds to it.
+	Seen map[string]error
+}
+
+// Repair reads every object of a checkpoint, and stores those again that are
+// damaged or missing. It returns an error that wraps ErrDamaged or ErrNotExist if
+// a part cannot be read: then nobody knows what the checkpoint needs, and it has
+// to be uploaded again. It may be repeated. Uploads and collections may be under
+// way.
+func Repair(ctx context.Context, t Tier, m *Manifest, o RepairOptions) error {
+	var unreadable error
+	for i := range m.Parts {
+		p, err := m.Part(ctx, t, i)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotExist) {
+			unreadable = errors.Join(unreadable, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, w := range p.wanted() {
+			if err := w.repair(ctx, t, &o); err != nil {
+				return err
+			}
+		}
+	}
+	return unreadable
+}
+
+// wanted returns all objects of a part.
+func (p *Part) wanted() (out []*Wanted) {
+	for i := range p.Ranks {
+		r := &p.Ranks[i]
+		for k := range r.Files {
+			out = append(out, &Wanted{Object: r.Files[k].Object, Index: p.Index, Rank: r.Rank, File: &r.Files[k]})
+		}
+	}
+	for i := range p.Extra {
+		e := &p.Extra[i]
+		out = append(out, &Wanted{Object: e.Object, Index: p.Index, Rank: e.Rank, Extra: e})
+	}
+	return out
+}
+
+// repair checks an object, and stores it again if that is necessary.
+func (w *Wanted) repair(ctx context.Context, t Tier, o *RepairOptions) error {
+	err, known := o.Seen[w.Name]
+	if known && err == nil {
+		return nil
+	}
+	if !known {
+		err = Download(ctx, t, w.Object, io.Discard)
+	}
+	if o.Seen[w.Name] = err; err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrNotExist) {
+		return err
+	}
+	w.Err = err
+	from, err := w.restore(ctx, t, o.Get)
+	if err == nil {
+		o.Seen[w.Name] = nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	o.Done(w, from, err)
+	return nil
+}
+
+// restore gets the content of an object, and stores it in place of what is there.
+func (w *Wanted) restore(ctx context.Context, t Tier, get func(context.Context, *Wanted) (*os.File, string, error)) (from string, err error) {
+	f, from, err := get(ctx, w)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	src, err := NewSource(ctx, f, w.Size)
+	if err == nil && src.Digest != w.Digest {
+		err = fmt.Errorf("what %s has: %w", from, ErrDamaged)
+	}
+	if err != nil {
+		return from, err
+	}
+	if err := t.Remove(ctx, w.Name); err != nil { // it is useless
+		return from, err
+	}
+	return from, put(ctx, t, w.Name, src)
+}
+
+// RemoveManifest removes the manifest of a checkpoint, so that it does not exist
+// on the tier any more. A collection removes its objects.
+func RemoveManifest(ctx context.Context, t Tier, run string, index uint64) error {
+	return t.Remove(ctx, manifestName(run, index))
+}
+
+// RebuildManifest writes the manifest of a checkpoint again, whose manifest is
+// damaged, from its parts: those of an attempt, which must have all ranks.
+func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, ranks int) (*Manifest, error) {
+	m := &Manifest{Format: manifestFormat, Run: run, Attempt: attempt, Index: index, Ranks: ranks, Token: store.NewID()}
+	has := make(map[int]bool)
+	for info, err := range t.List(ctx, fmt.Sprintf("%s%s%08d-", run, partsDir, index)) {
+		if err != nil {
+			return nil, err
+		}
+		text, err := ReadAll(ctx, t, info.Name, maxPartText)
+		if errors.Is(err, ErrTemporary) || ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		p, err := ParsePart(text)
+		if err != nil || p.Run != run || p.Index != index || p.Attempt != attempt || slices.ContainsFunc(p.list(), func(r int) bool { return has[r] }) {
+			continue
+		}
+		for _, r := range p.list() {
+			has[r] = true
+		}
+		src := BytesSource(text)
+		m.Parts = append(m.Parts, PartRef{Object{info.Name, src.Size, src.Digest}, p.list()})
+		m.Time = info.Modified.UTC().Format(time.RFC3339)
+	}
+	slices.SortFunc(m.Parts, func(a, b PartRef) int { return slices.Compare(a.Ranks, b.Ranks) })
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("the manifest of checkpoint %d on %s cannot be made of its parts: %w", index, t, err)
+	}
+	text, err := store.EncodeRecord(m)
+	if err == nil {
+		err = RemoveManifest(ctx, t, run, index)
+	}
+	if err == nil {
+		err = t.Create(ctx, manifestName(run, index), text)
+	}
+	return m, err
+}
