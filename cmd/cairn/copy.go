@@ -13,20 +13,22 @@ func copyCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy [--key FILE] [--to-key FILE] FROM TO",
 		Short: "copy a run, or one checkpoint of it, to another place",
-		Long: `Copies a run from a storage tier to an empty place. A place is an object store,
-s3://BUCKET/PREFIX, or a directory of one run on a shared tier, such as
-/gpfs/me/sim-7d0c51e9. With FROM@12, only checkpoint 12 is copied.
+		Long: `Copies a run to an empty place. A place is an object store, s3://BUCKET/PREFIX, or a
+directory of one run on a shared tier, such as /gpfs/me/sim-7d0c51e9. FROM is such a
+place, a run directory, or a checkpoint directory (Options.Dir). Of a place, all
+checkpoints are copied, else the newest. With FROM@12, only checkpoint 12 is copied.
 
 The command checks the digest (a hash) of every object that it copies. The run may
 be running meanwhile. A checkpoint counts at TO only when all of it is there. If
 the command was interrupted, repeat it: it copies only what is missing. The copy
-is a run of its own: 'cairn run --from TO' resumes it, and the original run
-continues where it is.
+is a run of its own, with its own identity: 'cairn run --from TO' resumes it, and
+the original run continues where it is.
 
---key names the file with the key of an encrypted FROM, and --to-key that of TO.
-To copy a run directory, stop the run and copy it as any other directory.`,
+--key names the file with the key of an encrypted FROM, and --to-key that of TO. If
+hosts of a run share no files, cairn copies what its tiers outside of the hosts have.`,
 		Example: `  cairn copy s3://bucket/sim /gpfs/me/sim             # to a directory
   cairn copy /gpfs/me/sim-7d0c51e9@12 s3://other/sim  # checkpoint 12, to another store
+  cairn copy sim.cairn s3://bucket/sim                # a run directory
   cairn run -n 8 --from /gpfs/me/sim ./sim            # resume the copy`,
 		Args: takes(2, 2),
 	}
@@ -41,7 +43,7 @@ To copy a run directory, stop the run and copy it as any other directory.`,
 		if c.json {
 			return c.document(out)
 		}
-		c.printf("%s of run %s copied to %s, %s\n", control.Count(len(out.Checkpoints), "checkpoint"), out.Run, out.To, control.BytesText(out.Bytes))
+		c.printf("%s of run %s copied to %s as run %s, %s\n", control.Count(len(out.Checkpoints), "checkpoint"), out.Of, out.To, out.Run, control.BytesText(out.Bytes))
 		return nil
 	})
 	return cmd

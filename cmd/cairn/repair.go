@@ -14,7 +14,7 @@ import (
 
 func repairCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "repair [RUN]",
+		Use:   "repair [--replace shared] [RUN]",
 		Short: "rebuild what tiers of a run have lost, from other tiers",
 		Long: `Reads everything that the tiers of a run have (cairn run --tiers), and rebuilds what
 is missing or damaged, from whatever has it: other hosts' disks, copies, shards, the
@@ -24,16 +24,28 @@ was. The exit code is 1 if something cannot be repaired.
 
 It may be killed and repeated: it removes nothing that can be used. Stop the run first.
 If it is running, only the shared directory and the object store are repaired. A host
-that is gone for good is no damage: 'cairn run' resumes the run without it.`,
+that is gone for good is no damage: 'cairn run' resumes the run without it.
+
+If the directory of the shared tier does not have what the run has put there, its file
+system may not be mounted, and cairn does not touch it. If its content is lost for good,
+let --replace shared begin it anew.`,
 		Example: `  cairn repair sim.cairn                                  # all tiers of the run
   cairn repair --json sim.cairn | jq '.lost'              # what cannot be repaired`,
 		Args: takes(0, 1),
 	}
-	cmd.RunE = c.does(repair)
+	replace := cmd.Flags().StringSlice("replace", nil, "what the `TIER` had is lost for good: begin it anew (shared)")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		for _, kind := range *replace {
+			if kind != "shared" {
+				return usagef("repair: --replace %s: only a shared tier can be begun anew", kind)
+			}
+		}
+		return repair(ctx, c, *replace)
+	})
 	return cmd
 }
 
-func repair(ctx context.Context, c *call) error {
+func repair(ctx context.Context, c *call, replace []string) error {
 	run, err := c.theRun()
 	if err != nil {
 		return err
@@ -45,7 +57,7 @@ func repair(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	out, err := supervise.RepairRun(ctx, run, []string{self, hostName})
+	out, err := supervise.RepairRun(ctx, run, []string{self, hostName}, replace)
 	if out == nil {
 		return err
 	}

@@ -103,6 +103,9 @@ directory, --from names this place. The run then keeps its checkpoints there, as
 with --tiers; without --local, this host also has them in RUN/local. Only one
 'cairn run' can have the run: one that still runs elsewhere stops. With PLACE@12
 the run goes back to checkpoint 12, and newer ones do not count any more.
+If --from names the run directory or checkpoint directory of another run, Cairn
+copies its newest checkpoint to RUN/from, and resumes the copy: it is a run of its
+own, and the other one may continue.
 
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are
@@ -151,7 +154,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
 	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
 	f.StringVar(&o.Tiers, "tiers", "", "keep checkpoints on storage tiers: `POLICY` is local=DIR,shared=DIR:every=4, or @FILE")
-	f.StringVar(&o.From, "from", "", "resume the run at `PLACE`, in a new run directory: s3://BUCKET/PREFIX, or a run's directory on a shared tier; PLACE@12: from checkpoint 12")
+	f.StringVar(&o.From, "from", "", "resume the run at `PLACE`, in a new run directory: s3://BUCKET/PREFIX, or a run's directory on a shared tier; PLACE@12: from checkpoint 12; or a copy of the run of a run directory or checkpoint directory")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `DIRECTORY` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")

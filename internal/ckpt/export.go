@@ -18,14 +18,23 @@ func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compressi
 	if _, err := fsys.Stat(path); err == nil {
 		return fmt.Errorf("%s exists; name another file, or remove it first", path)
 	}
-	return s.rewrite(ctx, exportTarget{fsys, path}, c, false, progress)
+	h := s.Header
+	h.Compression = c
+	return s.rewrite(ctx, exportTarget{fsys, path}, h, false, progress)
 }
 
 // Accept writes the checkpoint in dir again, with the values that its file has
 // now and digests for them. It is for files that were changed on purpose. dir
 // must have the checkpoint that s was opened from.
 func (s *File) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
-	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header.Compression, true, progress)
+	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header, true, progress)
+}
+
+// Adopt writes the checkpoint into dir, without bases, as one of another run.
+func (s *File) Adopt(ctx context.Context, dir *store.Dir, run string) error {
+	h := s.Header
+	h.Run = run
+	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, h, false, nil)
 }
 
 // exportTarget publishes one file at a path.
@@ -82,15 +91,14 @@ func (f *exportFile) Abort() {
 	f.t.fsys.Remove(f.t.tmp())
 }
 
-// rewrite passes every block of the checkpoint to a writer.
-func (s *File) rewrite(ctx context.Context, t target, c Compression, accept bool, progress func(int64)) error {
+// rewrite passes every block of the checkpoint to a writer, with another header.
+func (s *File) rewrite(ctx context.Context, t target, h Header, accept bool, progress func(int64)) error {
 	staging := mem.NewStaging(2 * writers)
 	defer staging.Close()
 	if err := staging.Grow(2 * writers); err != nil {
 		return err
 	}
-	h := s.Header
-	h.Bases, h.Compression = nil, c
+	h.Bases = nil
 	w := newFileWriter(t, staging)
 	defer w.Close()
 	w.Begin(Job{Header: h, WriteFirst: true})

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
 	"github.com/cairnrun/cairn/internal/tier/seal"
 )
@@ -72,6 +74,25 @@ func TestTiers_Shared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaits("works again")
+	// Now its file system is not mounted.
+	if err := os.Rename(shared, shared+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.saves()
+	w.saves()
+	w.awaits("its file system may not be mounted here")
+	w.tells(0, "list", "what this run had there is missing")
+	w.tells(3, "verify --tier shared", "what this run had there is missing")
+	if left, _ := filepath.Glob(filepath.Join(shared, "*")); len(left) > 0 {
+		t.Errorf("where nothing is mounted, it has made %v", left)
+	}
+	if err := errors.Join(os.Remove(shared), os.Rename(shared+"-away", shared)); err != nil {
+		t.Fatal(err)
+	}
+	w.awaits("works again")
 	w.lets(60)
 	w.finishes()
 	sameOutput(t, w.output(), want)
@@ -121,7 +142,18 @@ func TestTiers_HostLost(t *testing.T) {
 		t.Fatalf("manifests: %v", found)
 	}
 	w.loses(b)
+	if err := errors.Join(os.Rename(shared, shared+"-away"), os.Mkdir(shared, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	w.lets(11)
+	w.begins("3", "--tiers", tiers, "--retries", "0")
+	if code := w.ends(); code == 0 || strings.Contains("\n"+w.text(), "\ncairn: started") {
+		t.Errorf("with a shared tier that is not mounted: exit status %d:\n%s", code, w.text())
+	}
+	must(t, w.text(), "its file system may not be mounted here")
+	if err := errors.Join(os.Remove(shared), os.Rename(shared+"-away", shared)); err != nil {
+		t.Fatal(err)
+	}
 	w.begins("3", "--tiers", tiers)
 	w.awaits("the run resumes from checkpoint 1")
 	w.awaits("the files of ranks 0, 1 and 2 are brought") // hosts keep two
@@ -239,6 +271,11 @@ func TestTiers_S3(t *testing.T) {
 	w.reachesStep(9)
 	w.stopsRun()
 	must(t, w.text(), "checkpoint 2 is on s3=s3://"+s3test.Bucket+"/sim")
+	rec, err := rundir.ReadRecord(w.run())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := rec.ID
 	loses()
 	w.supervisor = w.startIn(env, "-n", "1", "--every", "1h")
 	if w.ends() == 0 || !strings.Contains(w.text(), "has 2 ranks, not 1") {
@@ -247,7 +284,7 @@ func TestTiers_S3(t *testing.T) {
 	loses()
 	place := "s3://" + s3test.Bucket + "/sim"
 	away := filepath.Join(top, "away", "sim")
-	if out, code := cairnToolIn(t, env, "copy", "--key", key, place, away); code != 0 || !strings.Contains(out, "2 checkpoints") {
+	if out, code := cairnToolIn(t, env, "copy", "--key", key, place, away); code != 0 || !strings.Contains(out, "2 checkpoints of run "+id) {
 		t.Errorf("cairn copy: exit status %d: %s", code, out)
 	}
 	if out, code := cairnToolIn(t, env, "copy", "--key", key, place+"@7", away+"2"); code != 3 || !strings.Contains(out, "no such checkpoint") {
@@ -263,12 +300,16 @@ func TestTiers_S3(t *testing.T) {
 			t.Errorf("the run directory has the secret key:\n%s", text)
 		}
 	}
-	// The copy is a run of its own, and not encrypted.
+	// The copy is a run of its own, and not encrypted: it leaves alone what it finds
+	// of the other one.
 	loses()
 	w.supervisor = w.startIn(nil, "-n", fmt.Sprint(n), "--every", "1h", "--from", away)
 	w.awaits("restored checkpoint 2")
 	w.finishes()
 	sameOutput(t, w.output(), want)
+	if ids := strings.Fields(tool(t, "sh", "-c", "ls "+away+" | grep -E '^[0-9a-f]{32}$' || true")); slices.Contains(ids, id) {
+		t.Errorf("the copy has the identity of the other run, %s", id)
+	}
 }
 
 // TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on other

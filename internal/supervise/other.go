@@ -59,7 +59,7 @@ func CopyRun(context.Context, string, string, string, string) (*CopiedRun, error
 }
 
 // RepairRun fails on this system.
-func RepairRun(context.Context, string, []string) (*RepairedRun, error) {
+func RepairRun(context.Context, string, []string, []string) (*RepairedRun, error) {
 	return nil, rundir.ErrUnsupported
 }
 

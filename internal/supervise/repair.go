@@ -43,13 +43,17 @@ type repairer struct {
 	rec   *rundir.Record
 	pol   *policy.Policy
 	outer []*outerTier
-	out   *RepairedRun
-	bad   map[copyOf]string // files in checkpoint directories that are damaged, and why
+	// replace are the kinds of tiers whose content is lost for good: they begin
+	// anew.
+	replace []string
+	out     *RepairedRun
+	bad     map[copyOf]string // files in checkpoint directories that are damaged, and why
 }
 
 // RepairRun repairs a run. If it is running, only the tiers outside of the hosts
-// are. command starts a helper on this machine.
-func RepairRun(ctx context.Context, run string, command []string) (*RepairedRun, error) {
+// are. command starts a helper on this machine. replace are the kinds of tiers
+// whose content is lost for good.
+func RepairRun(ctx context.Context, run string, command, replace []string) (*RepairedRun, error) {
 	rec, err := rundir.ReadRecord(run)
 	switch {
 	case err != nil:
@@ -61,7 +65,7 @@ func RepairRun(ctx context.Context, run string, command []string) (*RepairedRun,
 	case rec.Started == nil || rec.State == rundir.Finished || rec.State == rundir.Finishing:
 		return nil, fmt.Errorf("%s: the run has no checkpoints: it was not started, or it has finished", run)
 	}
-	r := &repairer{rec: rec, out: &RepairedRun{Run: rec.ID, Checkpoints: []uint64{}, Repaired: []Repair{}, Lost: []Repair{}, Notes: []string{}}, bad: make(map[copyOf]string)}
+	r := &repairer{rec: rec, replace: replace, out: &RepairedRun{Run: rec.ID, Checkpoints: []uint64{}, Repaired: []Repair{}, Lost: []Repair{}, Notes: []string{}}, bad: make(map[copyOf]string)}
 	if r.pol, err = policy.Parse(rec.Policy); err != nil {
 		return nil, err
 	}

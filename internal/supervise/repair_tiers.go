@@ -59,7 +59,14 @@ func (r *repairer) openOuter(ctx context.Context) error {
 }
 
 func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
-	if t.x, err = helper.OpenTier(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv()); err != nil {
+	if slices.Contains(r.replace, string(t.Kind)) || !slices.Contains(r.rec.UsedTiers, t.name) {
+		if t.x, err = helper.OpenTier(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv()); err == nil {
+			err = helper.Mark(ctx, &t.Tier, t.x)
+		}
+	} else {
+		t.x, err = helper.OpenMarked(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
+	}
+	if err != nil {
 		return err
 	}
 	if err := t.repairAttempt(ctx, r); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/policy"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // A run is found on its tiers outside of the hosts if the run directory is new:
@@ -30,8 +31,9 @@ import (
 
 // origin is what Options.From names.
 type origin struct {
-	index uint64 // of the checkpoint; 0: the newest
-	name  string // of the run on a shared directory
+	index  uint64 // of the checkpoint; 0: the newest
+	name   string // of the run on a shared directory
+	copied string // a run directory or a checkpoint directory, which is copied there first
 }
 
 // parseFrom reads Options.From, and adds the place to Options.Tiers.
@@ -43,11 +45,18 @@ func (s *Supervisor) parseFrom() error {
 	if o.Fresh {
 		return optionError("--from and --fresh exclude each other")
 	}
-	x, name, index, err := placeOf(o.From)
+	place, copied := o.From, ""
+	if dir, _ := splitIndex(place); isRunOrCheckpoints(dir) {
+		if rundir.RealPath(dir) == rundir.RealPath(o.Run) {
+			return optionError("--from %s is the run directory itself: without --from, the run there is resumed", o.From)
+		}
+		place, copied = filepath.Join(o.Run, "from"), place
+	}
+	x, name, index, err := placeOf(place)
 	if err != nil {
 		return optionError("--from %v", err)
 	}
-	s.from = origin{index, name}
+	s.from = origin{index, name, copied}
 	p := &policy.Policy{Scrub: policy.DefaultScrub}
 	if o.Tiers != "" {
 		if p, err = policy.Parse(o.Tiers); err != nil {
@@ -70,15 +79,31 @@ func (s *Supervisor) parseFrom() error {
 	return nil
 }
 
+// isRunOrCheckpoints reports whether a directory is a run directory or a
+// checkpoint directory, and no place of a run on a tier.
+func isRunOrCheckpoints(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, rundir.RecordName)); err == nil {
+		return true
+	}
+	here, err := store.Holds(vfs.OS(), dir)
+	return err == nil && here
+}
+
+// splitIndex takes the index of a checkpoint off a place: PLACE@12.
+func splitIndex(place string) (string, uint64) {
+	if at := strings.LastIndexByte(place, '@'); at > 0 {
+		if n, err := strconv.ParseUint(place[at+1:], 10, 64); err == nil && n > 0 {
+			return place[:at], n
+		}
+	}
+	return place, 0
+}
+
 // placeOf returns the tier that a place of a run is on, and the name of the run
 // there: s3://BUCKET/PREFIX, or its directory on a shared tier. At the end there
 // may be @ and the index of a checkpoint.
 func placeOf(place string) (t policy.Tier, name string, index uint64, err error) {
-	if at := strings.LastIndexByte(place, '@'); at > 0 {
-		if n, err := strconv.ParseUint(place[at+1:], 10, 64); err == nil && n > 0 {
-			place, index = place[:at], n
-		}
-	}
+	place, index = splitIndex(place)
 	if strings.HasPrefix(place, "s3://") {
 		t = policy.Defaults(policy.S3)
 		t.Place = place
@@ -89,7 +114,7 @@ func placeOf(place string) (t policy.Tier, name string, index uint64, err error)
 		return t, "", 0, err
 	}
 	if _, err := os.Stat(filepath.Join(abs, rundir.RecordName)); err == nil {
-		return t, "", 0, fmt.Errorf("%s is a run directory, and no tier: 'cairn run --run' resumes its run", place)
+		return t, "", 0, fmt.Errorf("%s is a run directory, and no place on a tier: 'cairn run --from %s' makes a run of its own of it", place, place)
 	}
 	t = policy.Defaults(policy.Shared)
 	t.Place = filepath.Dir(abs)
@@ -116,6 +141,11 @@ func (s *Supervisor) findRun() error {
 		return nil
 	}
 	s.rec.Name = cmp.Or(s.from.name, local.Name(s.o.Run))
+	if s.from.copied != "" {
+		if _, err := CopyRun(context.Background(), s.from.copied, filepath.Join(s.o.Run, s.from.name), "", ""); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeLimit)
 	defer cancel()
 	var best *foundRun
@@ -239,64 +269,4 @@ func (s *Supervisor) tellQuiet() {
 		}, func(error) { left-- })
 	}
 	s.until(context.Background(), func() bool { return left == 0 }, time.After(quietTime))
-}
-
-// CopyRun copies a run from one place to another: s3://BUCKET/PREFIX, or a
-// directory of a run on a shared tier. With PLACE@INDEX it copies one checkpoint.
-// fromKey and toKey are files with keys, if the places are encrypted. The copy is
-// a run of its own, which 'cairn run --from' resumes.
-func CopyRun(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, error) {
-	s := &Supervisor{o: Options{From: from}}
-	src, name, index, err := placeOf(from)
-	if err != nil {
-		return nil, err
-	}
-	s.from.index = index
-	src.Key, s.rec = fromKey, &rundir.Record{Name: name}
-	f, err := s.findOn(ctx, &src)
-	switch {
-	case err != nil:
-		return nil, err
-	case f == nil:
-		return nil, fmt.Errorf("there is no run at %s", from)
-	case f.manifest == nil:
-		return nil, fmt.Errorf("there is no such checkpoint at %s", from)
-	}
-	x, err := helper.LookAtTier(ctx, &src, name, s.o.access())
-	if err != nil {
-		return nil, err
-	}
-	list := []*tier.Manifest{f.manifest}
-	if s.from.index == 0 {
-		all, err := tier.Checkpoints(ctx, x, f.record.Run)
-		if err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(all, func(m *tier.Manifest) bool { return !f.record.Counts(m.Index, m.Attempt) })
-	}
-	dst, name, _, err := placeOf(to)
-	if err != nil {
-		return nil, err
-	}
-	dst.Key = toKey
-	y, err := helper.OpenTier(ctx, &dst, name, s.o.access())
-	if err != nil {
-		return nil, err
-	}
-	others, err := tier.Runs(ctx, y)
-	if err != nil {
-		return nil, err
-	}
-	if others = slices.DeleteFunc(others, func(id string) bool { return id == f.record.Run }); len(others) > 0 {
-		return nil, fmt.Errorf("%s has another run already (%s): name an empty place", to, others[0])
-	}
-	out := &CopiedRun{Run: f.record.Run, From: from, To: to}
-	for _, m := range list {
-		out.Checkpoints = append(out.Checkpoints, m.Index)
-	}
-	out.Bytes, err = tier.CopyRun(ctx, x, y, f.record.Run, list, []string{attemptName(f.record.Run, f.record.Number)})
-	if err != nil {
-		return nil, err
-	}
-	return out, tellQuiet(ctx, y, f.record) // no rank of the copy runs
 }

@@ -13,7 +13,8 @@ type TieredCheckpoint struct {
 
 // CopiedRun is the result of CopyRun.
 type CopiedRun struct {
-	Run         string   `json:"run"`
+	Run         string   `json:"run"` // the copy
+	Of          string   `json:"of"`  // the run that was copied
 	From        string   `json:"from"`
 	To          string   `json:"to"`
 	Checkpoints []uint64 `json:"checkpoints"` // newest first

@@ -89,7 +89,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 		wg.Go(func() {
 			st := &tierStore{name: tierName(t), kind: t.Kind}
 			var a *control.AttemptRecord
-			x, err := helper.LookAtTier(ctx, t, v.rec.Name, vfs.AccessFromEnv())
+			x, err := lookAt(ctx, t, v.rec)
 			if err == nil {
 				a, err = readStore(ctx, x, v.rec.ID, st)
 			}
@@ -107,6 +107,14 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 	}
 	wg.Wait()
 	return out, errs
+}
+
+// lookAt opens a tier of a run for reading.
+func lookAt(ctx context.Context, t *policy.Tier, rec *rundir.Record) (tier.Tier, error) {
+	if slices.Contains(rec.UsedTiers, tierName(t)) {
+		return helper.OpenMarked(ctx, t, rec.Name, vfs.AccessFromEnv())
+	}
+	return helper.LookAtTier(ctx, t, rec.Name, vfs.AccessFromEnv())
 }
 
 // onTier reports whether a tier has all of a checkpoint.
@@ -191,7 +199,7 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	if t.Kind.OnHosts() {
 		return out, v.verifyKept(out)
 	}
-	x, err := helper.LookAtTier(ctx, t, v.rec.Name, vfs.AccessFromEnv())
+	x, err := lookAt(ctx, t, v.rec)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +283,7 @@ func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*Co
 	case t.Kind.OnHosts():
 		return nil, fmt.Errorf("what hosts keep for %s, the run itself removes: start it with keep=N", kind)
 	}
-	x, err := helper.OpenTier(ctx, t, rec.Name, vfs.AccessFromEnv())
+	x, err := helper.OpenMarked(ctx, t, rec.Name, vfs.AccessFromEnv())
 	if err != nil {
 		return nil, err
 	}

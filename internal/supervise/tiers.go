@@ -29,7 +29,7 @@ import (
 // storageTier is such a tier. Only the goroutine of Run uses it.
 type storageTier struct {
 	policy.Tier
-	open   func(context.Context) (tier.Tier, error) // of a tier outside of the hosts
+	open   func(ctx context.Context, used bool) (tier.Tier, error) // of a tier outside of the hosts
 	state  control.TierState
 	asked  uint64      // the newest checkpoint that helpers were told to upload
 	upload *tierUpload // nil: none is under way
@@ -173,6 +173,7 @@ func (s *Supervisor) do(t *storageTier, do func(context.Context, tier.Tier) erro
 // nextJob begins the first job of a tier.
 func (s *Supervisor) nextJob(t *storageTier) {
 	j := t.jobs[0]
+	used := slices.Contains(s.rec.UsedTiers, t.String())
 	go func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -183,11 +184,16 @@ func (s *Supervisor) nextJob(t *storageTier) {
 			case <-ctx.Done():
 			}
 		}()
-		x, err := t.open(ctx)
-		if err == nil {
+		x, err := t.open(ctx, used)
+		opened := err == nil
+		if opened {
 			err = j.do(ctx, x)
 		}
 		s.post(func() {
+			if opened && !slices.Contains(s.rec.UsedTiers, t.String()) {
+				s.rec.UsedTiers = append(s.rec.UsedTiers, t.String())
+				s.save()
+			}
 			j.then(err) // it may add jobs
 			if t.jobs = t.jobs[1:]; len(t.jobs) > 0 {
 				s.nextJob(t)

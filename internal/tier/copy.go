@@ -8,96 +8,156 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // CopyRun copies checkpoints of a run to another tier, with the objects that
-// they need, and the named records of the run. It checks the digest of every
-// object. It copies the manifests last: if it is interrupted, the checkpoints do
-// not count on the other tier, and it may be repeated. It returns how many bytes
-// it has copied. Nothing else may write this run to the other tier.
-func CopyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, records []string) (int64, error) {
-	n, err := copyRun(ctx, from, to, run, list, records)
+// they need, as those of another run, whose identity is as. It checks the digest
+// of every object. The manifests come last, so that a copy that was interrupted
+// does not count; it may be repeated. It returns how many bytes it has copied.
+// Nothing else may write that run to the other tier.
+//
+// The ranks' files stay as they are, with the identity of the run that saved
+// them. The manifests of the copy name it (Manifest.Origin), and whoever fetches
+// such a file gives it the new identity.
+func CopyRun(ctx context.Context, from, to Tier, as string, list []*Manifest) (int64, error) {
+	n, err := copyAs(ctx, from, to, as, list, false)
 	if err != nil {
 		err = fmt.Errorf("copying from %s to %s: %w", from, to, err)
 	}
 	return n, err
 }
 
-func copyRun(ctx context.Context, from, to Tier, run string, list []*Manifest, records []string) (n int64, err error) {
-	if n, err = copyObjects(ctx, from, to, list); err != nil {
-		return n, err
-	}
-	records = append(slices.Clone(records), runsDir+run)
-	list = slices.SortedFunc(slices.Values(list), func(a, b *Manifest) int { return cmp.Compare(a.Index, b.Index) })
-	for _, m := range list {
-		records = append(records, manifestName(run, m.Index))
-	}
-	for _, name := range records {
-		if err := copyRecord(ctx, from, to, name); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
 // CopyCheckpoint copies a checkpoint to another tier, in place of one whose
 // manifest or parts are damaged there, if there is one.
 func CopyCheckpoint(ctx context.Context, from, to Tier, m *Manifest) error {
-	_, err := copyObjects(ctx, from, to, []*Manifest{m})
-	if err == nil {
-		err = RemoveManifest(ctx, to, m.Run, m.Index)
-	}
-	for _, name := range []string{runsDir + m.Run, manifestName(m.Run, m.Index)} {
-		if err == nil {
-			err = copyRecord(ctx, from, to, name)
-		}
-	}
+	_, err := copyAs(ctx, from, to, m.Run, []*Manifest{m}, true)
 	if err != nil {
 		err = fmt.Errorf("copying checkpoint %d from %s to %s: %w", m.Index, from, to, err)
 	}
 	return err
 }
 
-// copyObjects copies the objects of checkpoints, and the parts.
-func copyObjects(ctx context.Context, from, to Tier, list []*Manifest) (n int64, err error) {
-	var mu sync.Mutex
-	var jobs []func(context.Context) error
-	seen := make(map[string]bool)
-	add := func(o Object) {
-		if seen[o.Name] {
-			return
-		}
-		seen[o.Name] = true
-		jobs = append(jobs, func(ctx context.Context) error {
-			copied, err := copyObject(ctx, from, to, o)
-			mu.Lock()
-			defer mu.Unlock()
-			n += copied
-			return err
-		})
+func copyAs(ctx context.Context, from, to Tier, as string, list []*Manifest, replace bool) (n int64, err error) {
+	if !isID(as) {
+		return 0, fmt.Errorf("%.40q is no identity of a run", as)
 	}
+	list = slices.SortedFunc(slices.Values(list), func(a, b *Manifest) int { return cmp.Compare(a.Index, b.Index) })
+	var made []*Manifest
+	c := &copying{from: from, to: to, seen: make(map[string]bool)}
 	for _, m := range list {
-		for i := range m.Parts {
-			p, err := m.Part(ctx, from, i)
-			if err != nil {
-				return 0, err
-			}
-			p.Objects(add)
-			add(m.Parts[i].Object)
+		x, err := c.checkpoint(ctx, m, as)
+		if err != nil {
+			return 0, err
+		}
+		made = append(made, x)
+	}
+	if err := Parallel(ctx, 4, c.jobs); err != nil {
+		return c.bytes, err
+	}
+	if err := to.Create(ctx, runsDir+as, []byte(runMark)); err != nil {
+		return c.bytes, err
+	}
+	for _, m := range made {
+		text, err := store.EncodeRecord(m)
+		if err == nil && replace {
+			err = RemoveManifest(ctx, to, as, m.Index)
+		}
+		if err == nil {
+			err = createRecord(ctx, to, manifestName(as, m.Index), text)
+		}
+		if err != nil {
+			return c.bytes, err
 		}
 	}
-	err = Parallel(ctx, 4, jobs)
-	return n, err
+	return c.bytes, nil
 }
 
-// copyObject copies an object, unless it is there.
-func copyObject(ctx context.Context, from, to Tier, o Object) (int64, error) {
-	if info, err := to.Stat(ctx, o.Name); err == nil && info.Size == o.Size {
-		var d Digester
-		if Download(ctx, to, o, &d) == nil {
-			return 0, nil
+// copying is a copy that is being made.
+type copying struct {
+	from, to Tier
+	seen     map[string]bool
+	jobs     []func(context.Context) error
+
+	mu    sync.Mutex
+	bytes int64
+}
+
+// checkpoint adds the objects of a checkpoint to what is copied. It returns the
+// manifest that the copy gets.
+func (c *copying) checkpoint(ctx context.Context, m *Manifest, as string) (*Manifest, error) {
+	out := *m
+	out.Run, out.Parts = as, nil
+	if as != m.Run {
+		out.Origin = cmp.Or(m.Origin, m.Run)
+	}
+	rename := func(o *Object) { o.Name = as + strings.TrimPrefix(o.Name, m.Run) }
+	for i := range m.Parts {
+		p, err := m.Part(ctx, c.from, i)
+		if err != nil {
+			return nil, err
 		}
+		p.Objects(func(o Object) { c.add(o, as+strings.TrimPrefix(o.Name, m.Run)) })
+		p.Run = as
+		for k := range p.Ranks {
+			for f := range p.Ranks[k].Files {
+				rename(&p.Ranks[k].Files[f].Object)
+			}
+		}
+		for k := range p.Extra {
+			rename(&p.Extra[k].Object)
+		}
+		text, err := store.EncodeRecord(p)
+		if err != nil {
+			return nil, err
+		}
+		ref := m.Parts[i]
+		rename(&ref.Object)
+		src := BytesSource(text)
+		ref.Size, ref.Digest = src.Size, src.Digest
+		out.Parts = append(out.Parts, ref)
+		c.jobs = append(c.jobs, func(ctx context.Context) error {
+			if c.has(ctx, ref.Object) {
+				return nil
+			}
+			if err := c.to.Remove(ctx, ref.Name); err != nil { // it is damaged, if there is one
+				return err
+			}
+			return put(ctx, c.to, ref.Name, src)
+		})
+	}
+	return &out, nil
+}
+
+// add adds an object, which gets a name.
+func (c *copying) add(o Object, name string) {
+	if c.seen[name] {
+		return
+	}
+	c.seen[name] = true
+	c.jobs = append(c.jobs, func(ctx context.Context) error {
+		copied, err := c.object(ctx, o, name)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bytes += copied
+		return err
+	})
+}
+
+// has reports whether an object is there.
+func (c *copying) has(ctx context.Context, o Object) bool {
+	info, err := c.to.Stat(ctx, o.Name)
+	var d Digester
+	return err == nil && info.Size == o.Size && Download(ctx, c.to, o, &d) == nil
+}
+
+// object copies an object, unless it is there.
+func (c *copying) object(ctx context.Context, o Object, name string) (int64, error) {
+	if c.has(ctx, Object{name, o.Size, o.Digest}) {
+		return 0, nil
 	}
 	f, err := os.CreateTemp("", "cairn-copy-")
 	if err != nil {
@@ -105,22 +165,18 @@ func copyObject(ctx context.Context, from, to Tier, o Object) (int64, error) {
 	}
 	defer f.Close()
 	os.Remove(f.Name()) // only this process needs it
-	if err := Download(ctx, from, o, f); err != nil {
+	if err := Download(ctx, c.from, o, f); err != nil {
 		return 0, err
 	}
-	if err := to.Remove(ctx, o.Name); err != nil { // it is damaged, if there is one
+	if err := c.to.Remove(ctx, name); err != nil { // it is damaged, if there is one
 		return 0, err
 	}
-	return o.Size, to.Put(ctx, o.Name, Source{ReaderAt: f, Size: o.Size, Digest: o.Digest})
+	return o.Size, put(ctx, c.to, name, Source{ReaderAt: f, Size: o.Size, Digest: o.Digest})
 }
 
-// copyRecord creates a record, unless it is there.
-func copyRecord(ctx context.Context, from, to Tier, name string) error {
-	text, err := ReadAll(ctx, from, name, maxManifest)
-	if err != nil {
-		return err
-	}
-	err = to.Create(ctx, name, text)
+// createRecord creates a record, unless it is there.
+func createRecord(ctx context.Context, to Tier, name string, text []byte) error {
+	err := to.Create(ctx, name, text)
 	if errors.Is(err, ErrExists) {
 		var there []byte
 		if there, err = ReadAll(ctx, to, name, maxManifest); err == nil && !bytes.Equal(there, text) {

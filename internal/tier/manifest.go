@@ -37,6 +37,9 @@ type Manifest struct {
 	Parts   []PartRef `json:"parts"`
 	// Token tells the manifest from any that another process writes.
 	Token string `json:"token"`
+	// Origin is the run that saved the ranks' files and packs, if they were
+	// copied from another one.
+	Origin string `json:"origin,omitempty"`
 	// Abandoned is true in a tombstone: the checkpoint will never be complete.
 	Abandoned bool `json:"abandoned,omitempty"`
 }
@@ -84,6 +87,7 @@ type Extra struct {
 
 const (
 	manifestFormat = 1
+	runMark        = "{\"format\": 1}\n" // content of runs/RUN
 
 	maxManifest = 64 << 20
 	maxPartText = 256 << 20
@@ -146,6 +150,9 @@ func checkIdentity(run, attempt string, index uint64) error {
 func (m *Manifest) check() error {
 	if err := checkIdentity(m.Run, m.Attempt, m.Index); err != nil || m.Abandoned {
 		return err
+	}
+	if m.Origin != "" && !isID(m.Origin) {
+		return refused("origin %.40q", m.Origin)
 	}
 	if m.Ranks < 1 || m.Ranks > maxRanks || len(m.Parts) > m.Ranks {
 		return refused("%d parts of %d ranks", len(m.Parts), m.Ranks)

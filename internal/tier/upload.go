@@ -26,7 +26,8 @@ type UploadOptions struct {
 	// interrupted one. No two processes may upload the same part at a time.
 	Part     string
 	Extra    []ExtraFile
-	Parallel int // objects at a time; 0: 4
+	As       string // the run that they become files of; "": the one that saved them
+	Parallel int    // objects at a time; 0: 4
 }
 
 // ExtraFile is a file that is uploaded with a checkpoint.
@@ -46,6 +47,7 @@ type Uploaded struct {
 	Ranks   int     `json:"ranks"` // of the run
 	Part    PartRef `json:"part"`
 	Claim   string  `json:"claim"`
+	Origin  string  `json:"origin,omitempty"` // as in Manifest
 }
 
 // claim is the content of an object under RUN/claims, a record. A collection
@@ -89,6 +91,7 @@ type upload struct {
 	o         UploadOptions
 	part      Part
 	local     [][]string // paths of part.Ranks[i].Files[k]
+	saved     string     // the run that saved the files
 	ranks     int        // of the run
 	time      string
 	known     map[fileID]Object // files on the tier that may be used
@@ -122,7 +125,11 @@ func (u *upload) run(ctx context.Context) (up Uploaded, err error) {
 		return up, err
 	}
 	ref := PartRef{Object{name, src.Size, src.Digest}, u.part.list()}
-	return Uploaded{u.part.Run, u.part.Attempt, u.o.Index, u.time, u.ranks, ref, u.claimName}, nil
+	origin := ""
+	if u.saved != u.part.Run {
+		origin = u.saved
+	}
+	return Uploaded{u.part.Run, u.part.Attempt, u.o.Index, u.time, u.ranks, ref, u.claimName, origin}, nil
 }
 
 // put stores an object and looks whether it is there.
@@ -175,14 +182,15 @@ func (u *upload) openRank(rank int) error {
 	defer f.Close()
 	h := &f.Header
 	if u.part.Run == "" {
-		u.part = Part{Format: manifestFormat, Run: h.Run, Attempt: h.Attempt, Index: u.o.Index}
+		u.saved = h.Run
+		u.part = Part{Format: manifestFormat, Run: cmp.Or(u.o.As, h.Run), Attempt: h.Attempt, Index: u.o.Index}
 		u.ranks, u.time = h.Ranks, h.Time
 	}
 	if h.Run == "" {
 		return fmt.Errorf("%s: the run has no identity; let it save another checkpoint", name)
 	}
-	if h.Run != u.part.Run || h.Attempt != u.part.Attempt || h.Ranks != u.ranks || h.CheckPlace(u.o.Index, rank) != nil {
-		return fmt.Errorf("%s: %w: it is of run %s, attempt %s; that of rank %d is of run %s, attempt %s", name, ckpt.ErrForeign, h.Run, h.Attempt, u.part.Ranks[0].Rank, u.part.Run, u.part.Attempt)
+	if h.Run != u.saved || h.Attempt != u.part.Attempt || h.Ranks != u.ranks || h.CheckPlace(u.o.Index, rank) != nil {
+		return fmt.Errorf("%s: %w: it is of run %s, attempt %s; that of rank %d is of run %s, attempt %s", name, ckpt.ErrForeign, h.Run, h.Attempt, u.part.Ranks[0].Rank, u.saved, u.part.Attempt)
 	}
 	files := RankFiles{Rank: rank, Files: []File{{Index: u.o.Index, Header: f.Digest()}}}
 	paths := []string{name}
@@ -209,7 +217,7 @@ func (u *upload) openRank(rank int) error {
 // the newest checkpoint has of what is to be uploaded.
 func (u *upload) prepare(ctx context.Context) error {
 	run := u.part.Run
-	if err := u.t.Create(ctx, runsDir+run, []byte("{\"format\": 1}\n")); err != nil {
+	if err := u.t.Create(ctx, runsDir+run, []byte(runMark)); err != nil {
 		return err
 	}
 	u.known, u.extras = make(map[fileID]Object), make(map[Object]string)
@@ -414,13 +422,13 @@ func Commit(ctx context.Context, t Tier, parts []Uploaded) (*Manifest, error) {
 	}
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b Uploaded) int { return slices.Compare(a.Part.Ranks, b.Part.Ranks) })
 	first := &parts[0]
-	m := &Manifest{Format: manifestFormat, Run: first.Run, Attempt: first.Attempt, Index: first.Index, Time: first.Time, Ranks: first.Ranks, Token: store.NewID()}
+	m := &Manifest{Format: manifestFormat, Run: first.Run, Attempt: first.Attempt, Index: first.Index, Time: first.Time, Ranks: first.Ranks, Token: store.NewID(), Origin: first.Origin}
 	fail := func(err error) (*Manifest, error) {
 		return nil, fmt.Errorf("committing checkpoint %d on %s: %w", m.Index, t, err)
 	}
 	for i := range parts {
 		p := &parts[i]
-		if p.Run != m.Run || p.Attempt != m.Attempt || p.Index != m.Index || p.Ranks != m.Ranks {
+		if p.Run != m.Run || p.Attempt != m.Attempt || p.Index != m.Index || p.Ranks != m.Ranks || p.Origin != m.Origin {
 			return fail(fmt.Errorf("part %s is of run %s, attempt %s, checkpoint %d, %d ranks; others are of run %s, attempt %s, %d ranks", p.Part.Name, p.Run, p.Attempt, p.Index, p.Ranks, m.Run, m.Attempt, m.Ranks))
 		}
 		m.Parts = append(m.Parts, p.Part)

@@ -261,6 +261,9 @@ func (h *holder) keepShared(ctx context.Context, t tier.Tier, m *tier.Manifest, 
 	if h == nil {
 		return errors.New("this helper keeps nothing for tiers on hosts")
 	}
+	if m.Origin != "" {
+		return fmt.Errorf("checkpoint %d was copied from run %s: hosts keep the next one", m.Index, m.Origin)
+	}
 	p, err := local.PartOf(ctx, t, m, rank)
 	if err != nil {
 		return err
@@ -361,7 +364,7 @@ func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchI
 	}
 	// What hosts keep was made by helpers of this user, in directories that
 	// nobody else can change.
-	return h.dir.Unpack(ctx, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
+	return h.dir.Unpack(ctx, h.dir.Run, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
 }
 
 // exportPacks puts the packs of a part where this host has its own.

@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/kept"
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/policy"
@@ -163,7 +164,9 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 	for i := range p.Tiers {
 		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
 			name := string(t.Kind)
-			l.uploaders[name] = newUploader(name, l.Dir, Opener(t, m.Name, access), send)
+			open := Opener(t, m.Name, access)
+			marked := func(ctx context.Context) (tier.Tier, error) { return open(ctx, true) } // the supervisor has marked it
+			l.uploaders[name] = newUploader(name, l.Dir, marked, send)
 			l.uploaders[name].holder = l.holder
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}

@@ -47,6 +47,48 @@ func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t
 	return t, nil
 }
 
+// marker is an object on a shared tier that is there from its first use on. If it
+// is missing, another directory is in the place of the tier: mostly, its file
+// system is not mounted.
+const marker = "marker"
+
+// ErrUnmarked says that a tier that was used before has no marker.
+var ErrUnmarked = errors.New("what this run had there is missing")
+
+func unmarked(p *policy.Tier, name string) error {
+	return fmt.Errorf("%s: %w: its file system may not be mounted here. Mount it; if what it had is lost for good, let 'cairn repair --replace %s' begin it anew", p.RunDir(name), ErrUnmarked, p.Kind)
+}
+
+// OpenMarked opens a tier outside of the hosts that was used before. If it is
+// another directory than it was, the error is ErrUnmarked, and nothing is made
+// there.
+func OpenMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (tier.Tier, error) {
+	if p.Kind != policy.Shared {
+		return OpenTier(ctx, p, name, a)
+	}
+	if _, err := os.Stat(p.RunDir(name)); errors.Is(err, fs.ErrNotExist) {
+		return nil, unmarked(p, name)
+	}
+	t, err := OpenTier(ctx, p, name, a)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.Stat(ctx, marker); errors.Is(err, tier.ErrNotExist) {
+		return nil, unmarked(p, name)
+	} else if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Mark puts the marker on a shared tier.
+func Mark(ctx context.Context, p *policy.Tier, t tier.Tier) error {
+	if p.Kind != policy.Shared {
+		return nil
+	}
+	return t.Create(ctx, marker, []byte("{}\n"))
+}
+
 // LookAtTier opens a tier outside of the hosts for reading. It changes nothing
 // there.
 func LookAtTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t tier.Tier, err error) {
@@ -70,18 +112,23 @@ func sealed(t tier.Tier, p *policy.Tier) (tier.Tier, error) {
 	return seal.New(t, key), nil
 }
 
-// Opener returns a function that opens a tier. A store is opened once, a
-// directory each time: its file system may not be mounted any more.
-func Opener(p *policy.Tier, name string, a vfs.Access) func(context.Context) (tier.Tier, error) {
+// Opener returns a function that opens a tier; used says that this run has used it
+// before. A store is opened once, a directory each time: its file system may not
+// be mounted any more.
+func Opener(p *policy.Tier, name string, a vfs.Access) func(ctx context.Context, used bool) (tier.Tier, error) {
 	var mu sync.Mutex
 	var open tier.Tier
-	return func(ctx context.Context) (tier.Tier, error) {
+	return func(ctx context.Context, used bool) (t tier.Tier, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if open != nil {
 			return open, nil
 		}
-		t, err := OpenTier(ctx, p, name, a)
+		if used {
+			t, err = OpenMarked(ctx, p, name, a)
+		} else if t, err = OpenTier(ctx, p, name, a); err == nil {
+			err = Mark(ctx, p, t)
+		}
 		if err == nil && p.Kind != policy.Shared {
 			open = t
 		}

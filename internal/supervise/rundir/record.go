@@ -75,6 +75,7 @@ type Record struct {
 	Name             string                   `json:"name,omitempty"`          // with Policy: the name of the run on tiers
 	Quiet            bool                     `json:"quiet,omitempty"`         // with Local: no rank of the newest start runs any more
 	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
+	UsedTiers        []string                 `json:"usedTiers,omitempty"`     // with Policy: tiers outside of the hosts that have been used
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed

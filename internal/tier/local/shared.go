@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -308,7 +309,7 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 		if err := store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil).Remove(m.Index); err != nil { // of another attempt, or damaged
 			return err
 		}
-		if err := tier.Fetch(ctx, t, m, tier.FetchOptions{Dir: CheckpointDir(d.Path), Ranks: []int{rank}}); err != nil {
+		if err := d.fetchFile(ctx, t, m, rank); err != nil {
 			return err
 		}
 		if err := d.VerifyPart(ctx, rank, m.Index, m.Attempt); err != nil {
@@ -318,19 +319,44 @@ func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, ra
 	if !output {
 		return nil
 	}
-	return d.Unpack(ctx, m.Attempt, m.Index, rank, m.Ranks, packs, line, files)
+	return d.Unpack(ctx, cmp.Or(m.Origin, m.Run), m.Attempt, m.Index, rank, m.Ranks, packs, line, files)
 }
 
-// Unpack puts the files of a rank's pack, whose bases follow it, in place of what
-// is here, and records the recovery line.
-func (d *Dir) Unpack(ctx context.Context, attempt string, index uint64, rank, ranks int, packs []pack.Object, line uint64, files ProgramFiles) error {
+// fetchFile gets a rank's file and its bases. A file of another run, of which
+// this one is a copy, is written again as one of this run.
+func (d *Dir) fetchFile(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int) error {
+	if m.Origin == "" {
+		return tier.Fetch(ctx, t, m, tier.FetchOptions{Dir: CheckpointDir(d.Path), Ranks: []int{rank}})
+	}
+	in := filepath.Join(d.Path, fmt.Sprintf("incoming-%04d", rank))
+	if err := errors.Join(os.RemoveAll(in), os.Mkdir(in, 0o700)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(in)
+	if err := tier.Fetch(ctx, t, m, tier.FetchOptions{Dir: in, Ranks: []int{rank}}); err != nil {
+		return err
+	}
+	s, err := ckpt.Open(d.fs, store.Open(d.fs, in, rank).File(m.Index))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Header.CheckRun(m.Origin); err != nil {
+		return err
+	}
+	return s.Adopt(ctx, store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil), d.Run)
+}
+
+// Unpack puts the files of a rank's pack, which run made and whose bases follow
+// it, in place of what is here, and records the recovery line.
+func (d *Dir) Unpack(ctx context.Context, run, attempt string, index uint64, rank, ranks int, packs []pack.Object, line uint64, files ProgramFiles) error {
 	if err := d.removeOwn(rank, ranks, true); err != nil {
 		return err
 	}
 	if err := vfs.SubDir(OutputDir(d.Path)); err != nil {
 		return err
 	}
-	err := pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: d.Run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks,
+	err := pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks,
 		Own: carriedNames(rank), Home: files.Home, Outside: files.Outside}, packs)
 	if err != nil {
 		return err
