@@ -418,25 +418,31 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 				continue
 			}
 			failed++
-			if f.Host == "other hosts" {
-				s.keptFailed(&f)
-			}
-			for _, t := range s.local.stored {
-				if t.name == f.Host {
-					c := copyOf{t.name, f.Rank, f.Index}
-					if s.local.damaged[c] = f.Error; !f.Damaged {
-						s.local.failed = append(s.local.failed, c)
-					}
-				}
-			}
-			for id, d := range s.local.found.dirs {
-				if d.host == f.Host {
-					s.local.damaged[copyOf{id, f.Rank, f.Index}] = f.Error
-				}
-			}
+			s.local.fetchFailed(&f)
 		}
 	})
 	return failed, whole
+}
+
+// fetchFailed records that a file could not be had from where it was. The next
+// plan does without it.
+func (l *localRun) fetchFailed(f *control.FetchFailure) {
+	if f.Host == "other hosts" {
+		l.keptFailed(f)
+	}
+	for _, t := range l.stored {
+		if t.name == f.Host {
+			c := copyOf{t.name, f.Rank, f.Index}
+			if l.damaged[c] = f.Error; !f.Damaged {
+				l.failed = append(l.failed, c)
+			}
+		}
+	}
+	for id, d := range l.found.dirs {
+		if d.host == f.Host {
+			l.damaged[copyOf{id, f.Rank, f.Index}] = f.Error
+		}
+	}
 }
 
 // recordStart records which checkpoints count from now on, and where the ranks

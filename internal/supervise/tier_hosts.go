@@ -247,8 +247,7 @@ func (p *localInventory) keptFetches(plan *recovery.Plan) (out []control.FetchIt
 }
 
 // keptFailed records that something could not be had from what hosts keep.
-func (s *Supervisor) keptFailed(f *control.FetchFailure) {
-	l := s.local
+func (l *localRun) keptFailed(f *control.FetchFailure) {
 	if f.Object == "" {
 		c := copyOf{keptTier, f.Rank, f.Index}
 		l.damaged[c] = f.Error

@@ -28,6 +28,7 @@ import (
 // holder is a host's part in the tiers partner and rs: it copies checkpoints of
 // the ranks here to other hosts, and holds those of others.
 type holder struct {
+	host    string // its name
 	dir     *local.Dir
 	store   *kept.Store
 	service *peer.Service
@@ -49,7 +50,7 @@ const maxOrders = 16
 // newHolder opens what the host keeps, if the policy has a tier on hosts.
 func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send func(control.Message)) (*holder, error) {
 	rates := make(map[copies.Tier]int64)
-	h := &holder{dir: d, send: send, done: make(chan struct{}), orders: make(chan *control.Keep, maxOrders)}
+	h := &holder{host: host, dir: d, send: send, done: make(chan struct{}), orders: make(chan *control.Keep, maxOrders)}
 	any := policy.Partner // a tier that the policy has
 	for _, k := range []policy.Kind{policy.Partner, policy.RS} {
 		if t := p.Of(k); t != nil {
@@ -387,10 +388,15 @@ func (h *holder) exportPacks(ctx context.Context, p *recovery.Part) (packs []pac
 // IsPack reports whether an object that hosts keep is a pack.
 func IsPack(object string) bool { return strings.HasSuffix(object, ".pack") }
 
-// keptFailure completes a failure to get something from what hosts keep.
-func keptFailure(f *control.FetchFailure, err error) {
-	var e *peer.FetchError
-	if errors.As(err, &e) {
-		f.Object, f.Hosts = e.Item.Object.Name, e.Damaged
+// keptFailure completes a failure to get something from what hosts keep: it says
+// whose copy or shard is damaged, so that another one is used.
+func (h *holder) keptFailure(f *control.FetchFailure, err error) {
+	var far *peer.FetchError
+	var here *kept.ObjectError
+	switch {
+	case errors.As(err, &far):
+		f.Object, f.Hosts = far.Item.Object.Name, far.Damaged
+	case errors.As(err, &here) && h != nil:
+		f.Object, f.Hosts = here.ID.Object, []string{h.host}
 	}
 }

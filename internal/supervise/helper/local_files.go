@@ -304,7 +304,7 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 				mu.Lock()
 				defer mu.Unlock()
 				f := control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Damaged: errors.Is(err, local.ErrDamaged), Error: err.Error()}
-				keptFailure(&f, err)
+				l.holder.keptFailure(&f, err)
 				answer.Failed = append(answer.Failed, f)
 			}
 		})

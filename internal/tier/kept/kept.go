@@ -610,8 +610,18 @@ func (s *Store) damaged(id copies.ID, e *entry, why error) {
 	}
 }
 
+// ObjectError says which copy or shard of this host is damaged.
+type ObjectError struct {
+	ID  copies.ID
+	Err error
+}
+
+func (e *ObjectError) Error() string { return fmt.Sprintf("%s: %v", e.ID, e.Err) }
+
+func (e *ObjectError) Unwrap() error { return e.Err }
+
 // Verify reads all of a copy or a shard. If it is damaged, it is not used any
-// more, and the error is tier.ErrDamaged. l, if not nil, bounds the rate.
+// more, and the error is an ObjectError that wraps tier.ErrDamaged. l, if not nil, bounds the rate.
 func (s *Store) Verify(ctx context.Context, id copies.ID, l *tier.Limiter) error {
 	f, e, err := s.openFile(id)
 	if err != nil {
@@ -625,7 +635,7 @@ func (s *Store) Verify(ctx context.Context, id copies.ID, l *tier.Limiter) error
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.damaged(id, e, err)
-		return fmt.Errorf("%s: %w: %w", id, tier.ErrDamaged, err)
+		return &ObjectError{id, fmt.Errorf("%w: %w", tier.ErrDamaged, err)}
 	}
 	return nil
 }

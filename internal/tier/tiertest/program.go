@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
@@ -32,8 +33,14 @@ type Program struct {
 // NewProgram returns a program of so many ranks.
 func NewProgram(t testing.TB, fsys vfs.FS, dir string, ranks int) *Program {
 	t.Helper()
-	p := &Program{t: t, FS: fsys, Dir: dir, Run: store.NewID(), Attempt: store.NewID()}
-	for r := range ranks {
+	return NewProgramOn(t, fsys, store.NewID(), slices.Repeat([]string{dir}, ranks))
+}
+
+// NewProgramOn returns a program whose ranks save to a directory each.
+func NewProgramOn(t testing.TB, fsys vfs.FS, run string, dirs []string) *Program {
+	t.Helper()
+	p := &Program{t: t, FS: fsys, Dir: dirs[0], Run: run, Attempt: store.NewID()}
+	for r, dir := range dirs {
 		d, err := store.Create(fsys, dir, r)
 		if err != nil {
 			t.Fatal(err)
