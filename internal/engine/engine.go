@@ -135,7 +135,7 @@ type Run struct {
 	due            atomic.Bool            // a checkpoint is due by time
 	stop           atomic.Pointer[string] // who requested a checkpoint and a stop; nil: nobody
 	deferredReason string                 // why a checkpoint is due; it waits for the writer
-	timer          *time.Timer
+	timer          *control.Alarm
 	dueAt          time.Time // when it fires
 	signals        *signalWatch
 	outcome        chan ckpt.Result
@@ -468,7 +468,7 @@ func (p *Run) Close() error {
 	p.migration.spawning.Lock()   // wait until the last one is over
 	p.migration.spawning.Unlock() //nolint:staticcheck // nothing to do in between
 	if p.timer != nil {
-		p.timer.Stop()
+		p.timer.Close()
 	}
 	if p.signals != nil {
 		p.signals.stop()

@@ -494,18 +494,17 @@ func (p *Run) dueIn(every time.Duration) {
 		return
 	}
 	p.dueAt = time.Now().Add(every)
-	if p.timer != nil {
-		p.timer.Reset(every)
-		return
+	if p.timer == nil {
+		p.timer = control.NewAlarm(func() {
+			if p.identity.Size > 1 && p.opts.Driver == nil {
+				p.peers.request("time", false)
+				return
+			}
+			p.due.Store(true)
+			p.wakePoint()
+		})
 	}
-	p.timer = time.AfterFunc(every, func() {
-		if p.identity.Size > 1 && p.opts.Driver == nil {
-			p.peers.request("time", false)
-			return
-		}
-		p.due.Store(true)
-		p.wakePoint()
-	})
+	p.timer.Set(every)
 }
 
 // Interval returns the time between checkpoints that loses the least work if

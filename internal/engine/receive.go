@@ -220,7 +220,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 	}
 	p.deferredReason = h.Late
 	if p.timer != nil && h.Due > 0 {
-		p.timer.Reset(h.Due)
+		p.timer.Set(h.Due)
 	}
 	p.signals = watchSignals(p)
 	step.At("migrate.linked")

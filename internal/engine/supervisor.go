@@ -172,15 +172,17 @@ func (s *supervisor) err() error {
 
 // report tells the supervisor twice a second how far the program is.
 func (p *Run) report(done <-chan struct{}) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
+	tick := make(chan struct{}, 1)
+	alarm := control.NewAlarm(func() { tick <- struct{}{} })
+	defer alarm.Close()
 	for {
 		p.reportOnce()
 		if p.opts.OnDue != nil { // a program that waits for it reports its progress by calling Point
 			p.opts.OnDue()
 		}
+		alarm.Set(500 * time.Millisecond)
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-done:
 			return
 		}
