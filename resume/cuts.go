@@ -122,6 +122,7 @@ func (c *cutState) request() {
 	for g := range c.all {
 		g.rouse()
 	}
+	c.interruptBareWaits()
 	go c.watch(c.ended)
 }
 
@@ -148,7 +149,7 @@ func (c *cutState) watch(number uint64) {
 	after := max(firstLook, min(lookEach*time.Duration(len(c.all)), time.Second/2))
 	c.Unlock()
 	for ; ; after = min(2*after, max(100*time.Millisecond, after)) {
-		<-time.After(after)
+		c.urge(number, after)
 		c.Lock()
 		over := c.ended != number || c.saving
 		missing := c.missing()
@@ -173,6 +174,25 @@ func (c *cutState) watch(number uint64) {
 			return
 		}
 		c.stuck = blocked
+		c.Unlock()
+	}
+}
+
+// urge waits for some time. Meanwhile it interrupts goroutines that had found no
+// cut wanted, and began to wait when it was.
+func (c *cutState) urge(number uint64, d time.Duration) {
+	const first = 50 * time.Microsecond
+	for pause := first; d > 0; pause *= 2 {
+		if !plainWaits {
+			pause = d
+		}
+		pause = min(pause, d)
+		d -= pause
+		<-time.After(pause)
+		c.Lock()
+		if c.ended == number && !c.saving {
+			c.interruptBareWaits()
+		}
 		c.Unlock()
 	}
 }
@@ -414,7 +434,7 @@ func (g *routine) name() string {
 func waitsFor(state, inner string) string {
 	inner, _ = strings.CutPrefix(inner, ownPackage)
 	switch {
-	case strings.HasPrefix(inner, "wait.lock("):
+	case strings.HasPrefix(inner, "lockFor("):
 		return "a mutex"
 	case strings.HasPrefix(inner, "wait.join("), strings.HasPrefix(inner, "wait.poll("):
 		return "a sync.WaitGroup"

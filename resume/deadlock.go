@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -31,8 +32,11 @@ const statusDeadlock = 2
 func watchDeadlock() {
 	found, before := 0, ""
 	used := processTime()
+	look := make(chan struct{})
+	alarm := control.NewAlarm(func() { look <- struct{}{} })
 	for pause := deadlockLook; ; {
-		time.Sleep(pause)
+		alarm.Set(pause)
+		<-look
 		now := processTime()
 		idle := now-used < pause/10
 		used = now
@@ -136,11 +140,11 @@ func blockedForEver(t trace, g *routine) bool {
 		return false
 	}
 	switch name := rest[:strings.IndexAny(rest+"(", "[(")]; {
-	case name == "awaitSend", strings.HasPrefix(rest, "wait.join("), strings.HasPrefix(rest, "wait.lock("), strings.HasPrefix(rest, "wait.poll("), name == "CondWait":
+	case name == "awaitSend", name == "bareSend", name == "lockFor", strings.HasPrefix(rest, "wait.join("), strings.HasPrefix(rest, "wait.poll("), name == "CondWait":
 		return true
-	case name == "awaitRecv":
-		return !graph.MayBeTimer(getPointer(&g.receives))
-	case name == "selectAny":
+	case name == "awaitRecv", name == "bareRecv":
+		return !graph.MayBeTimer(getPointer(&g.channel))
+	case name == "awaitCases":
 		f := (*selectFrame)(getPointer(&g.selects))
 		return f != nil && !slices.ContainsFunc(f.Cases, func(c SelectCase) bool { return graph.MayBeTimer(c.receivesFrom()) })
 	}

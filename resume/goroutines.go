@@ -32,9 +32,15 @@ type routine struct {
 	joining *joining      // what it waits for on another goroutine
 	mayTry  time.Time     // it does not try to unwind before this
 
-	// What it waits for, for the search for deadlocks: see setPointer.
-	receives unsafe.Pointer // the channel that awaitRecv waits for
-	selects  unsafe.Pointer // the *selectFrame of selectAny
+	// These are for bare waits: see bare.go.
+	operands any  // the frame of the one that was interrupted
+	cutShort bool // the last one was interrupted
+	woken    bool // its operation has not taken place: see runtime_known.go
+
+	// What it waits for, for the search for deadlocks and for cuts: see
+	// setPointer.
+	channel unsafe.Pointer // the channel that it receives from, or sends to
+	selects unsafe.Pointer // the *selectFrame of awaitCases
 }
 
 // savedGoroutine is a goroutine in a checkpoint.

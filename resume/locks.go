@@ -52,7 +52,11 @@ func (l lock) address() unsafe.Pointer {
 }
 
 // locks holds the goroutines that wait for locks.
-var locks lockQueues
+var locks = lockQueues{waiting: lockFilter{bits: &waitingLocks}, urgent: lockFilter{bits: &urgentLocks}}
+
+// waitingLocks and urgentLocks are the bits of the filters. They are variables of
+// their own, so that functions that load them can be inlined.
+var waitingLocks, urgentLocks uint32
 
 type lockQueues struct {
 	waiting lockFilter // locks that goroutines wait for: an unlock wakes one
@@ -78,24 +82,24 @@ type lockWaiter struct {
 
 // lockFilter says which locks are not in a set, without a lock.
 type lockFilter struct {
-	bits  atomic.Uint64
-	count [64]int // locks of each bit
+	bits  *uint32
+	count [32]int // locks of each bit
 }
 
-func lockBit(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) * 0x9e3779b97f4a7c15 >> 58 }
+func lockBit(p unsafe.Pointer) uint32 { return uint32(uint64(uintptr(p)) * 0x9e3779b97f4a7c15 >> 59) }
 
 // may reports whether a lock may be in the set.
 func (s *lockFilter) may(p unsafe.Pointer) bool {
-	b := s.bits.Load()
+	b := atomic.LoadUint32(s.bits)
 	return b != 0 && b>>lockBit(p)&1 != 0
 }
 
 func (s *lockFilter) add(p unsafe.Pointer, n int) {
 	i := lockBit(p)
 	if s.count[i] += n; s.count[i] != 0 {
-		s.bits.Store(s.bits.Load() | 1<<i)
+		atomic.StoreUint32(s.bits, *s.bits|1<<i)
 	} else {
-		s.bits.Store(s.bits.Load() &^ (1 << i))
+		atomic.StoreUint32(s.bits, *s.bits&^(1<<i))
 	}
 }
 
@@ -127,9 +131,11 @@ func RLock(m *sync.RWMutex) {
 	awaitLock(lock{RW: m, Read: true})
 }
 
-// Unlock stands for m.Unlock().
-func Unlock(m *sync.Mutex) {
-	m.Unlock()
+// unlockMutex is the part of Unlock that is not inlined.
+func unlockMutex(m *sync.Mutex, unlocked bool) {
+	if !unlocked {
+		m.Unlock()
+	}
 	if locks.waiting.may(unsafe.Pointer(m)) {
 		locks.wake(unsafe.Pointer(m))
 	}
@@ -180,12 +186,15 @@ func LockAny(l sync.Locker) {
 type lockFrame struct{ L lock }
 
 func awaitLock(l lock) {
-	w, can, resumed := beginWait()
-	if resumed {
-		l = resumeWait[lockFrame](w).L
+	w, can, f := beginWait[lockFrame]()
+	if f != nil {
+		l = f.L
 	}
 	if !can || l.M == nil && l.RW == nil {
 		l.block()
+		return
+	}
+	if f != nil && w.interrupted(&lockFrame{l}) {
 		return
 	}
 	w.lock(l, func() any { return &lockFrame{l} })
@@ -194,15 +203,25 @@ func awaitLock(l lock) {
 // lock locks. It returns false if the function has to return instead, with the
 // frame.
 func (w wait) lock(l lock, frame func() any) bool {
-	me := locks.join(w.g, l)
+	for !lockFor(w.g, l) {
+		if w.interrupted(frame()) {
+			return false
+		}
+	}
+	return true
+}
+
+// lockFor locks. It returns false if a cut is wanted.
+func lockFor(g *routine, l lock) bool {
+	me := locks.join(g, l)
 	for {
 		if locks.mayTry(me) && l.try() {
 			locks.remove(me, true)
 			return true
 		}
 		locks.failed(me)
-		<-w.g.wake
-		if cuts.wanted.Load() && w.interrupted(frame()) {
+		<-g.wake
+		if cuts.wanted.Load() {
 			locks.remove(me, false)
 			return false
 		}
@@ -415,21 +434,21 @@ func CondWait(c *sync.Cond) {
 		c.Wait()
 		return
 	}
-	w, can, resumed := beginWait()
-	if !can || !resumed && c == nil {
+	w, can, before := beginWait[condFrame]()
+	if !can || before == nil && c == nil {
 		c.Wait()
 		return
 	}
 	f := condFrame{C: c}
-	if resumed {
-		f = *resumeWait[condFrame](w)
+	if before != nil {
+		f = *before
 	} else {
 		next, _ := condWords(c)
 		f.Ticket = atomic.AddUint32(next, 1) - 1
 	}
 	if !f.Called {
 		conditions.join(w.g, f)
-		if !resumed {
+		if before == nil {
 			UnlockAny(f.C.L)
 		}
 		for !ticketCalled(f.C, f.Ticket) {

@@ -75,9 +75,9 @@ func onceLocked(done *uint32, m *sync.Mutex) bool {
 type onceFrame struct{ O *sync.Once }
 
 func awaitOnce(o *sync.Once) bool {
-	w, can, resumed := beginWait()
-	if resumed {
-		o = resumeWait[onceFrame](w).O
+	w, can, f := beginWait[onceFrame]()
+	if f != nil {
+		o = f.O
 	}
 	done, m := onceFields(o)
 	if !can || !several {

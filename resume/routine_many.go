@@ -36,6 +36,7 @@ func startRoutine(at string, f func(), whole bool) {
 var unwindingNow int32
 
 func beginMain() {
+	tryPlainWaits()
 	mainRoutine.wake = make(chan struct{}, 1)
 	blocksOf.add(currentG(), &mainRoutine)
 	cuts.add(&mainRoutine)

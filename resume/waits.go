@@ -23,20 +23,20 @@ type wait struct {
 }
 
 // beginWait enters a function that waits. ok is false if its callers cannot be
-// saved. resumed says that the function continues from its frame.
-func beginWait() (w wait, ok, resumed bool) {
+// saved. frame has the operands of a function that continues from its
+// frame, or after a bare wait that was interrupted; otherwise it is nil.
+func beginWait[T any]() (w wait, ok bool, frame *T) {
 	d := Enter()
 	if d == -1 {
-		return wait{}, false, false
+		return wait{}, false, operands[T]()
 	}
-	return wait{own(), d}, true, Resuming(d)
-}
-
-// resumeWait returns the frame of a function that waits again.
-func resumeWait[T any](w wait) *T {
-	f := Frame[T](w.d)
-	ResumedFast(w.d)
-	return f
+	w = wait{own(), d}
+	if Resuming(d) {
+		frame = Frame[T](d)
+		ResumedFast(d)
+		return w, true, frame
+	}
+	return w, true, operands[T]()
 }
 
 // interrupted is called when the goroutine was woken. It reports whether the
@@ -85,19 +85,22 @@ func RecvOK[T any](c <-chan T) (T, bool) {
 type recvFrame[T any] struct{ C <-chan T }
 
 func awaitRecv[T any](c <-chan T) (v T, ok bool) {
-	w, can, resumed := beginWait()
+	w, can, f := beginWait[recvFrame[T]]()
+	if f != nil {
+		c = f.C
+	}
 	if !can {
 		v, ok = <-c
 		return v, ok
 	}
-	if resumed {
-		c = resumeWait[recvFrame[T]](w).C
+	if f != nil && w.interrupted(&recvFrame[T]{c}) {
+		return v, false
 	}
-	setPointer(&w.g.receives, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
+	setPointer(&w.g.channel, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
 	for {
 		select {
 		case v, ok = <-c:
-			setPointer(&w.g.receives, nil)
+			setPointer(&w.g.channel, nil)
 			return v, ok
 		case <-w.g.wake:
 			if w.interrupted(&recvFrame[T]{c}) {
@@ -131,14 +134,16 @@ type sendFrame[T any] struct {
 }
 
 func awaitSend[T any](c chan<- T, v T) {
-	w, can, resumed := beginWait()
+	w, can, f := beginWait[sendFrame[T]]()
+	if f != nil {
+		c, v = f.C, f.V
+	}
 	if !can {
 		c <- v
 		return
 	}
-	if resumed {
-		f := resumeWait[sendFrame[T]](w)
-		c, v = f.C, f.V
+	if f != nil && w.interrupted(&sendFrame[T]{c, v}) {
+		return
 	}
 	for {
 		select {
@@ -225,6 +230,14 @@ func (c *SendCase[T]) received(reflect.Value, bool) {}
 // Select stands for a select statement without a default. It returns the index
 // of the case that was chosen.
 func Select(cases ...SelectCase) int {
+	if i := tryCases(cases); i >= 0 {
+		return i
+	}
+	return selectAny(cases)
+}
+
+// tryCases returns a case that does not block, or -1.
+func tryCases(cases []SelectCase) int {
 	if n := len(cases); n > 0 {
 		first := rand.IntN(n)
 		for i := range n {
@@ -233,36 +246,58 @@ func Select(cases ...SelectCase) int {
 			}
 		}
 	}
-	return selectAny(cases)
+	return -1
 }
 
 type selectFrame struct{ Cases []SelectCase }
 
 func selectAny(cases []SelectCase) int {
-	w, can, resumed := beginWait()
-	if resumed {
-		cases = resumeWait[selectFrame](w).Cases
+	w, can, f := beginWait[selectFrame]()
+	if f != nil {
+		cases = f.Cases
 	}
-	list := make([]reflect.SelectCase, len(cases), len(cases)+1)
-	for i, c := range cases {
-		list[i] = c.operation()
+	if !can {
+		return awaitCases(nil, cases)
 	}
-	if can {
-		setPointer(&w.g.selects, unsafe.Pointer(&selectFrame{cases}))
-		defer setPointer(&w.g.selects, nil)
-		list = append(list, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.g.wake)})
+	if f != nil && w.interrupted(&selectFrame{cases}) {
+		return -1
 	}
 	for {
-		i, v, ok := reflect.Select(list)
-		if i < len(cases) {
-			if list[i].Dir == reflect.SelectRecv {
-				cases[i].received(v, ok)
-			}
+		if i := awaitCases(w.g, cases); i >= 0 {
 			return i
 		}
 		if w.interrupted(&selectFrame{cases}) {
 			return -1
 		}
+	}
+}
+
+// awaitCases waits for one of the cases. It returns -1 if a cut is wanted and g
+// is not nil.
+func awaitCases(g *routine, cases []SelectCase) int {
+	list := make([]reflect.SelectCase, len(cases), len(cases)+1)
+	for i, c := range cases {
+		list[i] = c.operation()
+	}
+	if g != nil {
+		setPointer(&g.selects, unsafe.Pointer(&selectFrame{cases}))
+		list = append(list, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(g.wake)})
+	}
+	for {
+		i, v, ok := reflect.Select(list)
+		if i == len(cases) && !cuts.wanted.Load() {
+			continue
+		}
+		if g != nil {
+			setPointer(&g.selects, nil)
+		}
+		if i == len(cases) {
+			return -1
+		}
+		if list[i].Dir == reflect.SelectRecv {
+			cases[i].received(v, ok)
+		}
+		return i
 	}
 }
 
@@ -272,13 +307,13 @@ func Sleep(d time.Duration) {
 		time.Sleep(d)
 		return
 	}
-	w, can, resumed := beginWait()
+	w, can, f := beginWait[sleepFrame]()
 	if !can {
 		time.Sleep(d)
 		return
 	}
-	if resumed {
-		d = resumeWait[sleepFrame](w).Remaining
+	if f != nil {
+		d = f.Remaining
 	}
 	until := time.Now().Add(d)
 	t := time.NewTimer(d)
@@ -335,19 +370,19 @@ func WaitGroup(wg *sync.WaitGroup) {
 		wg.Wait()
 		return
 	}
-	w, can, resumed := beginWait()
+	w, can, f := beginWait[waitGroupFrame]()
 	if !can || !waitGroupsKnown() {
 		wg.Wait()
 		return
 	}
-	if resumed {
-		wg = resumeWait[waitGroupFrame](w).G
+	if f != nil {
+		wg = f.G
 	}
 	if raceDetector {
 		w.poll(wg)
 		return
 	}
-	w.join(wg, &waitGroupFrame{wg}, resumed, wg.Wait)
+	w.join(wg, &waitGroupFrame{wg}, f != nil, wg.Wait)
 }
 
 // poll waits for a group as join does, on this goroutine. The goroutine of join

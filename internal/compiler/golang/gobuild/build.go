@@ -295,7 +295,28 @@ func (b *Builder) avoidCgo() error {
 }
 
 // SaveGoroutines makes the run time save other goroutines than main's.
-func (b *Builder) SaveGoroutines() { b.addTags("cairn_goroutines") }
+func (b *Builder) SaveGoroutines() {
+	tags := "cairn_goroutines"
+	if b.addLinkerFlag("-checklinkname=0") { // for resume/runtime_known.go
+		tags += ",cairn_runtime"
+	}
+	b.addTags(tags)
+}
+
+// addLinkerFlag adds a flag to those for the linker that the user has set. It
+// reports whether it could.
+func (b *Builder) addLinkerFlag(flag string) bool {
+	if strings.Contains(b.env["GOFLAGS"], "-ldflags") {
+		return false
+	}
+	b.flags = append([]string{"-ldflags=" + flag}, b.flags...)
+	for i, f := range b.flags[1:] { // the last one that is for a package counts
+		if name, value, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name == "ldflags" {
+			b.flags[i+1] = "-ldflags=" + strings.TrimSpace(value+" "+flag)
+		}
+	}
+	return true
+}
 
 // addTags adds build tags to those that the user has set.
 func (b *Builder) addTags(more string) {

@@ -542,3 +542,21 @@ func writeZip(t *testing.T, w io.Writer, prefix string, files []string) {
 		t.Fatal(err)
 	}
 }
+
+func TestSaveGoroutines_LinkerFlags(t *testing.T) {
+	for _, c := range []struct {
+		goflags     string
+		flags, want []string
+	}{
+		{"", nil, []string{"-ldflags=-checklinkname=0", "-tags=cairn_goroutines,cairn_runtime"}},
+		{"-trimpath", []string{"-tags=x", "-ldflags=-s -w"}, []string{"-ldflags=-checklinkname=0", "-tags=x", "-ldflags=-s -w -checklinkname=0", "-tags=x,cairn_goroutines,cairn_runtime"}},
+		{"", []string{"-ldflags=example.com/...=-s"}, []string{"-ldflags=-checklinkname=0", "-ldflags=example.com/...=-s -checklinkname=0", "-tags=cairn_goroutines,cairn_runtime"}},
+		{"'-ldflags=-s -w'", nil, []string{"-tags=cairn_goroutines"}},
+	} {
+		b := &Builder{env: map[string]string{"GOFLAGS": c.goflags}, flags: c.flags}
+		b.SaveGoroutines()
+		if !slices.Equal(b.flags, c.want) {
+			t.Errorf("with %q and %q the flags are %q, not %q", c.goflags, c.flags, b.flags, c.want)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func Emit(p *rewrite.Package, runtime string, replace map[string]string, fast ma
 	if err != nil {
 		return nil, err
 	}
-	w.replace = replace
+	w.replace, w.runtime = replace, runtime
 	out := &Result{Files: map[string][]byte{}}
 	w.setFastPaths(fast)
 	for _, f := range p.Files {
@@ -138,6 +138,7 @@ type generator struct {
 	byNode          map[ast.Node]*function
 	byObj           map[types.Object]*function // declared functions
 	replace         map[string]string
+	runtime         string                      // import path of the run time
 	toRename        map[*types.Var]bool         // see shadowing.go
 	inspectsCallers bool                        // functions of the package inspect their callers
 	calls           map[*ast.CallExpr]*function // calls between functions with a fast path
@@ -371,7 +372,11 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 					edits = append(edits, rewrite.Edit{Lo: at, Hi: at, Text: inner.beforeSearchLoop(m) + e.w.p.LineComment(at)})
 				}
 			}
-			if lo <= m.comment.Pos() && m.comment.End() <= hi {
+			if name := inner.bareWait(m); name != nil && lo <= m.comment.Pos() && m.stmt().End() <= hi {
+				edits = append(edits, rewrite.Edit{Lo: m.comment.Pos(), Hi: m.comment.End()},
+					rewrite.Edit{Lo: name.Pos(), Hi: name.End(), Text: "Bare" + name.Name},
+					rewrite.Edit{Lo: m.stmt().End(), Hi: m.stmt().End(), Text: inner.afterBareWait(m)})
+			} else if lo <= m.comment.Pos() && m.comment.End() <= hi {
 				edits = append(edits, rewrite.Edit{Lo: m.comment.Pos(), Hi: m.comment.End(), Text: inner.save(m)})
 				if m.call && m.stmt().End() <= hi {
 					edits = append(edits, rewrite.Edit{Lo: m.stmt().End(), Hi: m.stmt().End(), Text: inner.afterCall(m)})

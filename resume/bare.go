@@ -1,0 +1,227 @@
+package resume
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Bare waits. To store frames and to announce a call before each wait costs more
+// than many waits. So a function of the program first waits without that. If a
+// cut is wanted meanwhile, the wait ends without an effect, and keeps its
+// operands. Then the function stores its frame and waits as waits.go describes:
+//
+//	v, ok := BareRecvOK(c)
+//	if Interrupted() {
+//		store the frame
+//		v, ok = RecvOK[T](nil) // for the channel of the bare wait
+//		...
+//	}
+
+// interruptedNow is how many goroutines have been interrupted, and have not
+// asked for it yet.
+var interruptedNow int32
+
+// Interrupted reports whether the bare wait that has just returned was
+// interrupted. Then the function that stands for the same operation is called.
+func Interrupted() bool { return atomic.LoadInt32(&interruptedNow) != 0 && interruptedHere() }
+
+func interruptedHere() bool {
+	g := current()
+	if g == nil || !g.cutShort {
+		return false
+	}
+	g.cutShort = false
+	atomic.AddInt32(&interruptedNow, -1)
+	return true
+}
+
+// interrupt ends a bare wait. frame has its operands.
+func (g *routine) interrupt(frame any) {
+	g.operands, g.cutShort = frame, true
+	atomic.AddInt32(&interruptedNow, 1)
+}
+
+// operands returns the frame of the bare wait before this one, or nil.
+func operands[T any]() *T {
+	g := current()
+	if g == nil || g.operands == nil {
+		return nil
+	}
+	f := g.operands.(*T)
+	g.operands = nil
+	return f
+}
+
+// BareRecv stands for <-c.
+func BareRecv[T any](c <-chan T) T {
+	if c != nil {
+		select {
+		case v := <-c:
+			return v
+		default:
+		}
+	}
+	v, _ := bareRecv(c)
+	return v
+}
+
+// BareRecvOK stands for v, ok := <-c.
+func BareRecvOK[T any](c <-chan T) (T, bool) {
+	if c != nil {
+		select {
+		case v, ok := <-c:
+			return v, ok
+		default:
+		}
+	}
+	return bareRecv(c)
+}
+
+func bareRecv[T any](c <-chan T) (v T, ok bool) {
+	g := current()
+	switch {
+	case g == nil:
+		v, ok = <-c
+		return v, ok
+	case c == nil:
+		g.interrupt(&recvFrame[T]{c})
+		return v, false
+	}
+	setPointer(&g.channel, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
+	if plainWaits {
+		if !cuts.wanted.Load() {
+			v, ok = <-c
+			setPointer(&g.channel, nil)
+			if !g.woken {
+				return v, ok
+			}
+			g.woken = false
+		}
+		setPointer(&g.channel, nil)
+		g.interrupt(&recvFrame[T]{c})
+		return v, false
+	}
+	for {
+		select {
+		case v, ok = <-c:
+			setPointer(&g.channel, nil)
+			return v, ok
+		case <-g.wake:
+			if cuts.wanted.Load() {
+				setPointer(&g.channel, nil)
+				g.interrupt(&recvFrame[T]{c})
+				return v, false
+			}
+		}
+	}
+}
+
+// BareSend stands for c <- v.
+func (s Sender[T]) BareSend(v T) {
+	if s.c != nil {
+		select {
+		case s.c <- v:
+			return
+		default:
+		}
+	}
+	bareSend(s.c, v)
+}
+
+func bareSend[T any](c chan<- T, v T) {
+	g := current()
+	switch {
+	case g == nil:
+		c <- v
+		return
+	case c == nil:
+		g.interrupt(&sendFrame[T]{c, v})
+		return
+	}
+	if plainWaits {
+		setPointer(&g.channel, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
+		if !cuts.wanted.Load() {
+			c <- v
+			setPointer(&g.channel, nil)
+			if !g.woken {
+				return
+			}
+			g.woken = false
+		}
+		setPointer(&g.channel, nil)
+		g.interrupt(&sendFrame[T]{c, v})
+		return
+	}
+	for {
+		select {
+		case c <- v:
+			return
+		case <-g.wake:
+			if cuts.wanted.Load() {
+				g.interrupt(&sendFrame[T]{c, v})
+				return
+			}
+		}
+	}
+}
+
+// BareSelect stands for a select statement without a default.
+func BareSelect(cases ...SelectCase) int {
+	if i := tryCases(cases); i >= 0 {
+		return i
+	}
+	g := current()
+	if g == nil {
+		return selectAny(cases)
+	}
+	if i := awaitCases(g, cases); i >= 0 {
+		return i
+	}
+	g.interrupt(&selectFrame{cases})
+	return -1
+}
+
+// bareLockMutex is the part of BareLock that is not inlined.
+func bareLockMutex(m *sync.Mutex) {
+	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock() {
+		bareLock(lock{M: m})
+	}
+}
+
+// BareLockRW stands for m.Lock().
+func BareLockRW(m *sync.RWMutex) {
+	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock() {
+		bareLock(lock{RW: m})
+	}
+}
+
+// BareRLock stands for m.RLock().
+func BareRLock(m *sync.RWMutex) {
+	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryRLock() {
+		bareLock(lock{RW: m, Read: true})
+	}
+}
+
+// BareLockAny stands for l.Lock().
+func BareLockAny(l sync.Locker) {
+	switch m := l.(type) {
+	case *sync.Mutex:
+		BareLock(m)
+	case *sync.RWMutex:
+		BareLockRW(m)
+	default:
+		l.Lock()
+	}
+}
+
+func bareLock(l lock) {
+	g := current()
+	if g == nil || l.M == nil && l.RW == nil {
+		l.block()
+		return
+	}
+	if !lockFor(g, l) {
+		g.interrupt(&lockFrame{l})
+	}
+}
