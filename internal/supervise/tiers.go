@@ -108,6 +108,9 @@ func (s *Supervisor) parseTiers() error {
 
 // builtTiers refuses what a policy may say and this version does not do.
 func builtTiers(p *policy.Policy) error {
+	if p.Scrub != policy.DefaultScrub && p.Scrub != 0 {
+		return optionError("--tiers: this version does not have the option scrub yet; 'cairn verify --tier' reads what a tier keeps, and 'cairn repair' mends it")
+	}
 	for i := range p.Tiers {
 		t := &p.Tiers[i]
 		usual := policy.Defaults(t.Kind)
