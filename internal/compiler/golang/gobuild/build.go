@@ -296,40 +296,65 @@ func (b *Builder) avoidCgo() error {
 
 // SaveGoroutines makes the run time save other goroutines than main's.
 func (b *Builder) SaveGoroutines() {
-	tags := "cairn_goroutines"
-	if b.addLinkerFlag("-checklinkname=0") { // for resume/runtime_known.go
-		tags += ",cairn_runtime"
-	}
-	b.addTags(tags)
+	b.addLinkerFlag("-checklinkname=0") // for resume/runtime_known.go
+	b.addTags("cairn_goroutines,cairn_runtime")
 }
 
-// addLinkerFlag adds a flag to those for the linker that the user has set. It
-// reports whether it could.
-func (b *Builder) addLinkerFlag(flag string) bool {
-	if strings.Contains(b.env["GOFLAGS"], "-ldflags") {
-		return false
-	}
-	b.flags = append([]string{"-ldflags=" + flag}, b.flags...)
-	for i, f := range b.flags[1:] { // the last one that is for a package counts
-		if name, value, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name == "ldflags" {
-			b.flags[i+1] = "-ldflags=" + strings.TrimSpace(value+" "+flag)
+// addLinkerFlag adds a flag to those for the linker that the user has set, in
+// GOFLAGS too: of several -ldflags that are for a package the last one counts.
+func (b *Builder) addLinkerFlag(flag string) {
+	flags := []string{"-ldflags=" + flag}
+	for _, f := range splitFlags(b.env["GOFLAGS"]) {
+		if isFlag(f, "ldflags") {
+			flags = append(flags, f)
 		}
 	}
-	return true
+	flags = append(flags, b.flags...)
+	for i, f := range flags[1:] {
+		if isFlag(f, "ldflags") {
+			_, value, _ := strings.Cut(f, "=")
+			flags[i+1] = "-ldflags=" + strings.TrimSpace(value+" "+flag)
+		}
+	}
+	b.flags = flags
 }
 
 // addTags adds build tags to those that the user has set.
 func (b *Builder) addTags(more string) {
 	tags := ""
-	for _, f := range append(strings.Fields(b.env["GOFLAGS"]), b.flags...) {
-		if list, ok := strings.CutPrefix(strings.TrimLeft(f, "-"), "tags="); ok {
-			tags = list
+	for _, f := range append(splitFlags(b.env["GOFLAGS"]), b.flags...) {
+		if isFlag(f, "tags") {
+			_, tags, _ = strings.Cut(f, "=")
 		}
 	}
 	if tags = strings.ReplaceAll(tags, " ", ","); tags != "" {
 		tags += ","
 	}
 	b.flags = append(b.flags, "-tags="+tags+more)
+}
+
+// isFlag reports whether a flag with its value has the given name.
+func isFlag(flag, name string) bool {
+	return strings.HasPrefix(strings.TrimLeft(flag, "-"), name+"=")
+}
+
+// splitFlags splits the value of GOFLAGS as the go command does: at spaces, but
+// not inside a flag that begins and ends with a quote.
+func splitFlags(goflags string) []string {
+	var flags []string
+	for {
+		goflags = strings.TrimLeft(goflags, " \t\r\n")
+		if goflags == "" {
+			return flags
+		}
+		flag, rest := goflags, ""
+		if quote := goflags[0]; quote == '"' || quote == '\'' {
+			flag, rest, _ = strings.Cut(goflags[1:], string(quote))
+		} else if i := strings.IndexAny(goflags, " \t\r\n"); i >= 0 {
+			flag, rest = goflags[:i], goflags[i:]
+		}
+		flags, goflags = append(flags, flag), rest
+	}
 }
 
 // environ returns the environment of the go command.

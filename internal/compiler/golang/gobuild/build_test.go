@@ -551,7 +551,8 @@ func TestSaveGoroutines_LinkerFlags(t *testing.T) {
 		{"", nil, []string{"-ldflags=-checklinkname=0", "-tags=cairn_goroutines,cairn_runtime"}},
 		{"-trimpath", []string{"-tags=x", "-ldflags=-s -w"}, []string{"-ldflags=-checklinkname=0", "-tags=x", "-ldflags=-s -w -checklinkname=0", "-tags=x,cairn_goroutines,cairn_runtime"}},
 		{"", []string{"-ldflags=example.com/...=-s"}, []string{"-ldflags=-checklinkname=0", "-ldflags=example.com/...=-s -checklinkname=0", "-tags=cairn_goroutines,cairn_runtime"}},
-		{"'-ldflags=-s -w'", nil, []string{"-tags=cairn_goroutines"}},
+		{"-mod=mod '-ldflags=-s -w' \"-tags=x y\"", nil, []string{"-ldflags=-checklinkname=0", "-ldflags=-s -w -checklinkname=0", "-tags=x,y,cairn_goroutines,cairn_runtime"}},
+		{"--ldflags=-w", []string{"-ldflags=-s"}, []string{"-ldflags=-checklinkname=0", "-ldflags=-w -checklinkname=0", "-ldflags=-s -checklinkname=0", "-tags=cairn_goroutines,cairn_runtime"}},
 	} {
 		b := &Builder{env: map[string]string{"GOFLAGS": c.goflags}, flags: c.flags}
 		b.SaveGoroutines()
