@@ -58,6 +58,7 @@ type Builder struct {
 	pkgs     []*packageInfo    // from go list
 	cache    string
 	overlay  map[string]string // file → its replacement, absolute
+	replaced int               // how many replacements were written
 	work     string            // a temporary directory
 	flags    []string          // opts.Flags, and what avoidCgo adds
 }
@@ -225,7 +226,6 @@ func (b *Builder) abs(name string) string {
 // addFiles adds overlay entries for files.
 func (b *Builder) addFiles(files map[string][]byte) error {
 	cached := make(map[string][]byte)
-	n := 0
 	for name, text := range files {
 		if !filepath.IsAbs(name) {
 			return fmt.Errorf("%w: %s is not an absolute name", ErrBuild, name)
@@ -234,17 +234,22 @@ func (b *Builder) addFiles(files map[string][]byte) error {
 			cached[name] = text
 			continue
 		}
-		n++
-		to := filepath.Join(b.work, fmt.Sprintf("%d-%s", n, filepath.Base(name)))
-		if err := os.WriteFile(to, text, 0o644); err != nil {
+		if err := b.replace(name, text); err != nil {
 			return err
 		}
-		b.overlay[name] = to
 	}
 	if len(cached) > 0 {
 		return b.replaceModules(cached)
 	}
 	return nil
+}
+
+// replace adds an overlay entry for a file, with a text.
+func (b *Builder) replace(name string, text []byte) error {
+	b.replaced++
+	to := filepath.Join(b.work, fmt.Sprintf("%d-%s", b.replaced, filepath.Base(name)))
+	b.overlay[name] = to
+	return os.WriteFile(to, text, 0o644)
 }
 
 // checkRuntime returns an error if the run time cannot be part of the program.

@@ -197,7 +197,9 @@ func TestBuild_ModuleCache(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			files := []string{"dep.go", "package dep\n\nimport _ \"embed\"\n\n//go:embed part.txt\nvar part string\n\nfunc Part() string { return part }\n", "part.txt", "old part"}
+			// A package below it has a file of the same name.
+			depOld := "package dep\n\nimport (\n\t_ \"embed\"\n\n\t\"example.com/dep/end\"\n)\n\n//go:embed part.txt\nvar part string\n\nfunc Part() string { return part + end.End }\n"
+			files := []string{"dep.go", depOld, "part.txt", "old part", "end/dep.go", "package end\n\nconst End = \".\"\n"}
 			if c.gomod != "" {
 				files = append(files, "go.mod", c.gomod)
 			}
@@ -223,15 +225,15 @@ func TestBuild_ModuleCache(t *testing.T) {
 			before := frozen(t, prog)
 			out := filepath.Join(t.TempDir(), "program")
 			replaced := map[string][]byte{
-				filepath.Join(cache, "example.com", "dep@v1.2.3", "dep.go"): []byte("package dep\n\nimport _ \"embed\"\n\n//go:embed part.txt\nvar part string\n\n" +
-					"func Part() string { return \"not the \" + part + more }\n"),
-				filepath.Join(cache, "example.com", "dep@v1.2.3", "zz_cairn.go"): []byte("package dep\n\nconst more = \" but the new\"\n"),
+				filepath.Join(cache, "example.com", "dep@v1.2.3", "dep.go"):        []byte(strings.Replace(depOld, "return part +", "return \"not the \" + part + more +", 1)),
+				filepath.Join(cache, "example.com", "dep@v1.2.3", "end", "dep.go"): []byte("package end\n\nconst End = \"!\"\n"),
+				filepath.Join(cache, "example.com", "dep@v1.2.3", "zz_cairn.go"):   []byte("package dep\n\nconst more = \" but the new\"\n"),
 			}
 			err := build(out, prog, nil, replaced, Options{Env: programtest.Offline("GOMODCACHE="+cache, env[len(env)-1], programtest.Flags("")), Cache: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := programtest.Says(t, out); got != "not the old part but the new" {
+			if got := programtest.Says(t, out); got != "not the old part but the new!" {
 				t.Errorf("it says %q", got)
 			}
 			for name, text := range frozen(t, prog) {

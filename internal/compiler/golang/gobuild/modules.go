@@ -96,11 +96,9 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 		if err != nil {
 			return err
 		}
-		with := filepath.Join(b.work, fmt.Sprintf("%d-%s", len(b.overlay), filepath.Base(name)))
-		if err := os.WriteFile(with, text, 0o644); err != nil {
+		if err := b.replace(filepath.Join(to, inside), text); err != nil {
 			return err
 		}
-		b.overlay[filepath.Join(to, inside)] = with
 	}
 	return b.replaceInGoMod(changed)
 }
