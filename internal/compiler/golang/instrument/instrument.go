@@ -14,6 +14,7 @@ import (
 	"go/format"
 	"go/token"
 	"go/types"
+	"go/version"
 	"maps"
 	"os"
 	"slices"
@@ -334,7 +335,7 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 				if text, err = format.Source(text); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				own.Files[name] = rewrite.AllowTypeParams(rewrite.JoinLineComments(text), r.p.GoVersion)
+				own.Files[name] = rewrite.AllowTypeParams(rewrite.JoinLineComments(text), goVersion(s))
 			}
 		}
 		own.Frames = emitted.Frames
@@ -361,11 +362,8 @@ func (in *instrumenter) usesCairn() bool {
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
 		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
-	if s.Module != nil {
-		q.GoVersion = "go1.16" // as go build assumes if go.mod does not say
-		if s.Module.GoVersion != "" {
-			q.GoVersion = "go" + s.Module.GoVersion
-		}
+	if q.GoVersion = goVersion(s); q.GoVersion != "" && version.Compare(q.GoVersion, rewrite.TypeParams) < 0 {
+		q.GoVersion = rewrite.TypeParams // AllowTypeParams makes it so
 	}
 	for _, f := range s.Files {
 		name := in.p.Source.Fset.File(f.FileStart).Name()
@@ -376,6 +374,18 @@ func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 		q.Source[name] = text
 	}
 	return q, nil
+}
+
+// goVersion returns the version of Go that a package is written for, as in its
+// go.mod; empty: the newest.
+func goVersion(s *load.Package) string {
+	switch {
+	case s.Module == nil:
+		return ""
+	case s.Module.GoVersion == "":
+		return "go1.16" // as go build assumes
+	}
+	return "go" + s.Module.GoVersion
 }
 
 // inspectsCallers reports whether functions of a package, or of what it

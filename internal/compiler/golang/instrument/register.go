@@ -81,7 +81,7 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *clos
 	if err != nil {
 		return err
 	}
-	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.AllowTypeParams(text, p.GoVersion)
+	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.AllowTypeParams(text, goVersion(s))
 	return nil
 }
 

@@ -70,11 +70,7 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 		if err != nil {
 			return err
 		}
-		version := ""
-		if q.Module != nil {
-			version = "go" + q.Module.GoVersion
-		}
-		out.Files[filepath.Join(q.Dir, genericName)] = rewrite.AllowTypeParams(text, strings.TrimSuffix(version, "go"))
+		out.Files[filepath.Join(q.Dir, genericName)] = rewrite.AllowTypeParams(text, goVersion(q))
 	}
 	return nil
 }

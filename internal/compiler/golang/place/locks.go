@@ -24,7 +24,7 @@ type lockCall struct {
 func (pl *Placement) findLocks() {
 	shared := map[*types.Var]bool{} // those whose address is taken
 	for _, fn := range pl.Calls.All {
-		if !fn.Pkg.Rewritable() || !hasGenerics(fn.Pkg) || !slices.Contains(fn.Pkg.Imports, "sync") {
+		if !fn.Pkg.Rewritable() || !slices.Contains(fn.Pkg.Imports, "sync") {
 			continue
 		}
 		info := fn.Pkg.Info

@@ -45,12 +45,12 @@ func (pl *Placement) findRoots(several bool) {
 		debugOnly := !slices.ContainsFunc(pl.p.Source.Sources, func(s *load.Package) bool { return rewrite.RegistersHandlers(s.Info) })
 		signals := map[*ast.GoStmt]bool{}
 		for _, s := range pl.p.Source.Sources {
-			if s.Rewritable() && hasGenerics(s) {
+			if s.Rewritable() {
 				EachSignalWait(s, pl.p.Source.Fset, func(g *ast.GoStmt, _ ast.Stmt) { signals[g] = true })
 			}
 		}
 		for _, fn := range pl.Calls.All {
-			if !fn.Pkg.Rewritable() || !hasGenerics(fn.Pkg) || !all[fn] {
+			if !fn.Pkg.Rewritable() || !all[fn] {
 				continue
 			}
 			launch := func(call *ast.CallExpr, at token.Pos, serves bool) {
@@ -88,7 +88,7 @@ func (pl *Placement) findRoots(several bool) {
 	if len(pl.Launches) > 0 {
 		pl.waits = map[*callgraph.Function][]token.Pos{}
 		for fn := range pl.reachable {
-			if fn.Pkg.Rewritable() && hasGenerics(fn.Pkg) {
+			if fn.Pkg.Rewritable() {
 				rewrite.EachWait(fn.Pkg.Info, func(f func(ast.Node) bool) { fn.Walk(fn.Body, f) }, func(n ast.Node, at token.Pos) {
 					if c, ok := n.(*ast.CallExpr); !ok || len(c.Args) > 0 || slices.Contains(fn.Pkg.Imports, "sync") {
 						pl.waits[fn] = append(pl.waits[fn], at)
@@ -98,12 +98,6 @@ func (pl *Placement) findRoots(several bool) {
 		}
 		pl.findLocks()
 	}
-}
-
-// hasGenerics reports whether a package may use type parameters, as the run
-// time's functions do.
-func hasGenerics(s *load.Package) bool {
-	return s.Module == nil || rewrite.HasGenerics("go"+s.Module.GoVersion)
 }
 
 // Several reports whether other goroutines than main's are saved.

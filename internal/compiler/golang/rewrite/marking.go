@@ -114,10 +114,14 @@ func RenameInLineComments(text []byte, name func(file string) string) []byte {
 
 var toldInText = regexp.MustCompile(`/\*line ([^*]*?)((?::\d+){1,2})\*/`)
 
+// TypeParams is the oldest version of Go that has type parameters, which the new
+// parts of a file use.
+const TypeParams = "go1.18"
+
 // AllowTypeParams adds a build constraint to a file of a module for an old Go
 // version, so that its new parts can use type parameters.
 func AllowTypeParams(text []byte, goVersion string) []byte {
-	if goVersion == "" || version.Compare(goVersion, "go1.18") >= 0 {
+	if goVersion == "" || version.Compare(goVersion, TypeParams) >= 0 {
 		return text
 	}
 	lines := strings.SplitAfter(string(text), "\n")
@@ -126,11 +130,11 @@ func AllowTypeParams(text []byte, goVersion string) []byte {
 			break
 		}
 		if e, ok := strings.CutPrefix(l, "//go:build "); ok {
-			lines[i] = "//go:build (" + strings.TrimSpace(e) + ") && go1.18\n"
+			lines[i] = "//go:build (" + strings.TrimSpace(e) + ") && " + TypeParams + "\n"
 			return []byte(strings.Join(lines, ""))
 		}
 	}
-	return append([]byte("//go:build go1.18\n\n"), text...)
+	return append([]byte("//go:build "+TypeParams+"\n\n"), text...)
 }
 
 // RangeMark stands after the word range of a loop over a function that is on

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"go/version"
 	"strings"
 )
 
@@ -288,9 +287,4 @@ func CanStart(info *types.Info, g *ast.GoStmt) bool {
 		}
 	}
 	return true
-}
-
-// HasGenerics reports whether a version of Go has type parameters.
-func HasGenerics(goVersion string) bool {
-	return goVersion == "go" || version.Compare(goVersion, "go1.18") >= 0
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/types"
-	"go/version"
 	"maps"
 	"strings"
 
@@ -28,9 +27,6 @@ var onceFuncs = map[string]onceFunc{
 // package. The closures that these return can be saved as the program's own
 // are.
 func LowerOnce(p *rewrite.Package) (*rewrite.Package, error) {
-	if p.GoVersion != "" && version.Compare(p.GoVersion, "go1.18") < 0 {
-		return p, nil
-	}
 	text := map[string][]byte{}
 	copies := map[string]string{} // names of the copies
 	for _, f := range p.Files {

@@ -1,0 +1,3 @@
+module example.org/oldgoroutines
+
+go 1.12
