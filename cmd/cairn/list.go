@@ -42,7 +42,8 @@ and inspect. On such a host, DIR may also be the run's directory there.
 If the run has more tiers (cairn run --tiers), list also shows on which of them
 each checkpoint is, and how many hosts may be lost now, with their disks, before
 it is lost: "any 1 of 2 hosts", or "all hosts" if a shared directory or an object
-store has all of it.`,
+store has all of it. Lines "damaged" name what hosts have read again (scrub in
+--tiers) and could not repair.`,
 		Example: `  cairn list                                           # of the run in this directory
   cairn list ckpt                                      # of directory ckpt
   cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,
@@ -62,6 +63,8 @@ type listDocument struct {
 	Hosts       []listedHost       `json:"hosts,omitempty"` // if they share no files: what each has
 	// Tiers says where each checkpoint is, of a run with --tiers.
 	Tiers []supervise.TieredCheckpoint `json:"tiers,omitempty"`
+	// Damaged is what hosts have read again, and could not repair.
+	Damaged []control.TierRepair `json:"damaged,omitempty"`
 }
 
 // listedCheckpoint is a checkpoint, or why it could not be read.
@@ -93,6 +96,7 @@ func list(ctx context.Context, c *call) error {
 	if c.hosts != nil {
 		var errs []error
 		doc.Tiers, errs = c.hosts.Tiers(ctx)
+		doc.Damaged = c.hosts.Damaged()
 		for _, err := range errs {
 			c.notef("%v", err)
 		}
@@ -318,6 +322,9 @@ func (c *call) listText(doc *listDocument) {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}
 	c.tiersText(doc.Tiers)
+	for i := range doc.Damaged {
+		c.printf("damaged: %s\n", printable(doc.Damaged[i].String()))
+	}
 	c.hostsText(doc.Hosts)
 	for _, u := range doc.Unfinished {
 		c.printf("checkpoint %d is being written, or a crash has left it (then 'cairn gc %s' removes it)\n", u.Index, doc.Dir)

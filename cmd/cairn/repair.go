@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -70,10 +69,10 @@ func repair(ctx context.Context, c *call, replace []string) error {
 			c.notef("%s", printable(note))
 		}
 		for _, r := range out.Repaired {
-			c.printf("%srepaired: %s, from %s\n", where(&r), printable(r.What), printable(r.From))
+			c.printf("%s\n", printable(r.String()))
 		}
 		for _, r := range out.Lost {
-			c.printf("%scannot be repaired: %s: %s\n", where(&r), printable(r.What), printable(r.Why))
+			c.printf("%s\n", printable(r.String()))
 		}
 		c.printf("%s looked at, %d repaired, %d cannot be repaired\n", control.Count(len(out.Checkpoints), "checkpoint"), len(out.Repaired), len(out.Lost))
 	}
@@ -81,12 +80,4 @@ func repair(ctx context.Context, c *call, replace []string) error {
 		err = errFound
 	}
 	return err
-}
-
-// where says which checkpoint and tier something belongs to.
-func where(r *supervise.Repair) string {
-	if r.Checkpoint == 0 {
-		return r.Tier + ": "
-	}
-	return fmt.Sprintf("%s: checkpoint %d: ", r.Tier, r.Checkpoint)
 }

@@ -33,7 +33,9 @@ from the newest checkpoint, or from the beginning if there is none; it completes
 run that was finishing.
 
 A line "tier" for each storage tier besides the hosts' disks (--tiers) says which
-checkpoint it has, which is on its way there, and why that fails.
+checkpoint it has, which is on its way there, and why that fails. A line "scrub"
+says how much of old checkpoints was read again and repaired; each line "damaged"
+names something that could not be repaired.
 
 A line "not saved" says that checkpoints fail, since when and why: the work since
 the last checkpoint would be lost.
@@ -126,6 +128,12 @@ func status(ctx context.Context, c *call) error {
 	c.printf("stored in   %s\n", printable(st.Dir))
 	for _, t := range st.Tiers {
 		c.printf("tier        %s\n", printable(tierText(&t, c.now)))
+	}
+	if x := st.Scrub; x != nil {
+		c.printf("scrub       %s read again, %s, last %s; %d repaired\n", control.Count(x.Files, "file"), control.BytesText(x.Bytes), age(c.now, x.Time), x.Repaired)
+		for i := range x.Lost {
+			c.printf("damaged     %s\n", printable(x.Lost[i].String()))
+		}
 	}
 	for _, text := range moveTexts(st.Moves, c.now) {
 		c.printf("move        %s\n", printable(text))

@@ -25,6 +25,7 @@ import (
 //	                             ←    Discarded
 //	  Keep                       →      uploads, and tries again if that fails
 //	                             ←    Stored, any number of them
+//	                             ←    Scrubbed, now and then
 
 // LocalDir names a host's directory of a run to its helper.
 type LocalDir struct {
@@ -251,7 +252,35 @@ type (
 		Error string `json:"error,omitempty"`
 		Over  bool   `json:"over,omitempty"` // the helper does not try again
 	}
+	// Scrubbed says that the host has read something of checkpoints again.
+	Scrubbed struct {
+		Files    int          `json:"files"` // that were read since the last Scrubbed
+		Bytes    int64        `json:"bytes"`
+		Repaired []TierRepair `json:"repaired,omitempty"` // since the last Scrubbed
+		Lost     []TierRepair `json:"lost,omitempty"`     // all that is damaged now, and cannot be repaired
+	}
 )
+
+// TierRepair is something that a tier had lost.
+type TierRepair struct {
+	Checkpoint uint64 `json:"checkpoint,omitempty"` // 0: it belongs to none
+	Tier       string `json:"tier"`
+	What       string `json:"what"`           // "rank 3's file on host b"
+	From       string `json:"from,omitempty"` // where it was rebuilt from
+	Why        string `json:"why,omitempty"`  // it cannot be repaired: why
+}
+
+// String says what was repaired, or cannot be.
+func (r *TierRepair) String() string {
+	text := r.Tier + ": "
+	if r.Checkpoint > 0 {
+		text += fmt.Sprintf("checkpoint %d: ", r.Checkpoint)
+	}
+	if r.Why != "" {
+		return fmt.Sprintf("%scannot be repaired: %s: %s", text, r.What, r.Why)
+	}
+	return fmt.Sprintf("%srepaired: %s, from %s", text, r.What, r.From)
+}
 
 // PeerHost is a host, and where its helper takes copies of checkpoints.
 type PeerHost struct {
@@ -364,6 +393,7 @@ func (*Discard) Kind() Kind       { return "discard" }
 func (*Discarded) Kind() Kind     { return "discarded" }
 func (*Keep) Kind() Kind          { return "keep" }
 func (*Stored) Kind() Kind        { return "stored" }
+func (*Scrubbed) Kind() Kind      { return "scrubbed" }
 func (*Peers) Kind() Kind         { return "peers" }
 func (*Retain) Kind() Kind        { return "retain" }
 func (*ListFiles) Kind() Kind     { return "listFiles" }

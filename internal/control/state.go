@@ -18,6 +18,7 @@ type RunState struct {
 	Last        *CheckpointState `json:"last,omitempty"`     // the newest checkpoint known to be committed
 	Unsaved     *Unsaved         `json:"unsaved,omitempty"`  // checkpoints fail
 	Tiers       []TierState      `json:"tiers,omitempty"`    // besides the hosts' disks
+	Scrub       *ScrubState      `json:"scrub,omitempty"`    // what hosts have read again
 	Ranks       []RankState      `json:"ranks"`
 	Moves       []MoveState      `json:"moves,omitempty"` // the latest, the newest at the end
 }
@@ -61,6 +62,15 @@ type TierState struct {
 	Time      time.Time `json:"time,omitzero"`       // since when
 	Uploading uint64    `json:"uploading,omitempty"` // the checkpoint that is on its way
 	Failing   *Unsaved  `json:"failing,omitempty"`   // why it does not get there
+}
+
+// ScrubState is what hosts have found when they read old checkpoints again.
+type ScrubState struct {
+	Time     time.Time    `json:"time"`  // when they did last
+	Files    int          `json:"files"` // all that were read again
+	Bytes    int64        `json:"bytes"`
+	Repaired int          `json:"repaired"`
+	Lost     []TierRepair `json:"lost,omitempty"` // damaged now, and cannot be repaired
 }
 
 // States of a move.

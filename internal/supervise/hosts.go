@@ -56,6 +56,7 @@ type host struct {
 	peer      []string                // where it takes copies of checkpoints; none: there is no tier on hosts
 	asked     []func(control.Message) // who waits for its answers, see ask
 	holds     bool                    // it may have files that ranks on other hosts need
+	rotten    []control.TierRepair    // what it has read again, is damaged, and cannot be repaired
 }
 
 // hostState says whether a host's helper is connected.
@@ -336,7 +337,7 @@ func (h *host) handle(m control.Message) {
 		case m.Error == "" && h.s.local != nil && m.Files == nil:
 			h.lost(errors.New("its helper is of another version: it knows no directories of hosts"))
 		case m.Error == "":
-			h.state, h.files, h.addresses, h.peer, h.killed = hostUp, m.Files, m.Addresses, m.Peer, 0
+			h.state, h.files, h.addresses, h.peer, h.killed, h.rotten = hostUp, m.Files, m.Addresses, m.Peer, 0, nil
 			if h.s.local != nil { // it has the host's lock
 				delete(h.s.local.left, m.Files.ID)
 			}
@@ -356,6 +357,8 @@ func (h *host) handle(m control.Message) {
 		h.answers(m)
 	case *control.Stored:
 		h.s.stored(h, m)
+	case *control.Scrubbed:
+		h.s.scrubbed(h, m)
 	case *control.Evacuate:
 		h.toEvacuate(m)
 	case *control.Signaled:

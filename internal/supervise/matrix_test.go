@@ -169,7 +169,7 @@ func (m *matrix) open(root string) *repairer {
 		m.t.Fatal(err)
 	}
 	if m.tier == "shared" {
-		rec.UsedTiers = []string{tierName(pol.Of(policy.Shared))}
+		rec.UsedTiers = []string{pol.Of(policy.Shared).Name()}
 	}
 	r := &repairer{rec: &rec, pol: pol, v: &HostView{rec: &rec}, out: new(RepairedRun), bad: make(map[copyOf]string)}
 	setup := control.LocalDir{Run: m.run, Supervisor: randomName(), Secret: randomBytes(32), Policy: rec.Policy, Name: matrixRun, Env: storeEnv(pol)}
@@ -469,7 +469,7 @@ func (m *matrix) restart(r *repairer) (index uint64, at, said []string, err erro
 		if l.stored == nil && (m.tier == "shared" || m.tier == "s3") && p.needsTiers(plan, err) {
 			l.stored = []*tierStore{}
 			kind := r.pol.Of(policy.Kind(m.tier))
-			st := &tierStore{name: tierName(kind), kind: kind.Kind}
+			st := &tierStore{name: kind.Name(), kind: kind.Kind}
 			x, terr := lookAt(t.Context(), kind, r.rec)
 			if terr == nil {
 				_, terr = readStore(t.Context(), x, m.run, st)

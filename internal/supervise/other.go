@@ -48,6 +48,9 @@ func (*HostView) Verify(string) ([]ckpt.Damage, bool, error) { return nil, false
 // Tiers returns nothing on this system.
 func (*HostView) Tiers(context.Context) ([]TieredCheckpoint, []error) { return nil, nil }
 
+// Damaged returns nothing on this system.
+func (*HostView) Damaged() []control.TierRepair { return nil }
+
 // VerifyTier fails on this system.
 func (*HostView) VerifyTier(context.Context, string) (*VerifiedTier, error) {
 	return nil, rundir.ErrUnsupported

@@ -507,7 +507,7 @@ func (r *repairer) repairOwned(ctx context.Context, c recovery.Checkpoint, h *Vi
 		case err == nil:
 			have = append(have, rank)
 		case newest || len(keptPartsOf(p, c, rank)) > 0:
-			r.did(c.Index, tierName(short[0]), fmt.Sprintf("what hosts keep of rank %d", rank), "", err)
+			r.did(c.Index, short[0].Name(), fmt.Sprintf("what hosts keep of rank %d", rank), "", err)
 		}
 		if err == nil && !slices.Contains(from, where) {
 			from = append(from, where)
@@ -523,12 +523,12 @@ func (r *repairer) repairOwned(ctx context.Context, c recovery.Checkpoint, h *Vi
 	for _, t := range short {
 		what := "what hosts keep of " + control.RanksText(order.Ranks)
 		if hosts < 2 {
-			r.did(c.Index, tierName(t), what, "", errors.New("there is no other host that can be reached"))
+			r.did(c.Index, t.Name(), what, "", errors.New("there is no other host that can be reached"))
 			continue
 		}
 		order.Tier = string(t.Kind)
 		_, err := r.keep(ctx, h, &order)
-		r.did(c.Index, tierName(t), what, strings.Join(from, ", "), err)
+		r.did(c.Index, t.Name(), what, strings.Join(from, ", "), err)
 	}
 	if err := r.eachHost((*ViewedHost).rescan); err != nil {
 		r.notef("%v", err)

@@ -40,7 +40,7 @@ func (r *repairer) openOuter(ctx context.Context) error {
 		if p.Kind.OnHosts() {
 			continue
 		}
-		t := &outerTier{Tier: p, name: tierName(&p)}
+		t := &outerTier{Tier: p, name: p.Name()}
 		t.stored = &tierStore{name: t.name, kind: p.Kind}
 		err := t.open(ctx, r)
 		if ctx.Err() != nil {

@@ -350,7 +350,7 @@ func (s *Supervisor) snapshot() control.RunState {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
 	}
-	st.Moves, st.Tiers = s.snapMoves(), s.tierStates()
+	st.Moves, st.Tiers, st.Scrub = s.snapMoves(), s.tierStates(), s.rec.Scrub
 	return st
 }
 

@@ -68,7 +68,7 @@ func (s *Supervisor) parseFrom() error {
 		p.Tiers = append(p.Tiers, x)
 		o.Tiers = p.String()
 	case strings.TrimRight(t.RunDir(name), "/") != strings.TrimRight(x.RunDir(name), "/"):
-		return optionError("--from %s is not the place of this run on the tier %s: name the same place, or leave the tier out", o.From, tierName(t))
+		return optionError("--from %s is not the place of this run on the tier %s: name the same place, or leave the tier out", o.From, t.Name())
 	}
 	if p.Of(policy.Local) == nil && o.Local == "" {
 		if len(o.Hosts) > 0 {
@@ -156,7 +156,7 @@ func (s *Supervisor) findRun() error {
 		}
 		f, err := s.findOn(ctx, t)
 		if err != nil {
-			return fmt.Errorf("%s cannot be read, and may have this run: %w; nothing is started: bring it back, or begin a new run with --fresh", tierName(t), err)
+			return fmt.Errorf("%s cannot be read, and may have this run: %w; nothing is started: bring it back, or begin a new run with --fresh", t.Name(), err)
 		}
 		if f != nil && (best == nil || f.record.Number > best.record.Number || f.record.Number == best.record.Number && best.manifest == nil) {
 			best = f
@@ -193,7 +193,7 @@ func (s *Supervisor) findOn(ctx context.Context, t *policy.Tier) (*foundRun, err
 		if a == nil || best != nil && !a.Time.After(best.record.Time) {
 			continue
 		}
-		f := &foundRun{tier: tierName(t), record: a}
+		f := &foundRun{tier: t.Name(), record: a}
 		list, err := tier.Checkpoints(ctx, x, id)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,10 @@
 package supervise
 
-import "time"
+import (
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
 
 // TieredCheckpoint says where a checkpoint of a run is.
 type TieredCheckpoint struct {
@@ -45,13 +49,7 @@ type VerifiedTier struct {
 }
 
 // Repair is something that a tier had lost.
-type Repair struct {
-	Checkpoint uint64 `json:"checkpoint,omitempty"` // 0: it belongs to none
-	Tier       string `json:"tier"`
-	What       string `json:"what"`           // "rank 3's file on host b"
-	From       string `json:"from,omitempty"` // where it was rebuilt from
-	Why        string `json:"why,omitempty"`  // it cannot be repaired: why
-}
+type Repair = control.TierRepair
 
 // RepairedRun is the result of RepairRun.
 type RepairedRun struct {

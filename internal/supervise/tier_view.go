@@ -67,7 +67,7 @@ func (v *HostView) Tiers(ctx context.Context) (out []TieredCheckpoint, errs []er
 		}
 		for i := range pol.Tiers {
 			if t := &pol.Tiers[i]; p.onTier(inv, c, t) {
-				x.Tiers = append(x.Tiers, tierName(t))
+				x.Tiers = append(x.Tiers, t.Name())
 			}
 		}
 		out = append(out, x)
@@ -87,7 +87,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 			continue
 		}
 		wg.Go(func() {
-			st := &tierStore{name: tierName(t), kind: t.Kind}
+			st := &tierStore{name: t.Name(), kind: t.Kind}
 			var a *control.AttemptRecord
 			x, err := lookAt(ctx, t, v.rec)
 			if err == nil {
@@ -96,7 +96,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s cannot be read: %w", tierName(t), err))
+				errs = append(errs, fmt.Errorf("%s cannot be read: %w", t.Name(), err))
 				return
 			}
 			out = append(out, st)
@@ -111,7 +111,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 
 // lookAt opens a tier of a run for reading.
 func lookAt(ctx context.Context, t *policy.Tier, rec *rundir.Record) (tier.Tier, error) {
-	if slices.Contains(rec.UsedTiers, tierName(t)) {
+	if slices.Contains(rec.UsedTiers, t.Name()) {
 		return helper.OpenMarked(ctx, t, rec.Name, vfs.AccessFromEnv())
 	}
 	return helper.LookAtTier(ctx, t, rec.Name, vfs.AccessFromEnv())
@@ -139,7 +139,7 @@ func (p *localInventory) onTier(inv *recovery.Inventory, c recovery.Checkpoint, 
 	}
 	for _, s := range p.tiers {
 		for _, x := range s.checkpoints {
-			if s.name == tierName(t) && x.Index == c.Index && x.Attempt == c.Attempt {
+			if s.name == t.Name() && x.Index == c.Index && x.Attempt == c.Attempt {
 				return len(x.parts) == p.ranks && !slices.ContainsFunc(x.parts, func(part local.RankPart) bool { return part.Err != nil })
 			}
 		}
@@ -195,7 +195,7 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	if t == nil {
 		return nil, fmt.Errorf("the run has no tier %s: its policy is %s", kind, v.rec.Policy)
 	}
-	out := &VerifiedTier{Tier: tierName(t), Damage: []TierDamage{}}
+	out := &VerifiedTier{Tier: t.Name(), Damage: []TierDamage{}}
 	if t.Kind.OnHosts() {
 		return out, v.verifyKept(out)
 	}
@@ -298,7 +298,7 @@ func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*Co
 	if err != nil {
 		return nil, err
 	}
-	out := &CollectedTier{Tier: tierName(t), DryRun: dry, Kept: []uint64{}, Removed: []uint64{}}
+	out := &CollectedTier{Tier: t.Name(), DryRun: dry, Kept: []uint64{}, Removed: []uint64{}}
 	for _, m := range list {
 		if line != nil && line.Counts(m.Index, m.Attempt) && len(out.Kept) < keep {
 			out.Kept = append(out.Kept, m.Index)

@@ -59,19 +59,7 @@ type tierJob struct {
 func (t *storageTier) kind() string { return string(t.Kind) }
 
 // String returns the tier as users write it.
-func (t *storageTier) String() string { return tierName(&t.Tier) }
-
-func tierName(t *policy.Tier) string {
-	switch t.Kind {
-	case policy.Local:
-		return string(t.Kind)
-	case policy.Partner:
-		return fmt.Sprintf("partner=%d", t.Copies)
-	case policy.RS:
-		return fmt.Sprintf("rs=%d+%d", t.Data, t.Parity)
-	}
-	return string(t.Kind) + "=" + t.Place
-}
+func (t *storageTier) String() string { return t.Name() }
 
 // parseTiers reads Options.Tiers. It sets Options.Local.
 func (s *Supervisor) parseTiers() error {
@@ -108,9 +96,6 @@ func (s *Supervisor) parseTiers() error {
 
 // builtTiers refuses what a policy may say and this version does not do.
 func builtTiers(p *policy.Policy) error {
-	if p.Scrub != policy.DefaultScrub && p.Scrub != 0 {
-		return optionError("--tiers: this version does not have the option scrub yet; 'cairn verify --tier' reads what a tier keeps, and 'cairn repair' mends it")
-	}
 	for i := range p.Tiers {
 		t := &p.Tiers[i]
 		usual := policy.Defaults(t.Kind)
@@ -132,8 +117,11 @@ func (s *Supervisor) openTiers() {
 		if s.rec.Policy != "" && !s.intent.New {
 			s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run had --tiers '"+s.rec.Policy+"' before, and these tiers are not used now", "; ")
 		}
-		s.rec.Policy, s.rec.Tiers = "", nil
+		s.rec.Policy, s.rec.Tiers, s.rec.Scrub = "", nil, nil
 		return
+	}
+	if s.intent.New {
+		s.rec.Scrub = nil
 	}
 	s.rec.Policy = s.policy.String()
 	s.rec.Name = cmp.Or(s.rec.Name, local.Name(s.o.Run))
@@ -459,7 +447,7 @@ func (s *Supervisor) emptyTiers() {
 	if left > 0 {
 		s.say("the checkpoints of the finished run stay on tiers that did not answer within %s", control.TimeText(emptyTime))
 	}
-	s.rec.Tiers = s.tierStates()
+	s.rec.Tiers, s.rec.Scrub = s.tierStates(), nil
 }
 
 // removeReplaced removes earlier runs from the tiers that this one replaces.

@@ -15,8 +15,7 @@ func TestTiers_NotBuilt(t *testing.T) {
 	for text, option := range map[string]string{
 		"local=/d,shared=/s:files=none": "files",
 		"local=/d,shared=/s:writers=3":  "writers",
-		"local=/d,partner,scrub=1d":     "scrub",
-		"local=/d,partner,scrub=off":    "",
+		"local=/d,partner,scrub=1d":     "",
 		"local=/d,partner":              "",
 	} {
 		p, err := policy.Parse(text)

@@ -69,6 +69,11 @@ func (t *limited) Get(ctx context.Context, name string, offset, n int64) (io.Rea
 	return &limitedReader{ctx, t.l, r}, nil
 }
 
+// LimitReaderAt returns r, with the bytes that are read limited by l.
+func LimitReaderAt(ctx context.Context, r io.ReaderAt, l *Limiter) io.ReaderAt {
+	return &limitedReaderAt{ctx, l, r}
+}
+
 type limitedReaderAt struct {
 	ctx context.Context
 	l   *Limiter

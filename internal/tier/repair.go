@@ -40,6 +40,10 @@ type RepairOptions struct {
 	// Seen has the objects that were read for other checkpoints, and what is
 	// wrong with them. Repair adds to it.
 	Seen map[string]error
+	// Parts says which parts are looked at, and Due which of their objects are
+	// read; nil: all.
+	Parts func(*PartRef) bool
+	Due   func(context.Context, Object) bool
 }
 
 // Repair reads every object of a checkpoint, and stores those again that are
@@ -50,8 +54,14 @@ type RepairOptions struct {
 func Repair(ctx context.Context, t Tier, m *Manifest, o RepairOptions) error {
 	var unreadable error
 	for i := range m.Parts {
+		if o.Parts != nil && !o.Parts(&m.Parts[i]) {
+			continue
+		}
 		p, err := m.Part(ctx, t, i)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotExist) {
+			if gone, gerr := m.gone(ctx, t); gone || gerr != nil {
+				return gerr
+			}
 			unreadable = errors.Join(unreadable, err)
 			continue
 		}
@@ -59,12 +69,25 @@ func Repair(ctx context.Context, t Tier, m *Manifest, o RepairOptions) error {
 			return err
 		}
 		for _, w := range p.wanted() {
-			if err := w.repair(ctx, t, &o); err != nil {
+			if o.Due != nil && !o.Due(ctx, w.Object) {
+				continue
+			}
+			if err := w.repair(ctx, t, m, &o); err != nil {
 				return err
 			}
 		}
 	}
 	return unreadable
+}
+
+// gone reports whether a collection has removed the checkpoint meanwhile. It
+// removes the manifest before the objects.
+func (m *Manifest) gone(ctx context.Context, t Tier) (bool, error) {
+	_, err := t.Stat(ctx, manifestName(m.Run, m.Index))
+	if errors.Is(err, ErrNotExist) {
+		return true, nil
+	}
+	return false, err
 }
 
 // wanted returns all objects of a part.
@@ -83,7 +106,7 @@ func (p *Part) wanted() (out []*Wanted) {
 }
 
 // repair checks an object, and stores it again if that is necessary.
-func (w *Wanted) repair(ctx context.Context, t Tier, o *RepairOptions) error {
+func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptions) error {
 	err, known := o.Seen[w.Name]
 	if known && err == nil {
 		return nil
@@ -98,6 +121,9 @@ func (w *Wanted) repair(ctx context.Context, t Tier, o *RepairOptions) error {
 		return err
 	}
 	w.Err = err
+	if gone, err := m.gone(ctx, t); gone || err != nil {
+		return err
+	}
 	from, err := w.restore(ctx, t, o.Get)
 	if err == nil {
 		o.Seen[w.Name] = nil

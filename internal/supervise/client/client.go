@@ -44,7 +44,7 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 		return nil, fmt.Errorf("%s: %w", run, rundir.ErrNoRun)
 	}
 	st := &control.RunState{Run: run, State: rec.Settled(), Command: rec.Command, Dir: rec.CheckpointDir, Job: rec.Job.String(), Attempt: rec.Attempt, Why: rec.Why,
-		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, Tiers: rec.Tiers, Ranks: []control.RankState{}, Moves: rec.Moves}
+		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, Tiers: rec.Tiers, Scrub: rec.Scrub, Ranks: []control.RankState{}, Moves: rec.Moves}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}

@@ -62,6 +62,7 @@ func (h *helper) begin(s *control.Start) {
 			h.refuse(s, fmt.Sprintf("the start could not be recorded on %s: %v", h.name, err))
 			return
 		}
+		h.local.scrub()
 	}
 	h.fill(h.open(s), s)
 }

@@ -32,6 +32,7 @@ type localFiles struct {
 	readOnly   bool                 // for a command that only looks
 	uploaders  map[string]*uploader // by tier
 	holder     *holder              // nil: there is no tier on hosts
+	scrubber   *scrubber            // nil: nothing is read again
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -171,11 +172,23 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}
+	if p.Scrub > 0 {
+		l.scrubber = newScrubber(l, host, p, send)
+	}
 	return nil
+}
+
+// scrub begins to read old checkpoints again. It does when ranks are started: a
+// command that repairs a run reads everything by itself.
+func (l *localFiles) scrub() {
+	if l.scrubber != nil {
+		l.scrubber.begin.Do(func() { go l.scrubber.work() })
+	}
 }
 
 // endUploads ends all uploads and copies.
 func (l *localFiles) endUploads() {
+	l.scrubber.close()
 	if !l.readOnly {
 		l.holder.close()
 	}

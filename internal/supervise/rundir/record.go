@@ -76,6 +76,7 @@ type Record struct {
 	Quiet            bool                     `json:"quiet,omitempty"`         // with Local: no rank of the newest start runs any more
 	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
 	UsedTiers        []string                 `json:"usedTiers,omitempty"`     // with Policy: tiers outside of the hosts that have been used
+	Scrub            *control.ScrubState      `json:"scrub,omitempty"`         // with Policy: what hosts have read again
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
@@ -265,7 +266,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // checkpoints show, too.
 func (r *Record) essence() string {
 	c := *r
-	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Tiers, c.Time = 0, nil, nil, nil, 0, nil, time.Time{}
+	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Tiers, c.Scrub, c.Time = 0, nil, nil, nil, 0, nil, nil, time.Time{}
 	return fmt.Sprintf("%+v", c)
 }
 

@@ -453,6 +453,30 @@ func (s *Store) Has(id copies.ID) bool {
 	return s.files[id] != nil
 }
 
+// Path returns where the file of a copy or a shard is, if the store has it.
+func (s *Store) Path(id copies.ID) string { return s.file(id) }
+
+// Stat describes the file of a copy or a shard, or the one that was found
+// damaged and was in its place.
+func (s *Store) Stat(id copies.ID) (fs.FileInfo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files[id] != nil {
+		return s.fs.Stat(s.file(id))
+	}
+	return s.fs.Stat(s.file(id) + badSuffix)
+}
+
+// Bad returns the copies and shards that parts need, and were found damaged and
+// not received again.
+func (s *Store) Bad() []copies.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	needed := s.needed()
+	ids := slices.SortedFunc(maps.Keys(s.bad), compareIDs)
+	return slices.DeleteFunc(ids, func(id copies.ID) bool { return !needed[id.Object] })
+}
+
 // Linked returns the parts that Link has made since Open.
 func (s *Store) Linked() (out []recovery.Part) {
 	s.mu.Lock()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -195,6 +197,73 @@ func (s *Service) rebuild(ctx context.Context, hosts []string, id copies.ID, ite
 		return damaged, err
 	}
 	return nil, in.Commit(ctx)
+}
+
+// Recover brings an object to this host from any host that has a copy of it, or
+// enough shards of a code, if data is not 0. It asks all hosts, and returns
+// those that had it.
+func (s *Service) Recover(ctx context.Context, o recovery.Object, data, parity int) (from []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	id := copies.ID{Object: o.Name}
+	if _, err := kept.FileSize(id, o.Size); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	hosts := slices.Sorted(maps.Keys(s.hosts))
+	s.mu.Unlock()
+	var errs []error
+	failed := func(err error) {
+		if !isDamage(err) { // that a host does not have it is no news
+			errs = append(errs, err)
+		}
+	}
+	for _, h := range hosts {
+		if err := s.fetchCopy(ctx, h, id, o.Size); err != nil {
+			failed(err)
+			continue
+		}
+		s.Restored(id)
+		return []string{h}, nil
+	}
+	item := recovery.Fetch{To: s.o.Self, Object: o, Data: data, Parity: parity}
+	for number := range data + parity {
+		x := copies.ID{Object: o.Name, Shard: number, Data: data, Parity: parity}
+		n, err := kept.FileSize(x, o.Size)
+		if err != nil {
+			return nil, err
+		}
+		for i, h := range append([]string{s.o.Self}, hosts...) {
+			if len(item.From) == data {
+				break
+			}
+			if i == 0 {
+				if err = s.Verify(ctx, x, nil); err != nil {
+					continue
+				}
+			} else {
+				g := &getter{s: s, ctx: ctx, host: h, id: x, size: n}
+				err = g.get(0, min(1, n), func([]byte) error { return nil })
+				g.close()
+				if err != nil {
+					failed(err)
+					continue
+				}
+			}
+			item.From = append(item.From, recovery.Source{Store: i, Shard: number})
+			from = append(from, h)
+			break
+		}
+	}
+	if data == 0 || len(item.From) < data {
+		return nil, errors.Join(append(errs, errors.New("no other host has it"))...)
+	}
+	if _, err := s.rebuild(ctx, from, id, &item); err != nil {
+		return nil, errors.Join(append(errs, err)...)
+	}
+	s.Restored(id)
+	return slices.Compact(slices.Sorted(slices.Values(from))), nil
 }
 
 // skipWriter passes bytes on, but not the first ones.

@@ -264,6 +264,19 @@ func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)
 	})
 }
 
+// Verify reads something that the store has. If it is damaged, those who count
+// on it are told, as by Scrub.
+func (s *Service) Verify(ctx context.Context, id copies.ID, l *tier.Limiter) error {
+	err := s.o.Kept.Verify(ctx, id, l)
+	if errors.Is(err, tier.ErrDamaged) {
+		s.do(func() { s.node.Lost(id) })
+	}
+	return err
+}
+
+// Restored says that the store has something again.
+func (s *Service) Restored(id copies.ID) { s.do(func() { s.written(id, nil) }) }
+
 // rotten says that the store does not use something any more.
 func (s *Service) rotten(r kept.Rotten) {
 	s.do(func() {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/copies"
 	"github.com/cairnrun/cairn/internal/tier/kept"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
@@ -569,4 +570,41 @@ func TestRate(t *testing.T) {
 	if took := time.Since(begin); took < 150*time.Millisecond {
 		t.Errorf("2 MiB took %v at 8 MiB per second", took)
 	}
+}
+
+// TestRecover damages an object at its owner after it was copied. The owner gets
+// it again from copies, or from shards, wherever they are. If too little is left,
+// it says so.
+func TestRecover(t *testing.T) {
+	each(t, func(t *testing.T, make func() *cluster) {
+		c := make()
+		c.startAll()
+		a := c.nodes[0]
+		c.save(a, 5, 900_000)
+		c.stored(a)
+		object := a.part.Objects[0]
+		id := copies.ID{Object: object.Name}
+		damage := func() {
+			t.Helper()
+			if err := a.mem.Corrupt("/kept/run/files/"+object.Name, 600_000, 5); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Verify(t.Context(), id, nil); !errors.Is(err, tier.ErrDamaged) || a.kept.Has(id) {
+				t.Fatalf("it is used although it is damaged: %v", err)
+			}
+		}
+		damage()
+		from, err := a.Recover(t.Context(), object, c.code[0], c.code[1])
+		if err != nil || len(from) == 0 || slices.Contains(from, "a") {
+			t.Fatal(from, err)
+		}
+		c.sound(a)
+		damage()
+		for _, n := range c.nodes[1:] {
+			n.Close()
+		}
+		if from, err := a.Recover(t.Context(), object, c.code[0], c.code[1]); err == nil {
+			t.Fatalf("it came from %v, which are not there", from)
+		}
+	})
 }

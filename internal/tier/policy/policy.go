@@ -84,7 +84,7 @@ type Tier struct {
 type Policy struct {
 	Tiers   []Tier        // in the order of kinds, each kind at most once
 	Domains string        // file that says which hosts fail together; "": each alone
-	Scrub   time.Duration // not built yet: age at which kept checkpoints are read again; 0: never
+	Scrub   time.Duration // age at which what is kept of checkpoints is read again; 0: never
 }
 
 // DefaultScrub is Policy.Scrub where the text does not say.
@@ -200,6 +200,19 @@ func (p *Policy) String() string {
 		items = append(items, "scrub="+ageText(p.Scrub))
 	}
 	return strings.Join(items, ", ")
+}
+
+// Name returns how messages call the tier: shared=/gpfs/me.
+func (t *Tier) Name() string {
+	switch t.Kind {
+	case Local:
+		return string(t.Kind)
+	case Partner:
+		return fmt.Sprintf("partner=%d", t.Copies)
+	case RS:
+		return fmt.Sprintf("rs=%d+%d", t.Data, t.Parity)
+	}
+	return string(t.Kind) + "=" + t.Place
 }
 
 // name returns the tier without its options.
