@@ -55,30 +55,30 @@ func operands[T any]() *T {
 
 // BareRecv stands for <-c.
 func BareRecv[T any](c <-chan T) T {
-	if c != nil {
-		select {
-		case v := <-c:
-			return v
-		default:
-		}
+	if run == nil {
+		return <-c
 	}
 	v, _ := bareRecv(c)
 	return v
 }
 
 // BareRecvOK stands for v, ok := <-c.
-func BareRecvOK[T any](c <-chan T) (T, bool) {
-	if c != nil {
-		select {
-		case v, ok := <-c:
-			return v, ok
-		default:
-		}
+func BareRecvOK[T any](c <-chan T) (v T, ok bool) {
+	if run == nil {
+		v, ok = <-c
+		return v, ok
 	}
 	return bareRecv(c)
 }
 
 func bareRecv[T any](c <-chan T) (v T, ok bool) {
+	if c != nil {
+		select {
+		case v, ok = <-c:
+			return v, ok
+		default:
+		}
+	}
 	g := current()
 	switch {
 	case g == nil:
@@ -119,17 +119,21 @@ func bareRecv[T any](c <-chan T) (v T, ok bool) {
 
 // BareSend stands for c <- v.
 func (s Sender[T]) BareSend(v T) {
-	if s.c != nil {
-		select {
-		case s.c <- v:
-			return
-		default:
-		}
+	if run == nil {
+		s.c <- v
+		return
 	}
 	bareSend(s.c, v)
 }
 
 func bareSend[T any](c chan<- T, v T) {
+	if c != nil {
+		select {
+		case c <- v:
+			return
+		default:
+		}
+	}
 	g := current()
 	switch {
 	case g == nil:
@@ -166,20 +170,100 @@ func bareSend[T any](c chan<- T, v T) {
 	}
 }
 
+// A select statement without a default waits as the program's own, if a cut can
+// wake it:
+//
+//	i, s := 0, Selected{}
+//	if g, ok := Selecting(0, a.Channel(), b.Channel()); !ok {
+//		i, s = BareSelect(a, b)
+//	} else {
+//		select {
+//		case a.V, a.OK = <-a.C:
+//		case b.V, b.OK = <-b.C:
+//			i = 1
+//		}
+//		if g.Woken() {
+//			InterruptSelect(a, b)
+//		}
+//	}
+
+// Selecting is called before a select statement with these channels; the first
+// ones are those that it sends to. ok is false if a cut could not wake it.
+func Selecting(sends int, channels ...unsafe.Pointer) (g *routine, ok bool) {
+	if run == nil {
+		return nil, true
+	}
+	return selecting(sends, channels)
+}
+
+func selecting(sends int, channels []unsafe.Pointer) (g *routine, ok bool) {
+	if !plainWaits {
+		return nil, false
+	}
+	if g = current(); g == nil {
+		return nil, true // it is not saved
+	}
+	if len(channels) > len(g.receives) {
+		return nil, false
+	}
+	// Of several channels that it sends to, one may be closed. The statement
+	// panics, and leaves selecting as it is. That does no harm if it is the
+	// channel that is closed, because nothing waits for that any more.
+	var first unsafe.Pointer
+	for i, c := range channels {
+		switch {
+		case c == nil:
+		case first == nil:
+			first = c
+		case i < sends && c != first:
+			return nil, false
+		}
+		if i < sends {
+			c = nil
+		}
+		setPointer(&g.receives[i], c)
+	}
+	if first == nil { // nothing can wake it
+		return nil, false
+	}
+	set(&g.cases, uint32(len(channels)))
+	setPointer(&g.selecting, first)
+	if cuts.wanted.Load() {
+		setPointer(&g.selecting, nil)
+		return nil, false
+	}
+	return g, true
+}
+
+// Woken ends what Selecting has begun. It reports whether a cut has woken the
+// goroutine; then no case was chosen.
+func (g *routine) Woken() bool { return g != nil && g.selectEnded() }
+
+func (g *routine) selectEnded() bool {
+	setPointer(&g.selecting, nil)
+	woken := g.woken
+	g.woken = false
+	return woken
+}
+
+// InterruptSelect ends a bare select that a cut has woken.
+func InterruptSelect(list ...CaseOf) { current().interrupt(&selectFrame{pendingCases(list)}) }
+
 // BareSelect stands for a select statement without a default.
-func BareSelect(cases ...SelectCase) int {
+func BareSelect(list ...CaseOf) (int, Selected) {
+	cases := pendingCases(list)
 	if i := tryCases(cases); i >= 0 {
-		return i
+		return i, Selected{cases[i]}
 	}
 	g := current()
 	if g == nil {
 		return selectAny(cases)
 	}
 	if i := awaitCases(g, cases); i >= 0 {
-		return i
+		return i, Selected{cases[i]}
 	}
 	g.interrupt(&selectFrame{cases})
-	return -1
+	return -1, Selected{}
 }
 
 // bareLockMutex is the part of BareLock that is not inlined.

@@ -135,6 +135,14 @@ func blockedForEver(t trace, g *routine) bool {
 	default:
 		return false
 	}
+	if t.state == "select" && g != nil && g.inBareSelect() {
+		for i := range get(&g.cases) {
+			if graph.MayBeTimer(getPointer(&g.receives[i])) {
+				return false
+			}
+		}
+		return true
+	}
 	rest, ok := strings.CutPrefix(t.inner, ownPackage)
 	if !ok || g == nil { // the channel may be a timer's
 		return false
@@ -144,6 +152,8 @@ func blockedForEver(t trace, g *routine) bool {
 		return true
 	case name == "awaitRecv", name == "bareRecv":
 		return !graph.MayBeTimer(getPointer(&g.channel))
+	case name == "recvUnsaved":
+		return !graph.MayBeTimer(getPointer(&g.unsaved))
 	case name == "awaitCases":
 		f := (*selectFrame)(getPointer(&g.selects))
 		return f != nil && !slices.ContainsFunc(f.Cases, func(c SelectCase) bool { return graph.MayBeTimer(c.receivesFrom()) })

@@ -39,8 +39,12 @@ type routine struct {
 
 	// What it waits for, for the search for deadlocks and for cuts: see
 	// setPointer.
-	channel unsafe.Pointer // the channel that it receives from, or sends to
-	selects unsafe.Pointer // the *selectFrame of awaitCases
+	channel   unsafe.Pointer    // the channel that it receives from, or sends to
+	unsaved   unsafe.Pointer    // the channel that recvUnsaved receives from
+	selects   unsafe.Pointer    // the *selectFrame of awaitCases
+	selecting unsafe.Pointer    // a channel of the bare select that it is in
+	cases     uint32            // how many cases it has
+	receives  [8]unsafe.Pointer // the channels that they receive from; nil: none
 }
 
 // savedGoroutine is a goroutine in a checkpoint.

@@ -31,6 +31,11 @@ import (
 // The garbage collector sees all writes of pointers, because the types below
 // have pointers where those of the runtime have, and stack shrinking takes the
 // same lock.
+//
+// A goroutine in a select has a sudog in the queue of each of its channels.
+// Whoever sets selectDone of the goroutine, and nobody else, wakes it. So such a
+// goroutine is woken by the runtime's own functions, as if a value were sent to
+// it, or received from it.
 
 // chanHeader is the runtime's hchan.
 type chanHeader struct {
@@ -85,6 +90,21 @@ func readyRuntime(g uintptr, traceskip int)
 
 //go:linkname clearRuntime runtime.typedmemclr
 func clearRuntime(elemtype, p unsafe.Pointer)
+
+// dequeueRuntime takes a waiter from a queue. For a select, it returns nil if
+// another goroutine wakes the waiter.
+//
+//go:linkname dequeueRuntime runtime.(*waitq).dequeue
+func dequeueRuntime(q *chanQueue) *chanWaiter
+
+// sendRuntime gives the value at ep to a waiter that receives, unlocks, and wakes
+// it. recvRuntime takes the value of one that sends.
+//
+//go:linkname sendRuntime runtime.send
+func sendRuntime(c *chanHeader, s *chanWaiter, ep unsafe.Pointer, unlock func(), skip int)
+
+//go:linkname recvRuntime runtime.recv
+func recvRuntime(c *chanHeader, s *chanWaiter, ep unsafe.Pointer, unlock func(), skip int)
 
 // remove takes a waiter out of its queue.
 func (q *chanQueue) remove(s *chanWaiter) {
@@ -141,6 +161,84 @@ func wakeChannel(channel unsafe.Pointer) {
 		}
 		more = n == len(list)
 	}
+	w := selectWaker{c: c, unlock: func() { unlockRuntime(&c.lock) }}
+	for w.wake() {
+	}
+}
+
+// selectWaker wakes goroutines whose bare selects have a channel. All memory that
+// wake needs is allocated before.
+type selectWaker struct {
+	c      *chanHeader
+	one    chanQueue
+	none   chanHeader // an unbuffered channel, whose receive takes no value from c
+	unlock func()
+}
+
+// wake wakes one goroutine. It returns false if there is none.
+func (w *selectWaker) wake() bool {
+	c := w.c
+	lockRuntime(&c.lock)
+	for s := c.recvq.first; s != nil; {
+		next := s.next
+		if r := s.bareSelect(c); r != nil && w.claim(&c.recvq, s) {
+			r.woken = true
+			if s.elem.vp != nil {
+				clearRuntime(c.elemtype, s.elem.vp)
+			}
+			s.elem = tracedPointer{}
+			sendRuntime(c, s, nil, w.unlock, 1)
+			return true
+		}
+		s = next
+	}
+	for s := c.sendq.first; s != nil; {
+		next := s.next
+		if r := s.bareSelect(c); r != nil && w.claim(&c.sendq, s) {
+			r.woken = true
+			recvRuntime(&w.none, s, nil, w.unlock, 1)
+			return true
+		}
+		s = next
+	}
+	unlockRuntime(&c.lock)
+	return false
+}
+
+// claim takes a waiter out of its queue. It returns false if another goroutine
+// wakes it.
+func (w *selectWaker) claim(q *chanQueue, s *chanWaiter) bool {
+	q.remove(s)
+	w.one = chanQueue{s, s}
+	return dequeueRuntime(&w.one) != nil
+}
+
+// bareSelect returns the control block of a goroutine in a bare select that has
+// the channel c, which is locked; otherwise nil.
+func (s *chanWaiter) bareSelect(c *chanHeader) *routine {
+	if !s.isSelect {
+		return nil
+	}
+	if r := blocksOf.find(s.g); r != nil && r.selecting == unsafe.Pointer(c) {
+		return r
+	}
+	return nil
+}
+
+// inBareSelect reports whether a goroutine waits in a bare select.
+func (g *routine) inBareSelect() (is bool) {
+	c := (*chanHeader)(getPointer(&g.selecting))
+	if c == nil {
+		return false
+	}
+	lockRuntime(&c.lock)
+	for _, q := range []*chanQueue{&c.recvq, &c.sendq} {
+		for s := q.first; s != nil && !is; s = s.next {
+			is = s.bareSelect(c) == g
+		}
+	}
+	unlockRuntime(&c.lock)
+	return is
 }
 
 // bareWait returns the control block of a goroutine in a bare wait for a
@@ -196,51 +294,79 @@ func layoutKnown() bool {
 	return c.closed == 1 && c.qcount == 1
 }
 
-// tryWake wakes a goroutine that receives, and one that sends.
+// tryWake wakes goroutines that receive, send, and select.
 func tryWake() bool {
-	ok := make(chan bool, 2)
-	in, out := make(chan *int), make(chan *int)
-	try := func(c chan *int, wait func(r *routine) bool) {
-		r := new(routine)
-		r.register()
-		defer r.unregister()
-		r.channel = *(*unsafe.Pointer)(unsafe.Pointer(&c))
-		ok <- wait(r)
-	}
-	go try(in, func(r *routine) bool {
-		v, received := <-in
-		return r.woken && v == nil && !received
-	})
-	go try(out, func(r *routine) bool {
-		out <- new(int)
-		return r.woken
-	})
-	for _, p := range []struct {
-		c chan *int
-		q func(*chanHeader) chanQueue
-	}{{in, func(c *chanHeader) chanQueue { return c.recvq }}, {out, func(c *chanHeader) chanQueue { return c.sendq }}} {
-		channel := *(*unsafe.Pointer)(unsafe.Pointer(&p.c))
-		c := (*chanHeader)(channel)
-		var q chanQueue
-		for begun := time.Now(); q.first == nil; runtime.Gosched() {
-			if time.Since(begun) > 10*time.Second {
+	for _, t := range []struct {
+		sends, selects bool
+		wait           func(c, other chan *int) (woken bool)
+	}{
+		{false, false, func(c, _ chan *int) bool {
+			v, ok := <-c
+			return v == nil && !ok
+		}},
+		{true, false, func(c, _ chan *int) bool {
+			c <- new(int)
+			return true
+		}},
+		{false, true, func(c, other chan *int) bool {
+			v, ok := new(int), false
+			select {
+			case v, ok = <-c:
+			case other <- v:
 				return false
 			}
-			lockRuntime(&c.lock)
-			q = p.q(c)
-			unlockRuntime(&c.lock)
-		}
-		s := q.first // its goroutine is parked
-		if s != q.last || s.next != nil || s.prev != nil || s.isSelect || s.elem.vp == nil || uintptr(s.elem.vp) != s.elem.vu ||
-			s.c.vp != channel || s.c.vu != uintptr(channel) || s.waitlink != nil || blocksOf.find(s.g) == nil {
-			return false
-		}
-		wakeChannel(channel)
-		if !<-ok || c.recvq != (chanQueue{}) || c.sendq != (chanQueue{}) {
+			return v == nil && ok
+		}},
+		{true, true, func(c, other chan *int) bool {
+			select {
+			case c <- new(int):
+				return true
+			case <-other:
+				return false
+			}
+		}},
+	} {
+		c, other, ended := make(chan *int), make(chan *int), make(chan bool, 1)
+		channel := *(*unsafe.Pointer)(unsafe.Pointer(&c))
+		go func() {
+			r := new(routine)
+			if r.channel = channel; t.selects {
+				r.channel, r.selecting = nil, channel
+			}
+			r.register()
+			defer r.unregister()
+			ended <- t.wait(c, other) && r.woken
+		}()
+		if !tryWakeOne((*chanHeader)(channel), *(**chanHeader)(unsafe.Pointer(&other)), t.sends, t.selects, ended) {
 			return false
 		}
 	}
 	return true
+}
+
+// tryWakeOne wakes the goroutine that waits for c, when it does.
+func tryWakeOne(c, other *chanHeader, sends, selects bool, ended <-chan bool) bool {
+	var q chanQueue
+	for begun := time.Now(); q.first == nil; runtime.Gosched() {
+		if time.Since(begun) > 10*time.Second {
+			return false
+		}
+		lockRuntime(&c.lock)
+		if q = c.recvq; sends {
+			q = c.sendq
+		}
+		unlockRuntime(&c.lock)
+	}
+	s := q.first // its goroutine is parked
+	if s != q.last || s.next != nil || s.prev != nil || s.isSelect != selects || s.elem.vp == nil || uintptr(s.elem.vp) != s.elem.vu ||
+		s.c.vp != unsafe.Pointer(c) || s.c.vu != uintptr(unsafe.Pointer(c)) || blocksOf.find(s.g) == nil {
+		return false
+	}
+	if !selects && s.waitlink != nil {
+		return false
+	}
+	wakeChannel(unsafe.Pointer(c))
+	return <-ended && c.recvq == chanQueue{} && c.sendq == chanQueue{} && other.recvq == chanQueue{} && other.sendq == chanQueue{}
 }
 
 // interruptBareWaits ends the bare waits for channels.
@@ -250,9 +376,11 @@ func (c *cutState) interruptBareWaits() {
 	}
 	seen := make(map[unsafe.Pointer]bool)
 	for g := range c.all {
-		if channel := getPointer(&g.channel); channel != nil && !seen[channel] {
-			seen[channel] = true
-			wakeChannel(channel)
+		for _, p := range []*unsafe.Pointer{&g.channel, &g.selecting} {
+			if channel := getPointer(p); channel != nil && !seen[channel] {
+				seen[channel] = true
+				wakeChannel(channel)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package resume
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -11,7 +12,18 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/engine"
 )
+
+// usePlainWaits makes waits those of a program with a run.
+func usePlainWaits(t *testing.T) {
+	run = new(engine.Run)
+	t.Cleanup(func() { run = nil })
+	if tryPlainWaits(); !plainWaits {
+		t.Fatal("the Go runtime's channels are not as expected")
+	}
+}
 
 // message has pointers to memory that is checked when it is received.
 type message struct {
@@ -20,14 +32,12 @@ type message struct {
 	text string
 }
 
-// TestWakeChannel_Exchange interrupts goroutines that exchange values, all the
-// time, while other goroutines select on the same channels, channels are closed,
-// timers expire, stacks grow and shrink, and garbage is collected. Each value
-// must be received once.
+// TestWakeChannel_Exchange interrupts goroutines that exchange values, and
+// select, all the time, while other goroutines select on the same channels,
+// channels are closed, timers expire, stacks grow and shrink, and garbage is
+// collected. Each value must be received once.
 func TestWakeChannel_Exchange(t *testing.T) {
-	if tryPlainWaits(); !plainWaits {
-		t.Fatal("the Go runtime's channels are not as expected")
-	}
+	usePlainWaits(t)
 	values := 2000
 	if os.Getenv("CAIRN_LONG") != "" {
 		values = 20_000
@@ -88,6 +98,70 @@ func TestWakeChannel_Exchange(t *testing.T) {
 			}
 		})
 	}
+	var selected atomic.Int64
+	for i := range len(channels) {
+		a, b := channels[i], channels[(i+3)%len(channels)]
+		senders.Add(1)
+		begin(func(*routine) {
+			defer senders.Done()
+			for k := range values {
+				p := &message{n: new(int), text: strconv.Itoa((pairs+i)*values + k)}
+				*p.n, p.self = (pairs+i)*values+k, p
+				want.Add(int64(*p.n))
+				send, never := To(a).Case(p), CaseRecv[*message](make(chan *message, 1))
+				for again := true; again; {
+					n := 0
+					g, _ := Selecting(1, send.Channel(), never.Channel())
+					deeper(k%200, func() {
+						select {
+						case send.C <- send.V:
+						case never.V, never.OK = <-never.C:
+							n = 1
+						}
+					})
+					if again = g.Woken(); again {
+						interrupted.Add(1)
+					} else if n != 0 {
+						t.Error("the wrong case was chosen")
+					}
+				}
+			}
+		})
+		begin(func(*routine) {
+			for k := 0; a != nil || b != nil; k++ {
+				n, x, y := 0, CaseRecv(a), CaseRecv(b)
+				g, _ := Selecting(0, x.Channel(), y.Channel())
+				deeper(k%200, func() {
+					select {
+					case x.V, x.OK = <-x.C:
+					case y.V, y.OK = <-y.C:
+						n = 1
+					}
+				})
+				if g.Woken() {
+					interrupted.Add(1)
+					if x.V != nil || y.V != nil {
+						t.Error("an interrupted select has a value")
+					}
+					continue
+				}
+				if n == 1 {
+					x = y
+				}
+				switch {
+				case x.OK:
+					check(t, x.V)
+					selected.Add(1)
+					received.Add(1)
+					sum.Add(int64(*x.V.n))
+				case n == 0:
+					a = nil
+				default:
+					b = nil
+				}
+			}
+		})
+	}
 	for i := range len(channels) { // these are not to be interrupted
 		a, b := channels[i], channels[(i+1)%len(channels)]
 		others.Go(func() {
@@ -142,6 +216,19 @@ func TestWakeChannel_Exchange(t *testing.T) {
 			if v.IsZero() {
 				t.Error("a timer's channel has no time")
 			}
+			c = time.After(100 * time.Microsecond)
+			ticks.Store(&c)
+			for again := true; again; {
+				x, never := CaseRecv(c), CaseRecv[int](make(chan int))
+				g, _ := Selecting(0, x.Channel(), never.Channel())
+				select {
+				case x.V = <-x.C:
+				case <-never.C:
+				}
+				if again = g.Woken(); !again && x.V.IsZero() {
+					t.Error("a timer's channel has no time in a select")
+				}
+			}
 		}
 	})
 	wakes := 0
@@ -182,7 +269,7 @@ func TestWakeChannel_Exchange(t *testing.T) {
 	others.Wait()
 	close(over)
 	helpers.Wait()
-	if n := int64(pairs * values); received.Load() != n || sum.Load() != want.Load() {
+	if n := int64((pairs + len(channels)) * values); received.Load() != n || sum.Load() != want.Load() {
 		t.Errorf("%d values were received, with the sum %d; %d were sent, with the sum %d", received.Load(), sum.Load(), n, want.Load())
 	}
 	if interruptedNow != 0 {
@@ -191,7 +278,92 @@ func TestWakeChannel_Exchange(t *testing.T) {
 	if interrupted.Load() == 0 {
 		t.Error("no wait was interrupted")
 	}
-	t.Logf("%d values, %d interrupted waits, %d rounds of wakes", received.Load(), interrupted.Load(), wakes)
+	t.Logf("%d values (%d selected), %d interrupted waits, %d rounds of wakes", received.Load(), selected.Load(), interrupted.Load(), wakes)
+}
+
+// TestSelecting_Closed has a select that panics: what it leaves behind must not
+// let a cut interrupt other selects.
+func TestSelecting_Closed(t *testing.T) {
+	usePlainWaits(t)
+	r := &routine{wake: make(chan struct{}, 1)}
+	open, closed, second := make(chan int), make(chan int), make(chan int)
+	woken := make(chan int)
+	close(closed)
+	go func() {
+		r.register()
+		defer r.unregister()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a select that sends to a closed channel does not panic")
+				}
+			}()
+			recv, send := CaseRecv(open), To(closed).Case(1)
+			if _, ok := Selecting(1, send.Channel(), recv.Channel()); !ok {
+				t.Error("a select with one channel to send to does not wait plainly")
+			}
+			select {
+			case <-recv.C:
+			case send.C <- send.V:
+			}
+		}()
+		if _, ok := Selecting(2, To(open).Case(1).Channel(), To(closed).Case(1).Channel()); ok {
+			t.Error("a select with two channels to send to waits plainly: it may panic because of either")
+		}
+		select { // of a library
+		case n := <-open:
+			woken <- n
+		case n := <-second:
+			woken <- n
+		}
+	}()
+	c := *(**chanHeader)(unsafe.Pointer(&open))
+	for waits := false; !waits; runtime.Gosched() {
+		lockRuntime(&c.lock)
+		waits = c.recvq.first != nil
+		unlockRuntime(&c.lock)
+	}
+	for _, p := range []unsafe.Pointer{r.channel, r.selecting, unsafe.Pointer(c)} {
+		if p != nil {
+			wakeChannel(p)
+		}
+	}
+	if r.inBareSelect() {
+		t.Error("the goroutine is found in its bare select, which has ended")
+	}
+	open <- 7
+	if n := <-woken; n != 7 {
+		t.Errorf("the select has received %d", n)
+	}
+}
+
+// TestBlockedForEver_Unsaved has goroutines that receive where they cannot be
+// saved. A timer wakes the first one.
+func TestBlockedForEver_Unsaved(t *testing.T) {
+	usePlainWaits(t)
+	timer := time.NewTimer(time.Hour)
+	c := make(chan time.Time)
+	for _, test := range []struct {
+		c    <-chan time.Time
+		want bool
+	}{{timer.C, false}, {c, true}} {
+		r := &routine{savedGoroutine: savedGoroutine{F: func() { RecvOK(test.c) }, Whole: true}, wake: make(chan struct{}, 1)}
+		cuts.add(r)
+		r.launch()
+		address, found := fmt.Sprintf("%p", r), false
+		for ; !found; runtime.Gosched() {
+			for _, s := range traces(stackTraces()) {
+				if found = s.state == "chan receive" && s.routine == address; found {
+					if got := blockedForEver(s, r); got != test.want {
+						t.Errorf("blocked for ever: %v, not %v", got, test.want)
+					}
+					break
+				}
+			}
+		}
+	}
+	timer.Reset(0)
+	close(c)
 }
 
 func TestMutex_Layout(t *testing.T) {

@@ -18,3 +18,5 @@ func BareLock(m *sync.Mutex) { bareLockMutex(m) }
 func Unlock(m *sync.Mutex) { unlockMutex(m, false) }
 
 func (c *cutState) interruptBareWaits() {}
+
+func (g *routine) inBareSelect() bool { return false }

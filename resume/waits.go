@@ -57,21 +57,28 @@ func (w wait) interrupted(frame any) bool {
 	return true
 }
 
+// Without a run, the functions for channels and locks are the operations
+// themselves. This part of them is inlined.
+
 // Recv stands for <-c.
 func Recv[T any](c <-chan T) T {
-	if c != nil {
-		select {
-		case v := <-c:
-			return v
-		default:
-		}
+	if run == nil {
+		return <-c
 	}
-	v, _ := awaitRecv(c)
+	v, _ := recv(c)
 	return v
 }
 
 // RecvOK stands for v, ok := <-c.
-func RecvOK[T any](c <-chan T) (T, bool) {
+func RecvOK[T any](c <-chan T) (v T, ok bool) {
+	if run == nil {
+		v, ok = <-c
+		return v, ok
+	}
+	return recv(c)
+}
+
+func recv[T any](c <-chan T) (T, bool) {
 	if c != nil {
 		select {
 		case v, ok := <-c:
@@ -90,8 +97,7 @@ func awaitRecv[T any](c <-chan T) (v T, ok bool) {
 		c = f.C
 	}
 	if !can {
-		v, ok = <-c
-		return v, ok
+		return recvUnsaved(c)
 	}
 	if f != nil && w.interrupted(&recvFrame[T]{c}) {
 		return v, false
@@ -110,6 +116,21 @@ func awaitRecv[T any](c <-chan T) (v T, ok bool) {
 	}
 }
 
+// recvUnsaved receives where the goroutine cannot be saved.
+//
+//go:noinline
+func recvUnsaved[T any](c <-chan T) (v T, ok bool) {
+	g := current()
+	if g != nil {
+		setPointer(&g.unsaved, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
+	}
+	v, ok = <-c
+	if g != nil {
+		setPointer(&g.unsaved, nil)
+	}
+	return v, ok
+}
+
 // Sender is a channel that something is sent to.
 type Sender[T any] struct{ c chan<- T }
 
@@ -118,6 +139,14 @@ func To[T any](c chan<- T) Sender[T] { return Sender[T]{c} }
 
 // Send stands for c <- v.
 func (s Sender[T]) Send(v T) {
+	if run == nil {
+		s.c <- v
+		return
+	}
+	s.send(v)
+}
+
+func (s Sender[T]) send(v T) {
 	if s.c != nil {
 		select {
 		case s.c <- v:
@@ -157,7 +186,11 @@ func awaitSend[T any](c chan<- T, v T) {
 	}
 }
 
-// SelectCase is a case of a select statement.
+// CaseOf is a case of a select statement, before it waits: a RecvCase or a
+// SendCase.
+type CaseOf interface{ pending() SelectCase }
+
+// SelectCase is a case of a select statement that waits.
 type SelectCase interface {
 	try() bool
 	operation() reflect.SelectCase
@@ -165,25 +198,45 @@ type SelectCase interface {
 	received(v reflect.Value, ok bool)
 }
 
-// RecvCase is a case that receives.
+// RecvCase is a case that receives V and OK from C.
 type RecvCase[T any] struct {
-	c  <-chan T
-	v  T
-	ok bool
+	C  <-chan T
+	V  T
+	OK bool
 }
 
 // CaseRecv returns the case <-c.
-func CaseRecv[T any](c <-chan T) *RecvCase[T] { return &RecvCase[T]{c: c} }
+func CaseRecv[T any](c <-chan T) RecvCase[T] { return RecvCase[T]{C: c} }
 
-// Value returns what was received.
-func (c *RecvCase[T]) Value() T { return c.v }
+// Channel returns the channel, for Selecting.
+func (c RecvCase[T]) Channel() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c.C)) }
 
-// ValueOK returns what was received, and whether the channel was open.
-func (c *RecvCase[T]) ValueOK() (T, bool) { return c.v, c.ok }
+func (c RecvCase[T]) pending() SelectCase { return &c }
+
+// Selected is the case that Select has chosen. It is the zero value if the
+// program's function has received the value itself.
+type Selected struct{ c SelectCase }
+
+// Received returns what was received by a case that was chosen.
+func Received[T any](s Selected, c RecvCase[T]) T {
+	if s.c == nil {
+		return c.V
+	}
+	return s.c.(*RecvCase[T]).V
+}
+
+// ReceivedOK is Received that also returns whether the channel was open.
+func ReceivedOK[T any](s Selected, c RecvCase[T]) (T, bool) {
+	if s.c == nil {
+		return c.V, c.OK
+	}
+	p := s.c.(*RecvCase[T])
+	return p.V, p.OK
+}
 
 func (c *RecvCase[T]) try() bool {
 	select {
-	case c.v, c.ok = <-c.c:
+	case c.V, c.OK = <-c.C:
 		return true
 	default:
 		return false
@@ -191,28 +244,33 @@ func (c *RecvCase[T]) try() bool {
 }
 
 func (c *RecvCase[T]) operation() reflect.SelectCase {
-	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.c)}
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.C)}
 }
 
-func (c *RecvCase[T]) receivesFrom() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c.c)) }
+func (c *RecvCase[T]) receivesFrom() unsafe.Pointer { return c.Channel() }
 
 func (c *RecvCase[T]) received(v reflect.Value, ok bool) {
-	reflect.ValueOf(&c.v).Elem().Set(v)
-	c.ok = ok
+	reflect.ValueOf(&c.V).Elem().Set(v)
+	c.OK = ok
 }
 
-// SendCase is a case that sends.
+// SendCase is a case that sends V to C.
 type SendCase[T any] struct {
-	c chan<- T
-	v T
+	C chan<- T
+	V T
 }
 
 // Case returns the case c <- v.
-func (s Sender[T]) Case(v T) *SendCase[T] { return &SendCase[T]{s.c, v} }
+func (s Sender[T]) Case(v T) SendCase[T] { return SendCase[T]{s.c, v} }
+
+// Channel returns the channel, for Selecting.
+func (c SendCase[T]) Channel() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c.C)) }
+
+func (c SendCase[T]) pending() SelectCase { return &c }
 
 func (c *SendCase[T]) try() bool {
 	select {
-	case c.c <- c.v:
+	case c.C <- c.V:
 		return true
 	default:
 		return false
@@ -220,20 +278,33 @@ func (c *SendCase[T]) try() bool {
 }
 
 func (c *SendCase[T]) operation() reflect.SelectCase {
-	return reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(c.c), Send: reflect.ValueOf(&c.v).Elem()}
+	return reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(c.C), Send: reflect.ValueOf(&c.V).Elem()}
 }
 
 func (c *SendCase[T]) receivesFrom() unsafe.Pointer { return nil }
 
 func (c *SendCase[T]) received(reflect.Value, bool) {}
 
+// Alone reports whether there is no run. Then functions that are not saved wait
+// with the program's own select statements.
+func Alone() bool { return run == nil }
+
 // Select stands for a select statement without a default. It returns the index
-// of the case that was chosen.
-func Select(cases ...SelectCase) int {
+// of the case that was chosen, and the case.
+func Select(list ...CaseOf) (int, Selected) {
+	cases := pendingCases(list)
 	if i := tryCases(cases); i >= 0 {
-		return i
+		return i, Selected{cases[i]}
 	}
 	return selectAny(cases)
+}
+
+func pendingCases(list []CaseOf) []SelectCase {
+	cases := make([]SelectCase, len(list))
+	for i, c := range list {
+		cases[i] = c.pending()
+	}
+	return cases
 }
 
 // tryCases returns a case that does not block, or -1.
@@ -251,23 +322,24 @@ func tryCases(cases []SelectCase) int {
 
 type selectFrame struct{ Cases []SelectCase }
 
-func selectAny(cases []SelectCase) int {
+func selectAny(cases []SelectCase) (int, Selected) {
 	w, can, f := beginWait[selectFrame]()
 	if f != nil {
 		cases = f.Cases
 	}
 	if !can {
-		return awaitCases(nil, cases)
+		i := awaitCases(nil, cases)
+		return i, Selected{cases[i]}
 	}
 	if f != nil && w.interrupted(&selectFrame{cases}) {
-		return -1
+		return -1, Selected{}
 	}
 	for {
 		if i := awaitCases(w.g, cases); i >= 0 {
-			return i
+			return i, Selected{cases[i]}
 		}
 		if w.interrupted(&selectFrame{cases}) {
-			return -1
+			return -1, Selected{}
 		}
 	}
 }

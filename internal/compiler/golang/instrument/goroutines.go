@@ -45,19 +45,20 @@ func To[T any](c chan<- T) Sender[T] { panic(0) }
 func Ranged[T any](c <-chan T) <-chan T { panic(0) }
 func RangedOld[T any](c <-chan T) (<-chan T, T) { panic(0) }
 
-type SelectCase interface{ operation() }
+type CaseOf interface{ pending() }
 type RecvCase[T any] struct{ v T }
 type SendCase[T any] struct{ v T }
 type Sender[T any] struct{ c chan<- T }
+type Selected struct{ c CaseOf }
 
-func (*RecvCase[T]) operation() { panic(0) }
-func (*SendCase[T]) operation() { panic(0) }
-func (*RecvCase[T]) Value() T { panic(0) }
-func (*RecvCase[T]) ValueOK() (T, bool) { panic(0) }
-func CaseRecv[T any](c <-chan T) *RecvCase[T] { panic(0) }
+func (RecvCase[T]) pending() { panic(0) }
+func (SendCase[T]) pending() { panic(0) }
+func Received[T any](s Selected, c RecvCase[T]) T { panic(0) }
+func ReceivedOK[T any](s Selected, c RecvCase[T]) (T, bool) { panic(0) }
+func CaseRecv[T any](c <-chan T) RecvCase[T] { panic(0) }
 func (Sender[T]) Send(v T) { panic(0) }
-func (Sender[T]) Case(v T) *SendCase[T] { panic(0) }
-func Select(cases ...SelectCase) int { panic(0) }
+func (Sender[T]) Case(v T) SendCase[T] { panic(0) }
+func Select(cases ...CaseOf) (int, Selected) { panic(0) }
 `},
 	{"sync", `
 func WaitGroup(wg *sync.WaitGroup) { panic(0) }

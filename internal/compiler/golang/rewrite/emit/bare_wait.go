@@ -22,6 +22,8 @@ import (
 //	                                v, ok = RecvOK[T](nil)
 //	                                …
 //	                        }
+//
+// A select is written as the program's own statement: see resume/bare.go.
 
 // bareWaits are the functions of the run time that have a bare form.
 var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny"}
@@ -31,7 +33,25 @@ var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "
 // assigns to variables that exist before it: an interrupted wait would change
 // them.
 func (e *emitter) bareWait(m *mark) *ast.Ident {
-	if e.plain || !m.call {
+	name := e.waitName(m)
+	if e.plain || name == nil || !slices.Contains(bareWaits, name.Name) {
+		return nil
+	}
+	if a, ok := m.stmt().(*ast.AssignStmt); ok {
+		for _, x := range a.Lhs {
+			id, ok := x.(*ast.Ident)
+			if !ok || a.Tok != token.DEFINE || id.Name != "_" && e.w.p.Info.Defs[id] == nil || e.boxedIn(x) != nil || e.outside(x) {
+				return nil
+			}
+		}
+	}
+	return name
+}
+
+// waitName returns the name of the run time's function in the call of a mark, or
+// nil.
+func (e *emitter) waitName(m *mark) *ast.Ident {
+	if !m.call {
 		return nil
 	}
 	call := resumableCall(m.stmt())
@@ -43,18 +63,50 @@ func (e *emitter) bareWait(m *mark) *ast.Ident {
 		return nil
 	}
 	f, ok := e.w.p.Info.Uses[sel.Sel].(*types.Func)
-	if !ok || f.Pkg() == nil || f.Pkg().Path() != e.w.runtime || !slices.Contains(bareWaits, f.Name()) {
+	if !ok || f.Pkg() == nil || f.Pkg().Path() != e.w.runtime {
 		return nil
 	}
-	if a, ok := m.stmt().(*ast.AssignStmt); ok {
-		for _, x := range a.Lhs {
-			id, ok := x.(*ast.Ident)
-			if !ok || a.Tok != token.DEFINE || id.Name != "_" && e.w.p.Info.Defs[id] == nil || e.boxedIn(x) != nil || e.outside(x) {
-				return nil
-			}
+	return sel.Sel
+}
+
+// ownSelect writes a select statement for a mark whose call stands for one: a
+// bare wait, or that of a function that is not saved. It returns "" for other
+// marks.
+func (e *emitter) ownSelect(m *mark) string {
+	name := e.waitName(m)
+	if name == nil || name.Name != "Select" || !e.plain && e.bareWait(m) == nil {
+		return ""
+	}
+	a, ok := m.stmt().(*ast.AssignStmt)
+	if !ok || a.Tok != token.DEFINE {
+		return ""
+	}
+	chosen, selected := a.Lhs[0].(*ast.Ident).Name, a.Lhs[1].(*ast.Ident).Name
+	var cases strings.Builder
+	var names, sends, receives []string
+	for i, x := range resumableCall(a).Args {
+		c := x.(*ast.Ident).Name
+		names = append(names, c)
+		if e.w.p.Info.TypeOf(x).(*types.Named).Obj().Name() == "SendCase" {
+			sends = append(sends, c+".Channel()")
+			fmt.Fprintf(&cases, "case %[1]s.C <- %[1]s.V:\n", c)
+		} else {
+			receives = append(receives, c+".Channel()")
+			fmt.Fprintf(&cases, "case %[1]s.V, %[1]s.OK = <-%[1]s.C:\n", c)
+		}
+		if i > 0 {
+			fmt.Fprintf(&cases, "%s = %d\n", chosen, i)
 		}
 	}
-	return sel.Sel
+	both := chosen + ", " + selected
+	list, line := strings.Join(names, ", "), e.w.lineAt(m)
+	wait := fmt.Sprintf("%sselect {\n%s}\n", line, cases.String())
+	if e.plain {
+		return fmt.Sprintf("%[1]s := 0, %[2]s.Selected{}\nif %[2]s.Alone() {\n%[3]s} else {\n%[4]s%[1]s = %[2]s.Select(%[5]s)\n}",
+			both, rewrite.Prefix, wait, line, list)
+	}
+	return fmt.Sprintf("%[1]s := 0, %[2]s.Selected{}\nif %[2]sg, %[2]sok := %[2]s.Selecting(%[3]d, %[4]s); !%[2]sok {\n%[5]s%[1]s = %[2]s.BareSelect(%[6]s)\n} else {\n%[7]sif %[2]sg.Woken() {\n%[2]s.InterruptSelect(%[6]s)\n}\n}",
+		both, rewrite.Prefix, len(sends), strings.Join(append(sends, receives...), ", "), line, list, wait)
 }
 
 // afterBareWait writes the code after the bare wait of a mark.

@@ -183,6 +183,7 @@ func (l *waitLowerer) selectStmt(n *ast.SelectStmt) string {
 	}
 	var cases, clauses strings.Builder
 	var names []string
+	chosen, selected, used := l.name("chosen"), l.name("selected"), false
 	for i, s := range n.Body.List {
 		c := s.(*ast.CommClause)
 		name := l.name("case")
@@ -194,15 +195,16 @@ func (l *waitLowerer) selectStmt(n *ast.SelectStmt) string {
 		case *ast.UnaryExpr:
 			fmt.Fprintf(&cases, "%s := %s.CaseRecv(%s); ", name, runtimeName, l.text(op.X))
 			if a, ok := c.Comm.(*ast.AssignStmt); ok {
-				value := "Value"
+				value := "Received"
 				if len(a.Lhs) == 2 {
-					value = "ValueOK"
+					value = "ReceivedOK"
 				}
 				var lhs []string
 				for _, x := range a.Lhs {
 					lhs = append(lhs, l.text(x))
 				}
-				begin = fmt.Sprintf(" %s %s %s.%s();", strings.Join(lhs, ", "), a.Tok, name, value)
+				begin = fmt.Sprintf(" %s %s %s.%s(%s, %s);", strings.Join(lhs, ", "), a.Tok, runtimeName, value, selected, name)
+				used = true
 			}
 		}
 		head := fmt.Sprintf("case %d:", i)
@@ -214,7 +216,10 @@ func (l *waitLowerer) selectStmt(n *ast.SelectStmt) string {
 		}
 		clauses.WriteString(head + begin + l.between(c.Colon+1, hi, c.Body))
 	}
-	return fmt.Sprintf("{ %sswitch %s {\n%s} }", cases.String(), l.call("Select", strings.Join(names, ", ")), clauses.String())
+	if !used {
+		selected = "_"
+	}
+	return fmt.Sprintf("{ %s%s, %s := %s; switch %s {\n%s} }", cases.String(), chosen, selected, l.call("Select", strings.Join(names, ", ")), chosen, clauses.String())
 }
 
 // receiver returns the address of the value whose method a call names.
