@@ -25,6 +25,9 @@ import (
 //	                             ←    Discarded
 //	  Keep                       →      uploads, and tries again if that fails
 //	                             ←    Stored, any number of them
+//	                             ←    Turn, if Keep says so
+//	  Turn                       →      tries once
+//	                             ←    Turn{Over}
 //	                             ←    Scrubbed, now and then
 
 // LocalDir names a host's directory of a run to its helper.
@@ -232,6 +235,15 @@ type (
 		// Attempt, if set, says that the host uploads what it keeps for tiers on
 		// hosts, of that attempt, and not what is in its checkpoint directory.
 		Attempt string `json:"attempt,omitempty"`
+		// Turns says that the helper asks for a Turn before each try, because
+		// not all hosts may write to the tier at the same time.
+		Turns bool `json:"turns,omitempty"`
+	}
+	// Turn asks whether the helper may write to a tier, or, from the
+	// supervisor, says that it may. Over ends it.
+	Turn struct {
+		Tier string `json:"tier"`
+		Over bool   `json:"over,omitempty"`
 	}
 	// Peers tells a helper which other hosts there are, and which of them hold
 	// copies or shards of its ranks' files.
@@ -394,6 +406,7 @@ func (*Discarded) Kind() Kind     { return "discarded" }
 func (*Keep) Kind() Kind          { return "keep" }
 func (*Stored) Kind() Kind        { return "stored" }
 func (*Scrubbed) Kind() Kind      { return "scrubbed" }
+func (*Turn) Kind() Kind          { return "turn" }
 func (*Peers) Kind() Kind         { return "peers" }
 func (*Retain) Kind() Kind        { return "retain" }
 func (*ListFiles) Kind() Kind     { return "listFiles" }

@@ -22,7 +22,7 @@ var kinds = []Message{
 	(*MoveFailed)(nil), (*Spawn)(nil), (*Spawned)(nil),
 	(*FromRank)(nil), (*ToRank)(nil), (*Joined)(nil), (*Setup)(nil), (*Ready)(nil), (*Launch)(nil), (*StartDestination)(nil), (*Running)(nil), (*Exited)(nil), (*Drained)(nil),
 	(*Output)(nil), (*OutputTaken)(nil), (*FollowOutput)(nil), (*Evacuate)(nil), (*Signaled)(nil), (*Terminate)(nil), (*Kill)(nil), (*KillDestination)(nil), (*Quit)(nil), (*Ping)(nil), (*Pong)(nil),
-	(*Scan)(nil), (*Scanned)(nil), (*Fetch)(nil), (*Fetched)(nil), (*StoreAttempt)(nil), (*AttemptStored)(nil), (*VerifyPart)(nil), (*PartVerified)(nil), (*ReadFile)(nil), (*FileData)(nil), (*Discard)(nil), (*Discarded)(nil), (*Keep)(nil), (*Stored)(nil), (*Scrubbed)(nil), (*Peers)(nil), (*Retain)(nil),
+	(*Scan)(nil), (*Scanned)(nil), (*Fetch)(nil), (*Fetched)(nil), (*StoreAttempt)(nil), (*AttemptStored)(nil), (*VerifyPart)(nil), (*PartVerified)(nil), (*ReadFile)(nil), (*FileData)(nil), (*Discard)(nil), (*Discarded)(nil), (*Keep)(nil), (*Stored)(nil), (*Scrubbed)(nil), (*Turn)(nil), (*Peers)(nil), (*Retain)(nil),
 	(*ListFiles)(nil), (*FileList)(nil), (*GetFile)(nil), (*FileBytes)(nil),
 	(*PeerHello)(nil), (*PeerMessage)(nil), (*PeerBytes)(nil), (*GetObject)(nil),
 	(*Status)(nil), (*Stop)(nil), (*Migrate)(nil), (*Cancel)(nil), (*Answer)(nil),

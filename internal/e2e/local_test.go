@@ -29,6 +29,7 @@ type islands struct {
 	disks string // a directory per host; no host sees it
 	local string // where each host sees its own
 	shell string
+	env   []string // of the run, besides this process's
 }
 
 // wanderOn makes hosts, and a run that computes up to a step at a time.
@@ -85,7 +86,7 @@ func (w *islands) begins(slots string, flags ...string) {
 			hosts = append(hosts, w.net.Hosts[i]+":"+n)
 		}
 	}
-	w.supervisor = w.start(append([]string{"-n", fmt.Sprint(w.ranks), "--hosts", strings.Join(hosts, ","), "--rsh", w.shell + " {host}", "--local", filepath.Join(w.local, "me"), "--every", "1h", "--retries", "2"}, flags...)...)
+	w.supervisor = w.startIn(w.env, append([]string{"-n", fmt.Sprint(w.ranks), "--hosts", strings.Join(hosts, ","), "--rsh", w.shell + " {host}", "--local", filepath.Join(w.local, "me"), "--every", "1h", "--retries", "2"}, flags...)...)
 }
 
 // saves takes a checkpoint.

@@ -357,6 +357,8 @@ func (h *host) handle(m control.Message) {
 		h.answers(m)
 	case *control.Stored:
 		h.s.stored(h, m)
+	case *control.Turn:
+		h.s.turn(h, m)
 	case *control.Scrubbed:
 		h.s.scrubbed(h, m)
 	case *control.Evacuate:
@@ -490,6 +492,7 @@ func (h *host) hangUp() {
 	}
 	h.queue, h.conn = nil, nil
 	h.answersNothing()
+	h.s.endTurns(h)
 }
 
 // look pings the helpers and gives up those that are silent.

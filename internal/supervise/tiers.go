@@ -35,6 +35,9 @@ type storageTier struct {
 	upload *tierUpload // nil: none is under way
 	jobs   []tierJob   // the first one is at work
 
+	writing []*host // that may write to it now, at most Writers
+	queue   []*host // that want to, the first one next
+
 	groups [][]string             // of a tier on hosts: who holds for each other
 	alone  bool                   // of a tier on hosts: there is one host, and nobody holds for it
 	kept   []control.Checkpointed // of a tier on hosts: what it has
@@ -104,8 +107,6 @@ func builtTiers(p *policy.Policy) error {
 			return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
 		case t.Files != usual.Files:
 			return optionError("--tiers: %s: this version does not have the option files yet", t.Kind)
-		case t.Writers != usual.Writers:
-			return optionError("--tiers: %s: this version does not have the option writers yet", t.Kind)
 		}
 	}
 	return nil
@@ -202,6 +203,8 @@ func (s *Supervisor) uploadCheckpoint(index uint64) {
 	for _, t := range s.tiers {
 		if u := t.upload; u != nil && t.state.Failing == nil && time.Since(u.since) > uploadTime {
 			s.tierFails(t, fmt.Errorf("checkpoint %d is on its way since %s", u.index, u.since.Format(time.DateTime)))
+			t.writing = nil // they hang; others may try
+			t.nextTurn()
 		}
 		if t.upload != nil && t.state.Failing == nil && !s.stopping { // it is not to be given up because the next one is due
 			continue
@@ -233,9 +236,46 @@ func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
 	}
 	t.asked, t.upload, t.state.Uploading = index, u, index
 	for _, h := range u.waiting {
-		h.queue.Send(&control.Keep{Tier: t.kind(), Index: index, Ranks: ranks[h], All: s.n})
+		h.queue.Send(&control.Keep{Tier: t.kind(), Index: index, Ranks: ranks[h], All: s.n, Turns: !t.Kind.OnHosts() && len(u.waiting) > t.Writers})
 	}
 	s.changed()
+}
+
+// turn takes what a helper says about its turn to write to a tier. All helpers
+// have linked the files of a checkpoint when they ask, so a turn may come late.
+func (s *Supervisor) turn(h *host, m *control.Turn) {
+	for _, t := range s.tiers {
+		if t.kind() != m.Tier {
+			continue
+		}
+		t.endTurn(h)
+		if !m.Over {
+			t.queue = append(t.queue, h)
+		}
+		t.nextTurn()
+	}
+}
+
+// endTurns takes the turns of a host that is lost.
+func (s *Supervisor) endTurns(h *host) {
+	for _, t := range s.tiers {
+		t.endTurn(h)
+		t.nextTurn()
+	}
+}
+
+func (t *storageTier) endTurn(h *host) {
+	is := func(x *host) bool { return x == h }
+	t.writing, t.queue = slices.DeleteFunc(t.writing, is), slices.DeleteFunc(t.queue, is)
+}
+
+// nextTurn lets as many hosts write as may.
+func (t *storageTier) nextTurn() {
+	for len(t.queue) > 0 && len(t.writing) < t.Writers {
+		h := t.queue[0]
+		t.queue, t.writing = t.queue[1:], append(t.writing, h)
+		h.queue.Send(&control.Turn{Tier: t.kind()})
+	}
 }
 
 // stored takes what a helper says about its share of an upload.

@@ -14,7 +14,7 @@ import (
 func TestTiers_NotBuilt(t *testing.T) {
 	for text, option := range map[string]string{
 		"local=/d,shared=/s:files=none": "files",
-		"local=/d,shared=/s:writers=3":  "writers",
+		"local=/d,shared=/s:writers=3":  "",
 		"local=/d,partner,scrub=1d":     "",
 		"local=/d,partner":              "",
 	} {

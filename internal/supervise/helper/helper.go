@@ -250,6 +250,10 @@ func (h *helper) handle(m control.Message) {
 		if h.local != nil {
 			h.local.requests <- m
 		}
+	case *control.Turn:
+		if h.local != nil {
+			h.local.uploaders[m.Tier].begins()
+		}
 	case *control.ToRank:
 		said := m.Carried.Message
 		if spawn, ok := said.(*control.Spawn); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journal"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/dir"
 	"github.com/cairnrun/cairn/internal/tier/local"
@@ -176,6 +177,7 @@ type uploader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	wake   chan struct{} // has an element if next was set
+	turn   chan struct{} // has an element if the supervisor has given a turn
 
 	mu   sync.Mutex
 	now  *control.Keep // it is being uploaded
@@ -183,7 +185,7 @@ type uploader struct {
 }
 
 func newUploader(tier string, d *local.Dir, open func(context.Context) (tier.Tier, error), send func(control.Message)) *uploader {
-	u := &uploader{tier: tier, dir: d, open: open, send: send, first: FirstPause, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	u := &uploader{tier: tier, dir: d, open: open, send: send, first: FirstPause, done: make(chan struct{}), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	go u.work()
 	return u
@@ -268,7 +270,15 @@ func (u *uploader) work() {
 // newer order.
 func (u *uploader) upload(m *control.Keep) {
 	for pause := u.first; ; pause = min(2*pause, LastPause) {
+		if m.Turns && !u.awaitTurn() {
+			return
+		}
+		step.At("upload.begin")
 		up, err := u.try(m)
+		step.At("upload.end")
+		if m.Turns {
+			u.send(&control.Turn{Tier: u.tier, Over: true})
+		}
 		if u.ctx.Err() != nil {
 			return
 		}
@@ -285,6 +295,34 @@ func (u *uploader) upload(m *control.Keep) {
 		if !u.pause(pause) {
 			return
 		}
+	}
+}
+
+// awaitTurn waits until this host may write to the tier. It reports false if
+// there is a newer order then, or at the end.
+func (u *uploader) awaitTurn() bool {
+	u.send(&control.Turn{Tier: u.tier})
+	step.At("upload.turn")
+	select {
+	case <-u.turn:
+	case <-u.ctx.Done():
+		return false
+	}
+	if u.waits() {
+		u.send(&control.Turn{Tier: u.tier, Over: true})
+		return false
+	}
+	return true
+}
+
+// begins takes a turn that the supervisor gives.
+func (u *uploader) begins() {
+	if u == nil {
+		return
+	}
+	select {
+	case u.turn <- struct{}{}:
+	default:
 	}
 }
 
