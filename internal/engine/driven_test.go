@@ -17,7 +17,7 @@ import (
 // TestAttend_WhileWriting loses one of two driven ranks while the other one
 // writes: that one's program is told when nothing reads its variables any more.
 func TestAttend_WhileWriting(t *testing.T) {
-	writing, release := make(chan struct{}), make(chan struct{})
+	writing, waiting, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(writing) })
 	var holds atomic.Bool
 	disk := vfstest.Hook(vfstest.NewMem(), func(op, name string) error {
@@ -50,10 +50,12 @@ func TestAttend_WhileWriting(t *testing.T) {
 		if err := drive(2); err != nil {
 			return err
 		}
-		<-writing
 		if p.Rank() == 0 {
+			<-waiting // Drive of the other rank would note the loss
 			return errKilled
 		}
+		<-writing
+		close(waiting)
 		for known := false; !known; { // the other rank is gone
 			p.peers.engine.Lock()
 			known = len(p.peers.outcomes) > 0
