@@ -99,8 +99,8 @@ func (b *background) main() {
 	b.F()
 }
 
-// startUnknown starts a goroutine that cannot be saved: init starts it, and
-// would start it again.
+// startUnknown starts a goroutine of init that cannot be saved: init would start
+// it again.
 //
 //go:noinline
 func startUnknown(at string, f func()) {

@@ -24,7 +24,7 @@ func startRoutine(at string, f func(), whole bool) {
 	case run == nil || f == nil:
 		go f()
 	case !begun.Load():
-		startUnknown(at, f)
+		startEarly(at, f, func() { startRoutine(at, f, whole) })
 	default:
 		g := &routine{savedGoroutine: savedGoroutine{At: at, F: f, Whole: whole}, wake: make(chan struct{}, 1)}
 		cuts.add(g)

@@ -49,6 +49,7 @@ type program struct {
 	Signals  subscriptions
 	Timers   []savedTimer
 	Waiters  []savedWaiter
+	Released []string        // see early
 	Contexts []*savedContext // those whose Done was called and that have not ended
 
 	Goroutines []savedGoroutine // besides the main one
@@ -216,9 +217,11 @@ func Begin() {
 	}
 	if !restored {
 		files.Suspend(false)
+		beginEarly(false)
 		setDueIfNeeded()
 		return
 	}
+	beginEarly(true)
 	changedArgs := !slices.Equal(saved.Args, start.args)
 	if changedArgs && os.Getenv(control.EnvChangedArgs) == "" {
 		fatal("the run in %s was started with the arguments %q, and now they are %q; give the same arguments, resume with the new ones by --changed-args (%s=1 in the environment), or move the directory away to start over",
@@ -264,7 +267,7 @@ func begin() (bool, error) {
 			return false, err
 		}
 	}
-	begun.Store(true)
+	mainBegins()
 	if err := protectParts(); err != nil {
 		return false, err
 	}

@@ -39,6 +39,7 @@ var timers struct {
 }
 
 func init() {
+	Closure("time.sender", sending)
 	graph.RegisterTimers(func(t *time.Timer) bool { return timers.noted[t] }, func() *time.Timer {
 		t := newTimer(time.Hour, nil)
 		t.Stop()
@@ -60,9 +61,71 @@ func AfterFunc(d time.Duration, f func()) *time.Timer {
 	return newTimer(d, f)
 }
 
+// After stands for time.After.
+func After(d time.Duration) <-chan time.Time {
+	if run == nil || !graph.AsyncTimers() {
+		return time.After(d)
+	}
+	return newSender(d, 0)
+}
+
+// Tick stands for time.Tick.
+func Tick(d time.Duration) <-chan time.Time {
+	if run == nil || d <= 0 || !graph.AsyncTimers() {
+		return time.Tick(d)
+	}
+	return newSender(d, d)
+}
+
+// sender is a timer whose function sends to a channel. If go.mod has a version of
+// Go before 1.23, channels do not know their timers, and that of time.After or
+// time.Tick is in no variable.
+type sender struct {
+	C      chan time.Time
+	Period time.Duration // of Tick
+	Next   time.Time     // … when it sends next
+	T      *time.Timer
+}
+
+func newSender(d, period time.Duration) <-chan time.Time {
+	// A channel for one value would be taken for that of an unknown timer.
+	s := &sender{C: make(chan time.Time, 2), Period: period, Next: time.Now().Add(d)}
+	timers.Lock()
+	defer timers.Unlock()
+	s.T = addTimer(d, sending(s))
+	return s.C
+}
+
+// sending returns the function of a sender's timer. An inlined copy would not be
+// found again.
+//
+//go:noinline
+func sending(s *sender) func() { return func() { s.send() } }
+
+func (s *sender) send() {
+	now := time.Now()
+	if len(s.C) == 0 {
+		s.C <- now
+	}
+	if s.Period > 0 {
+		for !s.Next.After(now) {
+			s.Next = s.Next.Add(s.Period)
+		}
+		timers.Lock() // newSender may not have returned yet
+		t := s.T
+		timers.Unlock()
+		t.Reset(s.Next.Sub(now))
+	}
+}
+
 func newTimer(d time.Duration, f func()) *time.Timer {
 	timers.Lock()
 	defer timers.Unlock()
+	return addTimer(d, f)
+}
+
+// addTimer is newTimer with the lock held.
+func addTimer(d time.Duration, f func()) *time.Timer {
 	if len(timers.all) >= max(timers.prune, 64) {
 		for w := range timers.all {
 			if w.Value() == nil {

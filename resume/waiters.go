@@ -31,8 +31,12 @@ var waiters struct {
 //
 //go:noinline
 func Go(line int, f func()) {
-	if run == nil || f == nil || !begun.Load() { // init starts it again with a new channel, so no checkpoint can be taken
+	switch {
+	case run == nil || f == nil:
 		go f()
+		return
+	case !begun.Load():
+		startEarly("", nil, func() { Go(line, f) })
 		return
 	}
 	w := &waiter{savedWaiter{f, line}}

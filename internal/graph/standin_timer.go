@@ -142,6 +142,10 @@ func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	return time.Duration(when - k.clock()), true
 }
 
+// AsyncTimers reports whether channels do not know their timers, as before Go
+// 1.23.
+func AsyncTimers() bool { return timersKnown().async }
+
 // MayBeTimer reports whether something comes from a channel, given by its
 // pointer, without a send: whether it may be the channel of a timer.
 func MayBeTimer(channel unsafe.Pointer) bool {

@@ -33,7 +33,13 @@ func (pl *Placement) findRoots(several bool) {
 	pl.background = map[int]bool{}
 	from := []*callgraph.Function{pl.Calls.Main}
 	if several {
-		all := callgraph.Reach(from, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
+		starts := from
+		for _, fn := range pl.Calls.All {
+			if d, ok := fn.Node.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.Name == "init" {
+				starts = append(starts, fn)
+			}
+		}
+		all := callgraph.Reach(starts, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
 		sites := map[*ast.CallExpr]*callgraph.Site{}
 		for fn := range all {
 			for _, t := range fn.Sites {

@@ -1,0 +1,3 @@
+module example.org/oldtimers
+
+go 1.20
