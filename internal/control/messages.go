@@ -250,12 +250,17 @@ type (
 	// host's lock; the supervisor may try again. Files and Addresses answer
 	// Setup.Local: what the host has, and where other helpers get it.
 	Ready struct {
-		Error     string     `json:"error,omitempty"`
-		Busy      bool       `json:"busy,omitempty"`
-		Holder    string     `json:"holder,omitempty"`
-		Files     *HostFiles `json:"files,omitempty"`
-		Addresses []string   `json:"addresses,omitempty"`
-		Peer      []string   `json:"peer,omitempty"` // addresses for copies of checkpoints
+		Error  string `json:"error,omitempty"`
+		Busy   bool   `json:"busy,omitempty"`
+		Holder string `json:"holder,omitempty"`
+		// With Error: the directory on the host has the files of this other run, or
+		// may have those of one that is not known (AnyRun). Attempt is the newest
+		// start of that run, if it is known.
+		Other     string         `json:"other,omitempty"`
+		Attempt   *AttemptRecord `json:"attempt,omitempty"`
+		Files     *HostFiles     `json:"files,omitempty"`
+		Addresses []string       `json:"addresses,omitempty"`
+		Peer      []string       `json:"peer,omitempty"` // addresses for copies of checkpoints
 	}
 	// Launch starts ranks.
 	Launch struct{ Start }

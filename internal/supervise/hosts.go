@@ -56,6 +56,8 @@ type host struct {
 	peer      []string                // where it takes copies of checkpoints; none: there is no tier on hosts
 	asked     []func(control.Message) // who waits for its answers, see ask
 	holds     bool                    // it may have files that ranks on other hosts need
+	other     string                  // it could not join: its directory has the files of this run, or may have (AnyRun)
+	found     *control.AttemptRecord  // … the newest start of that run
 	rotten    []control.TierRepair    // what it has read again, is damaged, and cannot be repaired
 }
 
@@ -101,6 +103,12 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	}
 	if s.killed || s.stopping {
 		return false
+	}
+	if again, err := s.findOnHosts(); err != nil {
+		s.notBegun(err.Error())
+		return false
+	} else if again {
+		return s.gatherHelpers(ctx)
 	}
 	room := 0
 	var lost []error
@@ -194,7 +202,7 @@ func remoteCommand(host string, shell, helper []string) []string {
 // join starts the host's helper. It does not wait: the state, or h.err, is set
 // later.
 func (h *host) join() {
-	h.state, h.err, h.fixed, h.waiting = hostJoining, nil, nil, time.Time{}
+	h.state, h.err, h.fixed, h.waiting, h.other, h.found = hostJoining, nil, nil, time.Time{}, "", nil
 	args := h.command()
 	cmd := exec.Command(args[0], args[1:]...)
 	// It has its own process group, so that a terminal's Ctrl-C reaches only
@@ -346,6 +354,7 @@ func (h *host) handle(m control.Message) {
 			}
 			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Holder):
+			h.other, h.found = m.Other, m.Attempt
 			h.lost(errors.New(m.Error))
 		}
 	case *control.Drained:

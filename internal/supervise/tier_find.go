@@ -234,6 +234,51 @@ func (s *Supervisor) adopt(f *foundRun) error {
 	return nil
 }
 
+// findOnHosts looks whether hosts could not join because their directories have
+// the run, of which a new run directory knows nothing: the old one is lost. Then
+// it makes that run the run directory's, and the hosts have to join again. It
+// refuses if the run on hosts cannot be that of this command.
+func (s *Supervisor) findOnHosts() (again bool, err error) {
+	if s.local == nil || s.rec.Started != nil {
+		return false, nil
+	}
+	var a *control.AttemptRecord
+	other, err := "", error(nil)
+	for _, h := range s.hosts {
+		if h.other == "" || h.state == hostUp {
+			continue
+		}
+		if other != "" && other != h.other {
+			return false, fmt.Errorf("the run directory is new, and hosts have the files of several runs (%s and %s): give --hosts with the hosts of one of them, or begin a new run with --fresh", other, h.other)
+		}
+		if other, err = h.other, h.err; h.found != nil && h.found.Check() == nil && (a == nil || h.found.Number > a.Number) {
+			a = h.found
+		}
+	}
+	if other == "" {
+		return false, nil
+	}
+	if a == nil { // they keep something for hosts that have the record
+		return false, err
+	}
+	by := fmt.Sprintf("the run on the hosts, whose start %d was on %s at %s", a.Number, a.Host, a.Time.Format(time.DateTime))
+	if a.Ranks != s.n {
+		return false, fmt.Errorf("the run directory is new, and %s, has %s, not %d: give -n %d, or begin a new run with --fresh", by, control.Count(a.Ranks, "rank"), s.n, a.Ranks)
+	}
+	// Blank hosts have joined as those of a new run.
+	s.rec.Replaces = append(s.rec.Replaces, s.rec.ID)
+	s.rec.ID, s.rec.Started, s.rec.Quiet, s.rec.Attempt = a.Run, a, false, max(1, s.rec.Attempt)
+	s.intent.New = false
+	s.save()
+	s.say("this run directory is new; %s, is resumed", by)
+	for _, h := range s.hosts {
+		if h.state == hostUp {
+			h.hangUp()
+		}
+	}
+	return true, nil
+}
+
 // The object RUN/attempts/00000007.quiet says that no rank of start 7 runs any
 // more: the run was stopped. Another supervisor need not wait then.
 

@@ -216,6 +216,7 @@ func (h *helper) handle(m control.Message) {
 		}
 		if err != nil {
 			ready.Error, ready.Busy, ready.Holder = err.Error(), errors.Is(err, rundir.ErrBusy), holder
+			ready.Other, ready.Attempt = otherRun(m.Local, err)
 		}
 		h.up.Send(ready)
 	case *control.Launch:

@@ -80,6 +80,21 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 	return "", nil
 }
 
+// otherRun returns the run because of whose files a host's directory could not
+// be set up, if it was that, and the newest start of that run.
+func otherRun(m *control.LocalDir, err error) (run string, a *control.AttemptRecord) {
+	var other *local.OtherRunError
+	if !errors.As(err, &other) {
+		return "", nil
+	}
+	if d, err := local.Open(m.Dir); err == nil {
+		if a, err = d.Attempt(); err == nil && a != nil && a.Run == other.Run {
+			return other.Run, a
+		}
+	}
+	return other.Run, nil
+}
+
 // setupReader lets the supervisor, here a command, look at the directory of the
 // run on this host.
 func (h *helper) setupReader(name string, m *control.LocalDir) error {

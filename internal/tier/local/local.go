@@ -111,6 +111,37 @@ func Make(path string, a vfs.Access) (release func(), err error) {
 	return func() { f.Close() }, nil
 }
 
+// OtherRunError says that a directory has the files of another run, or may have.
+type OtherRunError struct {
+	Run string // control.AnyRun: it is not known
+	error
+}
+
+func (e *OtherRunError) Unwrap() error { return e.error }
+
+func otherRunf(run, format string, args ...any) error {
+	return &OtherRunError{run, fmt.Errorf(format, args...)}
+}
+
+// unused reports whether no rank of the run that has a directory was started, and
+// nothing is kept there for other hosts.
+func unused(path string) bool {
+	if _, err := os.Lstat(attemptPath(path)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	err := filepath.WalkDir(filepath.Join(path, "kept"), func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			err = fs.ErrExist
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	there, err := store.Holds(vfs.OS(), CheckpointDir(path))
+	return err == nil && !there
+}
+
 // Claim opens the directory for a run. If it is blank, it becomes that of the
 // run. If it has the files of another run, that is an error, unless replaces
 // names that run: then they are discarded. The caller has called Make.
@@ -124,13 +155,13 @@ func Claim(path, run string, replaces []string) (*Dir, error) {
 		return nil, fmt.Errorf("%s: format %d, this cairn knows %d; use the cairn that wrote it", hostPath(path), h.Format, hostFormat)
 	case err == nil && h.Run == run:
 		return &Dir{Path: path, ID: h.ID, Run: run, fs: fsys}, nil
-	case err == nil && !anyRun && !slices.Contains(replaces, h.Run):
-		return nil, fmt.Errorf("%s has the files of another run (%s), of which this run directory knows nothing: give that run's own command, or discard it with --fresh", path, h.Run)
+	case err == nil && !anyRun && !slices.Contains(replaces, h.Run) && !unused(path):
+		return nil, otherRunf(h.Run, "%s has the files of another run (%s), of which this run directory knows nothing: give that run's own command, or discard it with --fresh", path, h.Run)
 	case errors.Is(err, store.ErrDamaged) && !anyRun:
-		return nil, fmt.Errorf("%w: it says whose files are in %s, so nothing is started; restore it, or discard the run with --fresh", err, path)
+		return nil, otherRunf(control.AnyRun, "%w: it says whose files are in %s, so nothing is started; restore it, or discard the run with --fresh", err, path)
 	case errors.Is(err, fs.ErrNotExist) && !anyRun:
 		if there, herr := store.Holds(fsys, CheckpointDir(path)); herr != nil || there {
-			return nil, errors.Join(fmt.Errorf("%s has checkpoints, but the record that says of which run, %s, is missing; restore it, or discard the run with --fresh", path, hostPath(path)), herr)
+			return nil, errors.Join(otherRunf(control.AnyRun, "%s has checkpoints, but the record that says of which run, %s, is missing; restore it, or discard the run with --fresh", path, hostPath(path)), herr)
 		}
 	case err != nil && !errors.Is(err, store.ErrDamaged) && !errors.Is(err, fs.ErrNotExist):
 		return nil, err

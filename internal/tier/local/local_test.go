@@ -132,6 +132,17 @@ func TestClaim(t *testing.T) {
 	if _, err := Claim(d.Path, run, []string{other}); err != nil {
 		t.Errorf("in place of a named run: %v", err)
 	}
+	if _, err := Claim(d.Path, other, nil); err != nil {
+		t.Errorf("in place of a run that has nothing there: %v", err)
+	}
+	kept := filepath.Join(d.Path, "kept", other, "files")
+	if err := errors.Join(os.MkdirAll(kept, 0o700), os.WriteFile(filepath.Join(kept, "x"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var has *OtherRunError
+	if _, err := Claim(d.Path, run, nil); !errors.As(err, &has) || has.Run != other {
+		t.Errorf("in place of a run that keeps something there for other hosts: %v", err)
+	}
 	if _, err := Make(filepath.Join(t.TempDir(), "unmounted", "me", "sim"), vfs.Access{}); err == nil || !strings.Contains(err.Error(), "mounted") {
 		t.Errorf("without a parent: %v", err)
 	}
