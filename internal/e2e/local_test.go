@@ -138,9 +138,15 @@ func (w *islands) killsAll() {
 
 // refuses starts the run, which must refuse for reasons.
 func (w *islands) refuses(slots string, why ...string) {
+	w.runOf.t.Helper()
+	w.refusesWith(nil, slots, why...)
+}
+
+// refusesWith does the same with flags.
+func (w *islands) refusesWith(flags []string, slots string, why ...string) {
 	t := w.runOf.t
 	t.Helper()
-	w.begins(slots)
+	w.begins(slots, flags...)
 	if code := w.ends(); code != 1 && code != 3 {
 		t.Fatalf("exit status %d:\n%s", code, w.text())
 	}

@@ -35,7 +35,7 @@ func TestTiers_ChangedFiles(t *testing.T) {
 			books := filepath.Join(w.local, "books")
 			w.command = append(w.command, "-dir", books, "-steps", "2000", "-pause", "5ms")
 			disk := func(host int) string { return filepath.Join(w.disks, w.net.Hosts[host], "books") }
-			shared := filepath.Join(t.TempDir(), "gpfs")
+			shared := sharedDir(t)
 			tiers := "local=" + filepath.Join(w.local, "me") + "," + c.tier
 			if c.tier == "shared" {
 				tiers = "shared=" + shared + ":every=1,keep=2"

@@ -67,7 +67,7 @@ func TestTiers_KilledHosts(t *testing.T) {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 					t.Log(c.policy)
 					l := &hostLoss{rng: rand.New(rand.NewPCG(uint64(seed), 9)), islands: wanderOn(t, 4, ranks, "-size", "2000")}
-					shared := filepath.Join(t.TempDir(), "gpfs")
+					shared := sharedDir(t)
 					for _, name := range c.names {
 						l.names = append(l.names, strings.ReplaceAll(name, "SHARED", shared))
 					}

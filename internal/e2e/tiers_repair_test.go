@@ -58,7 +58,7 @@ func TestTiers_Repair(t *testing.T) {
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
 	w := wanderOn(t, 3, n, "-size", "2000")
-	shared := filepath.Join(t.TempDir(), "gpfs")
+	shared := sharedDir(t)
 	flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + ",partner,rs=2+1:every=1,shared=" + shared + ":every=1"}
 	w.lets(5)
 	w.begins("1 1 1", flags...)

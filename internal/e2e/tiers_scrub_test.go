@@ -27,7 +27,7 @@ func TestTiers_Scrub(t *testing.T) {
 	const n = 2
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
 	w := wanderOn(t, 2, n, "-size", "2000")
-	shared := filepath.Join(t.TempDir(), "gpfs")
+	shared := sharedDir(t)
 	w.lets(5)
 	w.begins("1 1", "--tiers", "local="+filepath.Join(w.local, "me")+",shared="+shared+",scrub=1m")
 	w.reachesStep(5)

@@ -17,12 +17,22 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/seal"
 )
 
+// sharedDir makes a directory for a shared tier, below where it is mounted.
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "gpfs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // onShared starts a run on two hosts that share nothing but a tier, which gets
 // every second checkpoint, and takes two.
 func onShared(t *testing.T, ranks, keep int) (w *islands, shared, tiers string) {
 	t.Helper()
 	w = wanderOn(t, 2, ranks, "-size", "2000")
-	shared = filepath.Join(t.TempDir(), "gpfs")
+	shared = sharedDir(t)
 	tiers = fmt.Sprintf("shared=%s:every=2,keep=%d", shared, keep)
 	w.lets(5)
 	w.begins("2 1", "--tiers", tiers)
@@ -193,7 +203,7 @@ func hostVanishes(t *testing.T, on string) {
 	tiers := "local=" + filepath.Join(w.local, "me") + ","
 	switch on {
 	case "shared":
-		tiers, restored = tiers+"shared="+filepath.Join(t.TempDir(), "gpfs")+":every=2", 1
+		tiers, restored = tiers+"shared="+sharedDir(t)+":every=2", 1
 	case "partner":
 		tiers += "partner"
 	case "rs":

@@ -35,7 +35,7 @@ func TestTiers_Writers(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	w := wanderOn(t, 3, n, "-size", "2000")
-	shared, log := filepath.Join(t.TempDir(), "gpfs"), filepath.Join(t.TempDir(), "steps")
+	shared, log := sharedDir(t), filepath.Join(t.TempDir(), "steps")
 	w.env = []string{"CAIRN_STEP_LOG=" + log, "CAIRN_STEP=upload.begin=stop"}
 	w.lets(5)
 	w.begins("1 1 1", "--tiers", "local="+filepath.Join(w.local, "me")+",shared="+shared+":writers=1")

@@ -155,6 +155,9 @@ func (s *Supervisor) findRun() error {
 			continue
 		}
 		f, err := s.findOn(ctx, t)
+		if err == nil && f == nil && t.Kind == policy.Shared && s.o.From == "" {
+			err = isMounted(t.Parent())
+		}
 		if err != nil {
 			return fmt.Errorf("%s cannot be read, and may have this run: %w; nothing is started: bring it back, or begin a new run with --fresh", t.Name(), err)
 		}

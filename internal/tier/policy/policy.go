@@ -275,6 +275,16 @@ func (t *Tier) RunDir(name string) string {
 	return path.Join(t.Place, name)
 }
 
+// Parent returns the directory of a shared tier in which the directories of runs
+// are, or the one above it. It does not depend on the run.
+func (t *Tier) Parent() string {
+	before, _, has := strings.Cut(t.Place, "{run}")
+	if !has {
+		return t.Place
+	}
+	return path.Dir(before + "x")
+}
+
 // sortTiers puts tiers in the order of kinds.
 func (p *Policy) sortTiers() {
 	slices.SortStableFunc(p.Tiers, func(a, b Tier) int {

@@ -1,0 +1,62 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestTiers_RunDirectoryLost loses the run directory of a run whose checkpoints
+// are on its hosts only. The same command resumes the run: also if there is room
+// for all ranks on a blank host, where it could begin anew.
+func TestTiers_RunDirectoryLost(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 3, n, "-size", "2000")
+	flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + ",partner"}
+	w.lets(5)
+	w.begins("1 1", flags...)
+	w.reachesStep(5)
+	w.saves()
+	w.awaits("checkpoint 1 is on partner=1")
+	w.goes(7)
+	w.stops()
+	must(t, w.text(), "checkpoint 2 is on partner=1")
+	removes(t, w.run())
+	w.ranks = n + 1
+	w.refusesWith(flags, "1 1 3", "the run directory is new, and the run on the hosts", "has 2 ranks, not 3: give -n 2")
+	removes(t, w.run())
+	w.ranks = n
+	w.lets(60)
+	w.begins("1 1 2", flags...)
+	w.awaits("this run directory is new; the run on the hosts")
+	w.awaits("restored checkpoint 2")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
+
+// TestTiers_NotMounted starts a run with a new run directory and a shared tier
+// whose file system is not mounted. It must not begin: an earlier run may be
+// there.
+func TestTiers_NotMounted(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	shared := sharedDir(t)
+	flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + ",shared=" + filepath.Join(shared, "me") + ":every=1"}
+	w.refusesWith(flags, "1 1", "may have this run", filepath.Join(shared, "me")+" does not exist here: its file system may not be mounted", "mkdir", "--fresh")
+	if left, _ := os.ReadDir(shared); len(left) > 0 {
+		t.Errorf("it has made %v", left)
+	}
+	if err := os.Mkdir(filepath.Join(shared, "me"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.lets(60)
+	w.begins("1 1", flags...)
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
