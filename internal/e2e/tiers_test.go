@@ -28,12 +28,12 @@ func sharedDir(t *testing.T) string {
 }
 
 // onShared starts a run on two hosts that share nothing but a tier, which gets
-// every second checkpoint, and takes two.
+// every second checkpoint, in one file per host, and takes two.
 func onShared(t *testing.T, ranks, keep int) (w *islands, shared, tiers string) {
 	t.Helper()
 	w = wanderOn(t, 2, ranks, "-size", "2000")
 	shared = sharedDir(t)
-	tiers = fmt.Sprintf("shared=%s:every=2,keep=%d", shared, keep)
+	tiers = fmt.Sprintf("shared=%s:every=2,keep=%d,files=1", shared, keep)
 	w.lets(5)
 	w.begins("2 1", "--tiers", tiers)
 	w.reachesStep(5)

@@ -87,7 +87,7 @@ func (s *Supervisor) parseTiers() error {
 	default:
 		o.Local = l.Place
 	}
-	if err := builtTiers(p); err != nil {
+	if err := checkLocal(p); err != nil {
 		return err
 	}
 	if s.launcher != nil && (p.Of(policy.Partner) != nil || p.Of(policy.RS) != nil) {
@@ -97,17 +97,12 @@ func (s *Supervisor) parseTiers() error {
 	return s.readDomains()
 }
 
-// builtTiers refuses what a policy may say and this version does not do.
-func builtTiers(p *policy.Policy) error {
-	for i := range p.Tiers {
-		t := &p.Tiers[i]
-		usual := policy.Defaults(t.Kind)
-		switch {
-		case t.Kind == policy.Local && (t.Every != usual.Every || t.Keep != usual.Keep):
-			return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
-		case t.Files != usual.Files:
-			return optionError("--tiers: %s: this version does not have the option files yet", t.Kind)
-		}
+// checkLocal refuses options of a policy that have no meaning for the hosts' own
+// checkpoints.
+func checkLocal(p *policy.Policy) error {
+	t, usual := p.Of(policy.Local), policy.Defaults(policy.Local)
+	if t.Every != usual.Every || t.Keep != usual.Keep {
+		return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
 	}
 	return nil
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
-// TestTiers_NotBuilt gives options that a policy may have and this version does
-// not do. They must be refused, and not be ignored.
-func TestTiers_NotBuilt(t *testing.T) {
-	for text, option := range map[string]string{
-		"local=/d,shared=/s:files=none": "files",
-		"local=/d,shared=/s:writers=3":  "",
-		"local=/d,partner,scrub=1d":     "",
-		"local=/d,partner":              "",
+// TestTiers_Local gives options that have no meaning for the hosts' own
+// checkpoints. They must be refused, and not be ignored.
+func TestTiers_Local(t *testing.T) {
+	for text, why := range map[string]string{
+		"local=/d:keep=5,partner":                "Options.Keep",
+		"local=/d,shared=/s:writers=3,files=2":   "",
+		"local=/d,partner,scrub=1d":              "",
+		"local=/d,partner:every=2,keep=3,rs=4+2": "",
 	} {
 		p, err := policy.Parse(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		err = builtTiers(p)
-		if (err == nil) != (option == "") || err != nil && !strings.Contains(err.Error(), option) {
+		err = checkLocal(p)
+		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

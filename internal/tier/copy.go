@@ -94,13 +94,23 @@ func (c *copying) checkpoint(ctx context.Context, m *Manifest, as string) (*Mani
 	if as != m.Run {
 		out.Origin = cmp.Or(m.Origin, m.Run)
 	}
-	rename := func(o *Object) { o.Name = as + strings.TrimPrefix(o.Name, m.Run) }
+	// What is in a bundle becomes an object of its own.
+	rename := func(o *Object) {
+		o.Name = as + strings.TrimPrefix(o.Name, m.Run)
+		if o.At > 0 {
+			o.Name, o.At = fmt.Sprintf("%s-%d", o.Name, o.At), 0
+		}
+	}
 	for i := range m.Parts {
 		p, err := m.Part(ctx, c.from, i)
 		if err != nil {
 			return nil, err
 		}
-		p.Objects(func(o Object) { c.add(o, as+strings.TrimPrefix(o.Name, m.Run)) })
+		p.Objects(func(o Object) {
+			to := o
+			rename(&to)
+			c.add(o, to.Name)
+		})
 		p.Run = as
 		for k := range p.Ranks {
 			for f := range p.Ranks[k].Files {
@@ -156,7 +166,7 @@ func (c *copying) has(ctx context.Context, o Object) bool {
 
 // object copies an object, unless it is there.
 func (c *copying) object(ctx context.Context, o Object, name string) (int64, error) {
-	if c.has(ctx, Object{name, o.Size, o.Digest}) {
+	if c.has(ctx, Object{Name: name, Size: o.Size, Digest: o.Digest}) {
 		return 0, nil
 	}
 	f, err := os.CreateTemp("", "cairn-copy-")

@@ -196,27 +196,27 @@ func (f *fetch) has(ctx context.Context, path string, o Object) bool {
 }
 
 // Verify reads every object of a checkpoint, and calls found for each that is
-// damaged or missing. It returns how many bytes it has read. Objects in seen were
-// read for another checkpoint, and are not read again; Verify adds to it.
+// damaged or missing. It returns how many bytes it has read. Objects in seen, by
+// Key, were read for another checkpoint, and are not read again; Verify adds to it.
 func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, found func(object string, err error)) (int64, error) {
 	var mu sync.Mutex
 	var read int64
 	var jobs []func(context.Context) error
 	check := func(o Object) {
-		if err, known := seen[o.Name]; known {
+		if err, known := seen[o.Key()]; known {
 			if err != nil {
 				found(o.Name, err)
 			}
 			return
 		}
-		seen[o.Name] = nil
+		seen[o.Key()] = nil
 		jobs = append(jobs, func(ctx context.Context) error {
 			err := Download(ctx, t, o, io.Discard)
 			mu.Lock()
 			defer mu.Unlock()
 			read += o.Size
 			if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotExist) {
-				seen[o.Name] = err
+				seen[o.Key()] = err
 				found(o.Name, err)
 				return nil
 			}
@@ -241,7 +241,7 @@ func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, fou
 // Download writes the content of an object to w. If the content does not have
 // the object's size and digest, the error is ErrDamaged; w has some of it then.
 func Download(ctx context.Context, t Tier, o Object, w io.Writer) error {
-	r, err := t.Get(ctx, o.Name, 0, o.Size)
+	r, err := t.Get(ctx, o.Name, o.At, o.Size)
 	if err != nil {
 		return err
 	}

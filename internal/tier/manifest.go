@@ -23,6 +23,9 @@ type Object struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	Digest Digest `json:"digest"`
+	// At is where the content begins in a bundle, which is larger; 0: Name is
+	// this object alone.
+	At int64 `json:"at,omitempty"`
 }
 
 // Manifest makes a checkpoint on a tier complete: it exists if all ranks' files
@@ -189,8 +192,8 @@ func (o *Object) check(dir string, most int64) error {
 	if !strings.HasPrefix(o.Name, dir) || strings.Contains(o.Name[len(dir):], "/") {
 		return refused("object %s is not in %s", o.Name, dir)
 	}
-	if o.Size < 0 || o.Size > most {
-		return refused("object %s has %d bytes", o.Name, o.Size)
+	if o.Size < 0 || o.Size > most || o.At < 0 || o.At > maxObject {
+		return refused("object %s has %d bytes at %d", o.Name, o.Size, o.At)
 	}
 	return nil
 }

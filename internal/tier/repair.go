@@ -30,6 +30,9 @@ func (w *Wanted) String() string {
 	return fmt.Sprintf("rank %d's %s", w.Rank, w.Extra.Kind)
 }
 
+// Key distinguishes the object from others of the tier.
+func (o *Object) Key() string { return fmt.Sprintf("%s@%d", o.Name, o.At) }
+
 // RepairOptions say how Repair gets what is missing.
 type RepairOptions struct {
 	// Get returns a file with the content of an object, and where it is from.
@@ -37,8 +40,8 @@ type RepairOptions struct {
 	Get func(ctx context.Context, w *Wanted) (f *os.File, from string, err error)
 	// Done gets the outcome for each object.
 	Done func(w *Wanted, from string, err error)
-	// Seen has the objects that were read for other checkpoints, and what is
-	// wrong with them. Repair adds to it.
+	// Seen has the objects that were read for other checkpoints, by Key, and
+	// what is wrong with them. Repair adds to it.
 	Seen map[string]error
 	// Parts says which parts are looked at, and Due which of their objects are
 	// read; nil: all.
@@ -72,7 +75,12 @@ func Repair(ctx context.Context, t Tier, m *Manifest, o RepairOptions) error {
 			if o.Due != nil && !o.Due(ctx, w.Object) {
 				continue
 			}
-			if err := w.repair(ctx, t, m, &o); err != nil {
+			err := w.repair(ctx, t, m, &o)
+			if errors.Is(err, errBundle) {
+				unreadable = errors.Join(unreadable, err)
+				break
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -107,14 +115,14 @@ func (p *Part) wanted() (out []*Wanted) {
 
 // repair checks an object, and stores it again if that is necessary.
 func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptions) error {
-	err, known := o.Seen[w.Name]
+	err, known := o.Seen[w.Key()]
 	if known && err == nil {
 		return nil
 	}
 	if !known {
 		err = Download(ctx, t, w.Object, io.Discard)
 	}
-	if o.Seen[w.Name] = err; err == nil {
+	if o.Seen[w.Key()] = err; err == nil {
 		return nil
 	}
 	if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrNotExist) {
@@ -124,9 +132,14 @@ func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptio
 	if gone, err := m.gone(ctx, t); gone || err != nil {
 		return err
 	}
+	if w.At > 0 {
+		if _, err := t.Stat(ctx, w.Name); errors.Is(err, ErrNotExist) {
+			return fmt.Errorf("%w: %s: %w", errBundle, w.Name, err)
+		}
+	}
 	from, err := w.restore(ctx, t, o.Get)
 	if err == nil {
-		o.Seen[w.Name] = nil
+		o.Seen[w.Key()] = nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -148,6 +161,9 @@ func (w *Wanted) restore(ctx context.Context, t Tier, get func(context.Context, 
 	}
 	if err != nil {
 		return from, err
+	}
+	if w.At > 0 {
+		return from, w.restoreIn(ctx, t, src)
 	}
 	if err := t.Remove(ctx, w.Name); err != nil { // it is useless
 		return from, err
@@ -185,7 +201,7 @@ func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, atte
 			has[r] = true
 		}
 		src := BytesSource(text)
-		m.Parts = append(m.Parts, PartRef{Object{info.Name, src.Size, src.Digest}, p.list()})
+		m.Parts = append(m.Parts, PartRef{Object{Name: info.Name, Size: src.Size, Digest: src.Digest}, p.list()})
 		m.Time = info.Modified.UTC().Format(time.RFC3339)
 	}
 	slices.SortFunc(m.Parts, func(a, b PartRef) int { return slices.Compare(a.Ranks, b.Ranks) })

@@ -15,6 +15,7 @@
 //	RUN/parts/00000012-PART-TOKEN.json     what one host uploaded of it
 //	RUN/files/rank-0000-00000010-TOKEN.h5  rank 0's file of checkpoint 10
 //	RUN/files/extra-TOKEN-0003             a journal, a record, a file of the program
+//	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   in place of these: all of some ranks
 //	RUN/claims/00000012-PART-TOKEN.json    an upload is under way
 //	RUN/condemned/TOKEN.json               a collection is under way
 //

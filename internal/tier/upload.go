@@ -28,6 +28,9 @@ type UploadOptions struct {
 	Extra    []ExtraFile
 	As       string // the run that they become files of; "": the one that saved them
 	Parallel int    // objects at a time; 0: 4
+	// Files is how many objects the files of all ranks become, if there are more
+	// ranks; 0: each file is one.
+	Files int
 }
 
 // ExtraFile is a file that is uploaded with a checkpoint.
@@ -95,7 +98,7 @@ type upload struct {
 	ranks     int        // of the run
 	time      string
 	known     map[fileID]Object // files on the tier that may be used
-	extras    map[Object]string // … and extra files, by size and digest: their names
+	extras    map[Object]Object // … and extra files, by size and digest
 	claimName string
 	claim     claim
 }
@@ -124,7 +127,7 @@ func (u *upload) run(ctx context.Context) (up Uploaded, err error) {
 	if err := put(ctx, u.t, name, src); err != nil {
 		return up, err
 	}
-	ref := PartRef{Object{name, src.Size, src.Digest}, u.part.list()}
+	ref := PartRef{Object{Name: name, Size: src.Size, Digest: src.Digest}, u.part.list()}
 	origin := ""
 	if u.saved != u.part.Run {
 		origin = u.saved
@@ -147,6 +150,12 @@ func confirm(ctx context.Context, t Tier, name string, size int64) error {
 		err = fmt.Errorf("%s: %s: %w: it has %d bytes, not %d", t, name, ErrDamaged, info.Size, size)
 	}
 	return err
+}
+
+// there reports whether an object that is known is still on the tier.
+func (u *upload) there(ctx context.Context, o Object) bool {
+	info, err := u.t.Stat(ctx, o.Name)
+	return err == nil && (info.Size == o.Size || o.At > 0 && info.Size >= o.At+o.Size)
 }
 
 // open reads the headers of the ranks' files.
@@ -220,7 +229,7 @@ func (u *upload) prepare(ctx context.Context) error {
 	if err := u.t.Create(ctx, runsDir+run, []byte(runMark)); err != nil {
 		return err
 	}
-	u.known, u.extras = make(map[fileID]Object), make(map[Object]string)
+	u.known, u.extras = make(map[fileID]Object), make(map[Object]Object)
 	all, err := Manifests(ctx, u.t, run)
 	if err != nil {
 		return err
@@ -261,7 +270,7 @@ func (u *upload) learn(ctx context.Context, m *Manifest) error {
 			}
 		}
 		for _, e := range p.Extra {
-			u.extras[Object{Size: e.Size, Digest: e.Digest}] = e.Name
+			u.extras[Object{Size: e.Size, Digest: e.Digest}] = e.Object
 		}
 	}
 	return nil
@@ -291,8 +300,8 @@ func (u *upload) makeClaim(ctx context.Context) error {
 		}
 	}
 	for _, e := range u.o.Extra {
-		if name, ok := u.extras[Object{Size: e.Source.Size, Digest: e.Source.Digest}]; ok {
-			c.Reuse = append(c.Reuse, name)
+		if o, ok := u.extras[Object{Size: e.Source.Size, Digest: e.Source.Digest}]; ok {
+			c.Reuse = append(c.Reuse, o.Name)
 		}
 	}
 	text, err := store.EncodeRecord(&c)
@@ -321,9 +330,9 @@ func (u *upload) use(may func(name string) bool) {
 			delete(u.known, id)
 		}
 	}
-	for o, name := range u.extras {
-		if !may(name) {
-			delete(u.extras, o)
+	for key, o := range u.extras {
+		if !may(o.Name) {
+			delete(u.extras, key)
 		}
 	}
 }
@@ -364,8 +373,18 @@ func (u *upload) heedCondemned(ctx context.Context) error {
 // putAll stores what is not there.
 func (u *upload) putAll(ctx context.Context) error {
 	var jobs []func(context.Context) error
+	bundled := make(map[int]bool) // ranks
+	for _, list := range u.bundles() {
+		for _, i := range list {
+			bundled[u.part.Ranks[i].Rank] = true
+		}
+		jobs = append(jobs, func(ctx context.Context) error { return u.putBundle(ctx, list) })
+	}
 	for i := range u.part.Ranks {
 		r := &u.part.Ranks[i]
+		if bundled[r.Rank] {
+			continue
+		}
 		for k := range r.Files {
 			jobs = append(jobs, func(ctx context.Context) error { return u.putFile(ctx, r.Rank, &r.Files[k], u.local[i][k]) })
 		}
@@ -373,14 +392,17 @@ func (u *upload) putAll(ctx context.Context) error {
 	u.part.Extra = make([]Extra, len(u.o.Extra))
 	for i, e := range u.o.Extra {
 		u.part.Extra[i] = Extra{Kind: e.Kind, Rank: e.Rank, Path: e.Path}
+		if bundled[e.Rank] {
+			continue
+		}
 		jobs = append(jobs, func(ctx context.Context) error {
 			o := &u.part.Extra[i].Object
-			*o = Object{fmt.Sprintf("%s%sextra-%s-%04d", u.part.Run, filesDir, u.claim.Token, i), e.Source.Size, e.Source.Digest}
+			*o = Object{Name: fmt.Sprintf("%s%sextra-%s-%04d", u.part.Run, filesDir, u.claim.Token, i), Size: e.Source.Size, Digest: e.Source.Digest}
 			if err := u.part.Extra[i].check(u.part.Run + filesDir); err != nil {
 				return err
 			}
-			if name, ok := u.extras[Object{Size: o.Size, Digest: o.Digest}]; ok && confirm(ctx, u.t, name, o.Size) == nil {
-				o.Name = name
+			if x, ok := u.extras[Object{Size: o.Size, Digest: o.Digest}]; ok && u.there(ctx, x) {
+				*o = x
 				return nil
 			}
 			return put(ctx, u.t, o.Name, e.Source)
@@ -391,7 +413,7 @@ func (u *upload) putAll(ctx context.Context) error {
 
 // putFile stores a rank's file, or finds it on the tier.
 func (u *upload) putFile(ctx context.Context, rank int, f *File, local string) error {
-	if o, ok := u.known[fileID{rank, f.Index, f.Header}]; ok && confirm(ctx, u.t, o.Name, o.Size) == nil {
+	if o, ok := u.known[fileID{rank, f.Index, f.Header}]; ok && u.there(ctx, o) {
 		f.Object = o
 		return nil
 	}
@@ -408,7 +430,7 @@ func (u *upload) putFile(ctx context.Context, rank int, f *File, local string) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", local, err)
 	}
-	f.Object = Object{fmt.Sprintf("%s%srank-%04d-%08d-%s.h5", u.part.Run, filesDir, rank, f.Index, u.claim.Token), size, src.Digest}
+	f.Object = Object{Name: fmt.Sprintf("%s%srank-%04d-%08d-%s.h5", u.part.Run, filesDir, rank, f.Index, u.claim.Token), Size: size, Digest: src.Digest}
 	return put(ctx, u.t, f.Name, src)
 }
 

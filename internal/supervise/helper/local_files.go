@@ -183,7 +183,7 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 			open := Opener(t, m.Name, access)
 			marked := func(ctx context.Context) (tier.Tier, error) { return open(ctx, true) } // the supervisor has marked it
 			l.uploaders[name] = newUploader(name, l.Dir, marked, send)
-			l.uploaders[name].holder = l.holder
+			l.uploaders[name].holder, l.uploaders[name].files = l.holder, t.Files
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}

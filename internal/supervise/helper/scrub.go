@@ -359,7 +359,7 @@ func (s *scrubber) scrubTier(t *scrubbedTier) {
 				s.did(m.Index, t.Name(), fmt.Sprintf("%s (%s)", w, w.Name), from, err)
 			}})
 		for _, o := range list {
-			if why, was := seen[o.Name]; was && why == nil {
+			if why, was := seen[o.Key()]; was && why == nil {
 				s.sound(objectKey(t, o), o.Size)
 			}
 		}
@@ -372,7 +372,7 @@ func (s *scrubber) scrubTier(t *scrubbedTier) {
 	}
 }
 
-func objectKey(t *scrubbedTier, o tier.Object) string { return string(t.Kind) + "/" + o.Name }
+func objectKey(t *scrubbedTier, o tier.Object) string { return string(t.Kind) + "/" + o.Key() }
 
 // dueObject reports whether an object of a tier is to be read again. What is
 // missing there is. An object never changes, so the tier is asked for its age

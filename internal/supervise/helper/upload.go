@@ -168,6 +168,7 @@ type uploader struct {
 	// trusted says that nobody but this user can have made what is on the tier.
 	trusted bool
 	holder  *holder // of the tiers on hosts; nil: there is none
+	files   int     // as in tier.UploadOptions
 	dir     *local.Dir
 	open    func(context.Context) (tier.Tier, error)
 	send    func(control.Message)
@@ -349,13 +350,13 @@ func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
 		return tier.Uploaded{}, err
 	}
 	if m.Attempt == "" {
-		return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All)
+		return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All, u.files)
 	}
 	packs, err := u.holder.holdKept(u.ctx, u.tier, m)
 	if err != nil {
 		return tier.Uploaded{}, err
 	}
-	return u.dir.UploadKept(u.ctx, t, u.tier, m.Index, packs)
+	return u.dir.UploadKept(u.ctx, t, u.tier, m.Index, packs, u.files)
 }
 
 // fetchTier gets a rank's files from a tier.

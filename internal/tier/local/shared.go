@@ -75,11 +75,11 @@ func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint
 
 // Upload uploads what Hold holds of a checkpoint for the tier of a name, with
 // the ranks' packs. ranks are all that run on this host, all is the number of
-// ranks of the run. Only a checkpoint that counts may be uploaded: the output up
+// ranks of the run, files is as in tier.UploadOptions. Only a checkpoint that counts may be uploaded: the output up
 // to it does not change then. If newer checkpoints have replaced it, the error
 // wraps journal.ErrPassed.
-func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all int) (tier.Uploaded, error) {
-	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID}}
+func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all, files int) (tier.Uploaded, error) {
+	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID, Files: files}}
 	defer x.close()
 	file := func(rank int) string { return store.Open(d.fs, x.o.Dir, rank).File(index) }
 	err := d.WithPacks(ctx, index, ranks, all, file, func(packs []pack.Pack) error {
@@ -113,8 +113,8 @@ func (d *Dir) HoldIn(tier string, index uint64) (string, error) {
 
 // UploadKept is Upload of files that the caller has put into the directory of
 // HoldIn, and of packs that are there.
-func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index uint64, packs []RankPacks) (tier.Uploaded, error) {
-	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Part: d.ID}}
+func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index uint64, packs []RankPacks, files int) (tier.Uploaded, error) {
+	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Part: d.ID, Files: files}}
 	defer x.close()
 	for _, p := range packs {
 		x.o.Ranks = append(x.o.Ranks, p.Rank)

@@ -39,7 +39,7 @@ func publish(t *testing.T, m tier.Tier, index uint64, hosts ...*Dir) *tier.Manif
 		if err := d.Hold("shared", index, []int{r}); err != nil {
 			t.Fatal(err)
 		}
-		up, err := d.Upload(context.Background(), m, "shared", index, []int{r}, len(hosts))
+		up, err := d.Upload(context.Background(), m, "shared", index, []int{r}, len(hosts), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestHold_Removed(t *testing.T) {
 	if err := os.RemoveAll(CheckpointDir(a.Path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Upload(context.Background(), m, "shared", 2, []int{0}, 1); err != nil {
+	if _, err := a.Upload(context.Background(), m, "shared", 2, []int{0}, 1, 0); err != nil {
 		t.Error(err)
 	}
 	a.Release("shared", 2)

@@ -385,7 +385,7 @@ func (p *parser) option(name string, start int) error {
 		return err
 	}
 	if !has {
-		return p.fail(start, fmt.Sprintf("the option %s has no value", name), fmt.Sprintf("write it as in %s=%s", name, map[string]string{"every": "4", "keep": "2", "rate": "200MB", "writers": "16", "key": "FILE", "files": "all"}[name]))
+		return p.fail(start, fmt.Sprintf("the option %s has no value", name), fmt.Sprintf("write it as in %s=%s", name, map[string]string{"every": "4", "keep": "2", "rate": "200MB", "writers": "16", "key": "FILE", "files": "1"}[name]))
 	}
 	switch name {
 	case "every":
@@ -416,12 +416,10 @@ func (p *parser) option(name string, start int) error {
 		}
 		t.Writers, err = p.number(v, at, "writers", 1, math.MaxInt32)
 	case "files":
-		if t.Kind == Local {
-			return p.fail(start, "the program's files are on the hosts anyway", "leave files out")
+		if t.Kind != Shared {
+			return p.fail(start, fmt.Sprintf("%s has no option files", t.Kind), "leave it out; files belongs to shared")
 		}
-		if t.Files = Files(v); t.Files != NoFiles && t.Files != LocalFiles && t.Files != AllFiles {
-			return p.fail(at, fmt.Sprintf("files=%s", v), "write none, local (files that not all hosts see) or all")
-		}
+		t.Files, err = p.number(v, at, "files", 1, math.MaxInt32)
 	}
 	return err
 }

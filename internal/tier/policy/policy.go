@@ -12,7 +12,7 @@
 //	setting = "domains=" path | "scrub=" (age | "off")
 //	options = option {"," option}
 //	option  = "every=" number | "keep=" (number | "all") | "rate=" bytes
-//	        | "writers=" number | "key=" path | "files=" ("none" | "local" | "all")
+//	        | "writers=" number | "key=" path | "files=" number
 //
 // No option has the name of a tier or a setting: so the name after a comma says
 // what it is. A value that contains a comma, a space, a quote, or a colon and an
@@ -54,16 +54,6 @@ func (k Kind) OnHosts() bool { return k == Local || k == Partner || k == RS }
 // KeepAll, as Tier.Keep, means that no checkpoint is removed.
 const KeepAll = -1
 
-// Files says which files of the program a tier gets besides its checkpoints.
-type Files string
-
-// The values of Files.
-const (
-	NoFiles    Files = "none"
-	LocalFiles Files = "local" // those that not all hosts see
-	AllFiles   Files = "all"
-)
-
 // Tier is a place where checkpoints are kept, and which of them.
 type Tier struct {
 	Kind   Kind
@@ -77,7 +67,7 @@ type Tier struct {
 	Rate    int64  // bytes per second that a host sends to it; 0: no limit
 	Writers int    // of Shared and S3: hosts that write at the same time
 	Key     string // of Shared and S3: file with the key that encrypts; "": none
-	Files   Files
+	Files   int    // of Shared: files that a host makes of a checkpoint, if it has more ranks; 0: one of each rank's
 }
 
 // Policy says on which tiers checkpoints are kept.
@@ -118,10 +108,8 @@ func (p *Policy) HostKeep() int {
 
 // Defaults returns a tier of a kind with the default values of its options.
 func Defaults(k Kind) Tier {
-	t := Tier{Kind: k, Every: 1, Keep: 2, Files: LocalFiles}
+	t := Tier{Kind: k, Every: 1, Keep: 2}
 	switch k {
-	case Local:
-		t.Files = NoFiles // the program's files are on the host already
 	case Partner:
 		t.Copies = 1
 	case RS:
@@ -129,7 +117,7 @@ func Defaults(k Kind) Tier {
 	case Shared:
 		t.Every, t.Writers = 16, 16
 	case S3:
-		t.Every, t.Keep, t.Writers, t.Files = 32, 4, 16, AllFiles
+		t.Every, t.Keep, t.Writers = 32, 4, 16
 	}
 	return t
 }
@@ -247,7 +235,7 @@ func (t *Tier) String() string {
 	add(t.Rate != d.Rate, "rate", rateText(t.Rate))
 	add(t.Writers != d.Writers, "writers", strconv.Itoa(t.Writers))
 	add(t.Key != d.Key, "key", quote(t.Key))
-	add(t.Files != d.Files, "files", string(t.Files))
+	add(t.Files != d.Files, "files", strconv.Itoa(t.Files))
 	if len(opts) == 0 {
 		return t.name()
 	}

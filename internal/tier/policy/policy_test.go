@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		{" local = /a : keep = 3 , partner = 2 , keep=4,", "local=/a:keep=3, partner=2:keep=4"},
 		{"partner,local=/a", "local=/a, partner"},
 		{"shared=/g:every=2:keep=all", "shared=/g:every=2,keep=all"},
-		{"shared=/g:every=2,keep=5, writers=3, key=/k, files=none, rate=10MB/s", "shared=/g:every=2,keep=5,rate=10MB,writers=3,key=/k,files=none"},
+		{"shared=/g:every=2,keep=5, writers=3, key=/k, files=2, rate=10MB/s", "shared=/g:every=2,keep=5,rate=10MB,writers=3,key=/k,files=2"},
 		{`shared="/a, b:every=3":every=3`, `shared="/a, b:every=3":every=3`},
 		{`shared="/a\"b\\c"`, `shared="/a\"b\\c"`},
 		{"shared=/a:b/c:9", "shared=/a:b/c:9"},
@@ -53,17 +53,17 @@ func checkAgain(t *testing.T, p *Policy) {
 }
 
 func TestParse_Values(t *testing.T) {
-	p, err := Parse("local=/l, partner=2:rate=2GiB, rs=8+3:files=all, shared=/s:writers=4,key=/k, s3=s3://b:keep=all, domains=d, scrub=3d")
+	p, err := Parse("local=/l, partner=2:rate=2GiB, rs=8+3, shared=/s:writers=4,key=/k,files=1, s3=s3://b:keep=all, domains=d, scrub=3d")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Policy{
 		Tiers: []Tier{
-			{Kind: Local, Place: "/l", Every: 1, Keep: 2, Files: NoFiles},
-			{Kind: Partner, Copies: 2, Every: 1, Keep: 2, Rate: 2 << 30, Files: LocalFiles},
-			{Kind: RS, Data: 8, Parity: 3, Every: 4, Keep: 2, Files: AllFiles},
-			{Kind: Shared, Place: "/s", Every: 16, Keep: 2, Writers: 4, Key: "/k", Files: LocalFiles},
-			{Kind: S3, Place: "s3://b", Every: 32, Keep: KeepAll, Writers: 16, Files: AllFiles},
+			{Kind: Local, Place: "/l", Every: 1, Keep: 2},
+			{Kind: Partner, Copies: 2, Every: 1, Keep: 2, Rate: 2 << 30},
+			{Kind: RS, Data: 8, Parity: 3, Every: 4, Keep: 2},
+			{Kind: Shared, Place: "/s", Every: 16, Keep: 2, Writers: 4, Key: "/k", Files: 1},
+			{Kind: S3, Place: "s3://b", Every: 32, Keep: KeepAll, Writers: 16},
 		},
 		Domains: "d", Scrub: 72 * time.Hour,
 	}
@@ -109,11 +109,11 @@ func TestParse_Errors(t *testing.T) {
 		{"local=/a, scrub=1s", "tiers:1:17: scrub=1s: it is less than a minute"},
 		{"local=/a, domains", "tiers:1:11: domains names no file"},
 		{"local=/a:every=2", "tiers:1:10: local gets every checkpoint"},
-		{"local=/a:files=all", "tiers:1:10: the program's files are on the hosts anyway"},
+		{"local=/a:files=1", "tiers:1:10: local has no option files"},
 		{"local=/a, partner:key=/k", "tiers:1:19: partner has no option key; leave it out; key belongs to shared and s3"},
 		{"local=/a, partner:rate=fast", "tiers:1:24: rate=fast: it is no number of bytes; write bytes per second"},
 		{"local=/a, partner:rate=9300000TB", "tiers:1:24: rate=9300000TB: it is too large"},
-		{"local=/a, partner:files=some", "tiers:1:25: files=some; write none, local"},
+		{"local=/a, shared=/b:files=some", "tiers:1:27: \"some\" is no number for files"},
 		{"partner", "tiers:1:1: partner is given without local; add local=DIR"},
 		{"rs=4+2", "tiers:1:1: rs is given without local"},
 		{"local=/a, rs=4", "tiers:1:14: rs needs the numbers of data and parity shards; write them as in rs=4+2"},
@@ -209,7 +209,7 @@ func TestTier_RunDir(t *testing.T) {
 // same policy after printing and parsing.
 func FuzzParse(f *testing.F) {
 	f.Add("local=/scratch, partner=2, rs=4+2:every=4, shared=\"/a b\":every=16, s3=s3://bucket/run:every=32,keep=10")
-	f.Add("# c\nlocal=/a:keep=all\npartner:rate=3MiB,files=all\ndomains=d\nscrub=off\n")
+	f.Add("# c\nlocal=/a:keep=all\npartner:rate=3MiB\nshared=/s:files=3\ndomains=d\nscrub=off\n")
 	f.Add(`shared="/a\"\\":key="k:every=2"`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Parse(text)
