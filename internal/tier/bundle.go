@@ -214,37 +214,84 @@ func (b *bundleReader) ReadAt(p []byte, off int64) (int, error) {
 // one.
 var errBundle = errors.New("the file that has those of several ranks is missing")
 
-// restoreIn puts the content of an object back into its bundle, which is stored
+// repairedName is the name of a second copy of a bundle, which is there while the
+// bundle is replaced: other ranks' files in it may be nowhere else.
+func repairedName(bundle string) string { return bundle + "-repaired" }
+
+// restoreIn puts the content of an object back into its bundle, and stores that
 // again.
 func (w *Wanted) restoreIn(ctx context.Context, t Tier, src Source) error {
-	info, err := t.Stat(ctx, w.Name)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp("", "cairn-repair-")
+	f, size, err := fetchBundle(ctx, t, w.Name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	os.Remove(f.Name()) // only this process needs it
-	r, err := t.Get(ctx, w.Name, 0, info.Size)
-	if err != nil {
+	if err := Copy(ctx, io.NewOffsetWriter(f, w.At), io.NewSectionReader(src, 0, w.Size), w.Size); err != nil {
 		return err
 	}
-	err = Copy(ctx, f, r, info.Size)
-	r.Close()
+	whole, err := NewSource(ctx, f, max(size, w.At+w.Size))
 	if err == nil {
-		err = Copy(ctx, io.NewOffsetWriter(f, w.At), io.NewSectionReader(src, 0, w.Size), w.Size)
+		err = t.Remove(ctx, repairedName(w.Name)) // of a repair that was killed
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = put(ctx, t, repairedName(w.Name), whole)
 	}
-	whole, err := NewSource(ctx, f, max(info.Size, w.At+w.Size))
 	if err == nil {
 		err = t.Remove(ctx, w.Name)
 	}
-	if err != nil {
+	if err == nil {
+		err = put(ctx, t, w.Name, whole)
+	}
+	if err == nil {
+		err = t.Remove(ctx, repairedName(w.Name))
+	}
+	return err
+}
+
+// ensureBundle checks that the bundle of an object is there. If a repair was
+// killed while it replaced the bundle, it puts the bundle back.
+func (w *Wanted) ensureBundle(ctx context.Context, t Tier) error {
+	_, err := t.Stat(ctx, w.Name)
+	if !errors.Is(err, ErrNotExist) {
 		return err
 	}
-	return put(ctx, t, w.Name, whole)
+	f, size, ferr := fetchBundle(ctx, t, repairedName(w.Name))
+	if errors.Is(ferr, ErrNotExist) {
+		return fmt.Errorf("%w: %s: %w", errBundle, w.Name, err)
+	}
+	if ferr != nil {
+		return ferr
+	}
+	defer f.Close()
+	src, err := NewSource(ctx, f, size)
+	if err == nil {
+		err = put(ctx, t, w.Name, src)
+	}
+	if err == nil {
+		err = t.Remove(ctx, repairedName(w.Name))
+	}
+	return err
+}
+
+// fetchBundle gets a bundle, into a file without a name.
+func fetchBundle(ctx context.Context, t Tier, name string) (*os.File, int64, error) {
+	info, err := t.Stat(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := t.Get(ctx, name, 0, info.Size)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.Close()
+	f, err := os.CreateTemp("", "cairn-repair-")
+	if err != nil {
+		return nil, 0, err
+	}
+	os.Remove(f.Name()) // only this process needs it
+	if err := Copy(ctx, f, r, info.Size); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size, nil
 }

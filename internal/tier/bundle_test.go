@@ -120,6 +120,43 @@ func TestBundle(t *testing.T) {
 	}
 	sound(t, m, last)
 	p.Fetchable(m, last)
+
+	// A repair is killed while it replaces a bundle. The next one continues, and
+	// the files of other ranks are not lost, also if there was a collection.
+	o := part.Ranks[1].Files[0].Object
+	m.Change(o.Name, func(data []byte) []byte {
+		data = slices.Clone(data)
+		data[o.At+o.Size/2] ^= 1
+		return data
+	})
+	faulty := tiertest.Faulty(m, func(op, name string) tiertest.Fault {
+		if op == "put" && name == o.Name {
+			return tiertest.Fail
+		}
+		return 0
+	})
+	failed := options()
+	failed.Done = func(w *tier.Wanted, from string, err error) {
+		if err == nil {
+			t.Errorf("%s: repaired by a store that fails", w)
+		}
+	}
+	tier.Repair(t.Context(), faulty, last, failed)
+	if _, err := m.Stat(t.Context(), o.Name); !errors.Is(err, tier.ErrNotExist) {
+		t.Fatalf("the bundle was not being replaced: %v", err)
+	}
+	if _, err := tier.Collect(t.Context(), m, p.Run, tier.CollectOptions{Retain: []uint64{last.Index}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tier.Repair(t.Context(), m, last, options()); err != nil {
+		t.Error(err)
+	}
+	sound(t, m, last)
+	for _, name := range tiertest.All(t, m, p.Run+"/files/") {
+		if strings.HasSuffix(name, "-repaired") {
+			t.Errorf("%s is left", name)
+		}
+	}
 	if err := m.Remove(t.Context(), part.Ranks[0].Files[0].Name); err != nil {
 		t.Fatal(err)
 	}

@@ -241,7 +241,11 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			p.Objects(func(o Object) { c.needed[o.Name] = true })
+			p.Objects(func(o Object) {
+				if c.needed[o.Name] = true; o.At > 0 {
+					c.needed[repairedName(o.Name)] = true
+				}
+			})
 			return nil
 		})
 	}

@@ -119,6 +119,14 @@ func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptio
 	if known && err == nil {
 		return nil
 	}
+	if !known && w.At > 0 {
+		if err := w.ensureBundle(ctx, t); err != nil {
+			if gone, gerr := m.gone(ctx, t); gone || gerr != nil {
+				return gerr
+			}
+			return err
+		}
+	}
 	if !known {
 		err = Download(ctx, t, w.Object, io.Discard)
 	}
@@ -131,11 +139,6 @@ func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptio
 	w.Err = err
 	if gone, err := m.gone(ctx, t); gone || err != nil {
 		return err
-	}
-	if w.At > 0 {
-		if _, err := t.Stat(ctx, w.Name); errors.Is(err, ErrNotExist) {
-			return fmt.Errorf("%w: %s: %w", errBundle, w.Name, err)
-		}
 	}
 	from, err := w.restore(ctx, t, o.Get)
 	if err == nil {
