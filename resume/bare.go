@@ -309,3 +309,25 @@ func bareLock(l lock) {
 		g.interrupt(&lockFrame{l})
 	}
 }
+
+// BareCondWait stands for c.Wait().
+func BareCondWait(c *sync.Cond) {
+	if run == nil {
+		c.Wait()
+		return
+	}
+	bareCondWait(c)
+}
+
+func bareCondWait(c *sync.Cond) {
+	g := current()
+	if g == nil || c == nil || !condsKnown() {
+		c.Wait()
+		return
+	}
+	ticket := takeTicket(c)
+	UnlockAny(c.L)
+	if called := awaitTicket(g, c, ticket); !called || !lockAgain(g, c.L) {
+		g.interrupt(&condFrame{c, ticket, called})
+	}
+}

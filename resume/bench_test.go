@@ -47,7 +47,7 @@ func BenchmarkCall(b *testing.B) {
 		for i := range b.N {
 			if resume.Storing(d) {
 				*resume.NewFrame[benchFrame](d) = benchFrame{1, i, 2}
-				resume.Calling(d)
+				resume.Own().Calling(d)
 			}
 			sink += deeper(i)
 		}

@@ -438,7 +438,7 @@ func waitsFor(state, inner string) string {
 		return "a mutex"
 	case strings.HasPrefix(inner, "wait.join("), strings.HasPrefix(inner, "wait.poll("):
 		return "a sync.WaitGroup"
-	case strings.HasPrefix(inner, "CondWait("):
+	case strings.HasPrefix(inner, "ticketFor("):
 		return "a sync.Cond"
 	case state == "IO wait":
 		return "a network connection, a pipe or a terminal"

@@ -148,7 +148,7 @@ func blockedForEver(t trace, g *routine) bool {
 		return false
 	}
 	switch name := rest[:strings.IndexAny(rest+"(", "[(")]; {
-	case name == "awaitSend", name == "bareSend", name == "lockFor", strings.HasPrefix(rest, "wait.join("), strings.HasPrefix(rest, "wait.poll("), name == "CondWait":
+	case name == "awaitSend", name == "bareSend", name == "lockFor", strings.HasPrefix(rest, "wait.join("), strings.HasPrefix(rest, "wait.poll("), name == "ticketFor":
 		return true
 	case name == "awaitRecv", name == "bareRecv":
 		return !graph.MayBeTimer(getPointer(&g.channel))

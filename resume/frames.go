@@ -48,7 +48,7 @@ func enter() int {
 }
 
 // Resuming reports whether a function of depth d continues from its frame.
-func Resuming(d int) bool { return d >= 0 && get(&own().state) == resuming }
+func Resuming(d int) bool { return d >= 0 && resumingHere() }
 
 // Frame returns the frame of a depth. It is called if Resuming.
 func Frame[T any](d int) *T {
@@ -80,7 +80,7 @@ func Resumed() {
 	if g.depth != len(g.stack)-1 {
 		extraFrames(g, g.depth)
 	}
-	set(&g.state, 0)
+	g.setResuming(false)
 	if g == &mainRoutine {
 		startWaiters()
 	}
@@ -112,10 +112,14 @@ func BadFrame(d int) {
 // resumable function. Without a run this is all that such a call costs.
 func Storing(d int) bool { return d >= 0 }
 
+// Own returns the control block of this goroutine, for a function that has a
+// depth.
+func Own() *routine { return own() }
+
 // ReusableFrame returns the frame of depth d if it is not needed any more: a
 // call of the same function may use its memory again.
-func ReusableFrame(d int) any {
-	if g := own(); d >= g.reusable && d < len(g.stack) {
+func (g *routine) ReusableFrame(d int) any {
+	if d >= g.reusable && d < len(g.stack) {
 		return g.stack[d]
 	}
 	return nil
@@ -123,8 +127,7 @@ func ReusableFrame(d int) any {
 
 // Calling says that the frame of depth d is stored, and a resumable function is
 // about to be called.
-func Calling(d int) {
-	g := own()
+func (g *routine) Calling(d int) {
 	g.depth = d
 	set(&g.state, called)
 }

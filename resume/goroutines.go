@@ -40,6 +40,7 @@ type routine struct {
 	// What it waits for, for the search for deadlocks and for cuts: see
 	// setPointer.
 	channel   unsafe.Pointer    // the channel that it receives from, or sends to
+	cond      unsafe.Pointer    // the list of the sync.Cond that it waits in: see awaitTicket
 	unsaved   unsafe.Pointer    // the channel that recvUnsaved receives from
 	selects   unsafe.Pointer    // the *selectFrame of awaitCases
 	selecting unsafe.Pointer    // a channel of the bare select that it is in
@@ -140,7 +141,7 @@ func (g *routine) main() {
 	g.depth = -1
 	switch {
 	case len(g.stack) > 0:
-		set(&g.state, resuming)
+		g.setResuming(true)
 	default:
 		g.arrive(nil)
 		if !g.Whole {

@@ -107,8 +107,12 @@ func (s *lockFilter) add(p unsafe.Pointer, n int) {
 // sync.
 const maxBarging = time.Millisecond
 
-// Lock stands for m.Lock().
-func Lock(m *sync.Mutex) {
+// lockMutex is the part of Lock that is not inlined.
+func lockMutex(m *sync.Mutex) {
+	if run == nil {
+		m.Lock()
+		return
+	}
 	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() {
 		return
 	}
@@ -117,6 +121,10 @@ func Lock(m *sync.Mutex) {
 
 // LockRW stands for m.Lock().
 func LockRW(m *sync.RWMutex) {
+	if run == nil {
+		m.Lock()
+		return
+	}
 	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() {
 		return
 	}
@@ -125,6 +133,10 @@ func LockRW(m *sync.RWMutex) {
 
 // RLock stands for m.RLock().
 func RLock(m *sync.RWMutex) {
+	if run == nil {
+		m.RLock()
+		return
+	}
 	if m != nil && !locks.urgent.may(unsafe.Pointer(m)) && m.TryRLock() {
 		return
 	}
@@ -171,6 +183,10 @@ func UnlockAny(l sync.Locker) {
 
 // LockAny stands for l.Lock().
 func LockAny(l sync.Locker) {
+	if run == nil {
+		l.Lock()
+		return
+	}
 	switch m := l.(type) {
 	case nil: // it may be called again, from its frame
 		awaitLock(lock{})
@@ -423,9 +439,14 @@ func (f *condFrame) saving() { f.Called = f.Called || ticketCalled(f.C, f.Ticket
 // restored takes a ticket of the restored sync.Cond, which has called none.
 func (f *condFrame) restored() {
 	if !f.Called {
-		next, _ := condWords(f.C)
-		f.Ticket = atomic.AddUint32(next, 1) - 1
+		f.Ticket = takeTicket(f.C)
 	}
+}
+
+// takeTicket returns the next ticket.
+func takeTicket(c *sync.Cond) uint32 {
+	next, _ := condWords(c)
+	return atomic.AddUint32(next, 1) - 1
 }
 
 // CondWait stands for c.Wait().
@@ -434,49 +455,58 @@ func CondWait(c *sync.Cond) {
 		c.Wait()
 		return
 	}
-	w, can, before := beginWait[condFrame]()
-	if !can || before == nil && c == nil {
+	w, can, f := beginWait[condFrame]()
+	if !can || f == nil && c == nil {
 		c.Wait()
 		return
 	}
-	f := condFrame{C: c}
-	if before != nil {
-		f = *before
-	} else {
-		next, _ := condWords(c)
-		f.Ticket = atomic.AddUint32(next, 1) - 1
+	frame := func() any { saved := *f; return &saved }
+	if f == nil {
+		f = &condFrame{C: c, Ticket: takeTicket(c)}
+		UnlockAny(c.L)
+	} else if f = frame().(*condFrame); w.interrupted(frame()) {
+		return
 	}
-	if !f.Called {
-		conditions.join(w.g, f)
-		if before == nil {
-			UnlockAny(f.C.L)
+	for !f.Called {
+		if f.Called = ticketFor(w.g, f.C, f.Ticket); !f.Called && w.interrupted(frame()) {
+			return
 		}
-		for !ticketCalled(f.C, f.Ticket) {
-			<-w.g.wake
-			if cuts.wanted.Load() {
-				if ticketCalled(f.C, f.Ticket) {
-					w.g.rouse() // the next wait is to see the cut
-					break
-				}
-				saved := f
-				if w.interrupted(&saved) {
-					conditions.remove(f)
-					return
-				}
-			}
-		}
-		conditions.remove(f)
-		f.Called = true
 	}
-	frame := func() any { saved := f; return &saved }
-	switch m := f.C.L.(type) {
+	for !lockAgain(w.g, f.C.L) {
+		if w.interrupted(frame()) {
+			return
+		}
+	}
+}
+
+// ticketFor waits until a ticket is called. It returns false if a cut is wanted.
+func ticketFor(g *routine, c *sync.Cond, ticket uint32) bool {
+	conditions.join(g, c, ticket)
+	defer conditions.remove(c, ticket)
+	for !ticketCalled(c, ticket) {
+		<-g.wake
+		switch {
+		case !cuts.wanted.Load():
+		case ticketCalled(c, ticket):
+			g.rouse() // the next wait is to see the cut
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// lockAgain locks the lock of a sync.Cond after its wait. It returns false if a
+// cut is wanted.
+func lockAgain(g *routine, l sync.Locker) bool {
+	switch m := l.(type) {
 	case *sync.Mutex:
-		w.lock(lock{M: m}, frame)
+		return !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() || lockFor(g, lock{M: m})
 	case *sync.RWMutex:
-		w.lock(lock{RW: m}, frame)
-	default:
-		m.Lock()
+		return !locks.urgent.may(unsafe.Pointer(m)) && m.TryLock() || lockFor(g, lock{RW: m})
 	}
+	l.Lock()
+	return true
 }
 
 // Signal stands for c.Signal().
@@ -495,18 +525,18 @@ func Broadcast(c *sync.Cond) {
 	}
 }
 
-func (s *condQueues) join(g *routine, f condFrame) {
+func (s *condQueues) join(g *routine, c *sync.Cond, ticket uint32) {
 	s.Lock()
 	if s.all == nil {
 		s.all = make(map[*sync.Cond]*condQueue)
 	}
-	q := s.all[f.C]
+	q := s.all[c]
 	if q == nil {
-		_, uncalled := condWords(f.C)
+		_, uncalled := condWords(c)
 		q = &condQueue{make(map[uint32]*routine), atomic.LoadUint32(uncalled)}
-		s.all[f.C] = q
+		s.all[c] = q
 	}
-	q.waiting[f.Ticket] = g
+	q.waiting[ticket] = g
 	s.waiting.Add(1)
 	s.Unlock()
 	locks.Lock()
@@ -514,14 +544,14 @@ func (s *condQueues) join(g *routine, f condFrame) {
 	locks.startPoll()
 }
 
-func (s *condQueues) remove(f condFrame) {
+func (s *condQueues) remove(c *sync.Cond, ticket uint32) {
 	s.Lock()
 	defer s.Unlock()
-	q := s.all[f.C]
-	delete(q.waiting, f.Ticket)
+	q := s.all[c]
+	delete(q.waiting, ticket)
 	s.waiting.Add(-1)
 	if len(q.waiting) == 0 {
-		delete(s.all, f.C)
+		delete(s.all, c)
 	}
 }
 

@@ -35,6 +35,20 @@ func (g *routine) setUnwinding(on bool) {
 	}
 }
 
+// mayUnwind reports whether the goroutine unwinds, resumingHere whether it
+// resumes from its frames.
+func mayUnwind() bool    { return Unwinding() }
+func resumingHere() bool { return get(&mainRoutine.state) == resuming }
+
+// setResuming begins or ends the return of functions to where they were saved.
+func (g *routine) setResuming(on bool) {
+	if on {
+		set(&g.state, resuming)
+	} else {
+		set(&g.state, 0)
+	}
+}
+
 // register and unregister have nothing to do here.
 func (g *routine) register()   {}
 func (g *routine) unregister() {}

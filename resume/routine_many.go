@@ -32,8 +32,9 @@ func startRoutine(at string, f func(), whole bool) {
 	}
 }
 
-// unwindingNow is how many goroutines unwind.
-var unwindingNow int32
+// unwindingNow is how many goroutines unwind, resumingNow how many resume from
+// their frames, or more.
+var unwindingNow, resumingNow int32
 
 func beginMain() {
 	tryPlainWaits()
@@ -42,15 +43,24 @@ func beginMain() {
 	cuts.add(&mainRoutine)
 }
 
-// current returns the control block of this goroutine, or nil.
-func current() *routine { return blocksOf.find(currentG()) }
+// current returns the control block of this goroutine, or nil. It is mostly in
+// the first slot that find would look at.
+func current() *routine {
+	g := currentG()
+	if p := blocksOf.slots.Load(); p != nil {
+		if s := &(*p)[firstSlot(g, len(*p))]; s.g.Load() == g {
+			return s.r.Load()
+		}
+	}
+	return blocksOf.find(g)
+}
 
 // own is current for functions that only goroutines with a control block call.
 func own() *routine { return current() }
 
 // nothingCalled reports that no resumable function is about to be called. It
 // may report false nevertheless.
-func nothingCalled() bool { return false }
+func nothingCalled() bool { return run == nil }
 
 // setUnwinding begins or ends the unwinding of functions.
 func (g *routine) setUnwinding(on bool) {
@@ -68,9 +78,33 @@ func (g *routine) setUnwinding(on bool) {
 // caller does, too.
 func Unwinding() bool { return atomic.LoadInt32(&unwindingNow) != 0 && unwindingHere() }
 
+//go:noinline
 func unwindingHere() bool {
 	g := current()
 	return g != nil && get(&g.state) == unwinding
+}
+
+// mayUnwind reports whether a goroutine unwinds.
+func mayUnwind() bool { return atomic.LoadInt32(&unwindingNow) != 0 }
+
+// resumingHere reports whether this goroutine resumes from its frames.
+func resumingHere() bool { return atomic.LoadInt32(&resumingNow) != 0 && stillResuming() }
+
+//go:noinline
+func stillResuming() bool { return get(&own().state) == resuming }
+
+// setResuming begins or ends the return of functions to where they were saved.
+func (g *routine) setResuming(on bool) {
+	switch is := get(&g.state) == resuming; {
+	case on && !is:
+		set(&g.state, resuming)
+		atomic.AddInt32(&resumingNow, 1)
+	case !on && is:
+		atomic.AddInt32(&resumingNow, -1)
+		set(&g.state, 0)
+	case !on:
+		set(&g.state, 0)
+	}
 }
 
 // blocksOf finds the control blocks of goroutines.

@@ -253,7 +253,7 @@ func Begin() {
 	g.stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	countPoints()
-	set(&g.state, resuming)
+	g.setResuming(true)
 	startRestored()
 }
 

@@ -3,6 +3,7 @@
 package resume
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,10 @@ import (
 // Whoever sets selectDone of the goroutine, and nobody else, wakes it. So such a
 // goroutine is woken by the runtime's own functions, as if a value were sent to
 // it, or received from it.
+//
+// A goroutine that waits for a sync.Cond has a sudog in its list, and a ticket.
+// Whoever removes the sudog, with the list's lock held, wakes the goroutine. If
+// its ticket is called after that, CondWait finds this out.
 
 // chanHeader is the runtime's hchan.
 type chanHeader struct {
@@ -105,6 +110,72 @@ func sendRuntime(c *chanHeader, s *chanWaiter, ep unsafe.Pointer, unlock func(),
 
 //go:linkname recvRuntime runtime.recv
 func recvRuntime(c *chanHeader, s *chanWaiter, ep unsafe.Pointer, unlock func(), skip int)
+
+// condList is the runtime's notifyList.
+type condList struct {
+	wait   uint32
+	notify uint32
+	lock   uintptr
+	head   *chanWaiter
+	tail   *chanWaiter
+}
+
+//go:linkname waitRuntime sync.runtime_notifyListWait
+func waitRuntime(l *condList, ticket uint32)
+
+// awaitTicket waits until a ticket is called. It returns false if a cut is
+// wanted.
+func awaitTicket(g *routine, c *sync.Cond, ticket uint32) bool {
+	if !plainWaits {
+		return ticketFor(g, c, ticket)
+	}
+	l := unsafe.Add(unsafe.Pointer(c), condOffset)
+	setPointer(&g.cond, l)
+	called := false
+	if !cuts.wanted.Load() {
+		waitRuntime((*condList)(l), ticket)
+		called = !g.woken
+		g.woken = false
+	}
+	setPointer(&g.cond, nil)
+	return called
+}
+
+// wakeCond wakes the goroutines that wait in a list.
+func wakeCond(list unsafe.Pointer) {
+	l := (*condList)(list)
+	var woken [64]uintptr
+	for more := true; more; {
+		n := 0
+		lockRuntime(&l.lock)
+		for before, s := (*chanWaiter)(nil), l.head; s != nil && n < len(woken); {
+			next := s.next
+			r := blocksOf.find(s.g)
+			if r == nil || r.cond != list {
+				before, s = s, next
+				continue
+			}
+			r.woken = true
+			if before != nil {
+				before.next = next
+			} else {
+				l.head = next
+			}
+			if next == nil {
+				l.tail = before
+			}
+			s.next = nil
+			woken[n] = s.g
+			n++
+			s = next
+		}
+		unlockRuntime(&l.lock)
+		for _, g := range woken[:n] {
+			readyRuntime(g, 1)
+		}
+		more = n == len(woken)
+	}
+}
 
 // remove takes a waiter out of its queue.
 func (q *chanQueue) remove(s *chanWaiter) {
@@ -255,7 +326,14 @@ func (s *chanWaiter) bareWait(channel unsafe.Pointer) *routine {
 }
 
 // The first word of a mutex is 0 if it is unlocked, and 1 if it is locked and
-// nothing waits inside of it. The following two functions are inlined.
+// nothing waits inside of it. The following functions are inlined.
+
+// Lock stands for m.Lock().
+func Lock(m *sync.Mutex) {
+	if m == nil || atomic.LoadUint32(&urgentLocks) != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
+		lockMutex(m)
+	}
+}
 
 // BareLock stands for m.Lock().
 func BareLock(m *sync.Mutex) {
@@ -277,7 +355,7 @@ var plainWaits bool
 
 // tryPlainWaits verifies the layout of the runtime's data, and tries wakeChannel.
 func tryPlainWaits() {
-	plainWaits = layoutKnown() && tryWake()
+	plainWaits = layoutKnown() && tryWake() && tryWakeCond()
 }
 
 func layoutKnown() bool {
@@ -369,13 +447,55 @@ func tryWakeOne(c, other *chanHeader, sends, selects bool, ended <-chan bool) bo
 	return <-ended && c.recvq == chanQueue{} && c.sendq == chanQueue{} && other.recvq == chanQueue{} && other.sendq == chanQueue{}
 }
 
-// interruptBareWaits ends the bare waits for channels.
+// tryWakeCond wakes a goroutine that waits for a sync.Cond, among others.
+func tryWakeCond() bool {
+	field, ok := reflect.TypeFor[sync.Cond]().FieldByName("notify")
+	if !ok || field.Type.Size() != unsafe.Sizeof(condList{}) || !condsKnown() {
+		return false
+	}
+	c := sync.NewCond(new(sync.Mutex))
+	l := (*condList)(unsafe.Add(unsafe.Pointer(c), condOffset))
+	ended := make(chan bool, 3)
+	wait := func(r *routine) {
+		r.register()
+		defer r.unregister()
+		waitRuntime(l, takeTicket(c))
+		ended <- r.woken
+	}
+	for n := range 3 { // one after the other, so that their order is known
+		r := new(routine)
+		if n == 1 {
+			r.cond = unsafe.Pointer(l)
+		}
+		go wait(r)
+		for begun, waits := time.Now(), false; !waits; runtime.Gosched() {
+			if time.Since(begun) > 10*time.Second {
+				return false
+			}
+			lockRuntime(&l.lock)
+			waits = l.tail != nil && l.tail.ticket == uint32(n) && l.tail.next == nil && blocksOf.find(l.tail.g) == r
+			unlockRuntime(&l.lock)
+		}
+	}
+	wakeCond(unsafe.Pointer(l))
+	if !<-ended || l.head == nil || l.head.next != l.tail || l.tail == nil || l.tail.next != nil || l.wait != 3 || l.notify != 0 {
+		return false
+	}
+	c.Broadcast()
+	return !<-ended && !<-ended && l.head == nil && l.tail == nil && l.notify == 3
+}
+
+// interruptBareWaits ends the bare waits for channels and conditions.
 func (c *cutState) interruptBareWaits() {
 	if !plainWaits {
 		return
 	}
 	seen := make(map[unsafe.Pointer]bool)
 	for g := range c.all {
+		if list := getPointer(&g.cond); list != nil && !seen[list] {
+			seen[list] = true
+			wakeCond(list)
+		}
 		for _, p := range []*unsafe.Pointer{&g.channel, &g.selecting} {
 			if channel := getPointer(p); channel != nil && !seen[channel] {
 				seen[channel] = true

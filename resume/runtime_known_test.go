@@ -337,6 +337,104 @@ func TestSelecting_Closed(t *testing.T) {
 	}
 }
 
+// TestWakeCond_Queue interrupts goroutines that wait for two sync.Conds, all the
+// time, while others wait for the same ones in package sync. No signal may be
+// lost.
+func TestWakeCond_Queue(t *testing.T) {
+	usePlainWaits(t)
+	values := 3000
+	if os.Getenv("CAIRN_LONG") != "" {
+		values = 100_000
+	}
+	const workers = 6 // each of those that put and get; one of three waits in package sync
+	var mu sync.Mutex
+	space, notEmpty := sync.NewCond(&mu), sync.NewCond(&mu)
+	var list []int
+	var interrupted atomic.Int64
+	wait := func(r *routine, c *sync.Cond) {
+		if r == nil {
+			c.Wait()
+			return
+		}
+		for BareCondWait(c); Interrupted(); {
+			interrupted.Add(1)
+			f := operands[condFrame]()
+			f.Called = f.Called || awaitTicket(r, f.C, f.Ticket)
+			if !f.Called || !lockAgain(r, f.C.L) {
+				r.interrupt(f)
+			}
+		}
+	}
+	var users, helpers sync.WaitGroup
+	begin := func(plain bool, f func(r *routine)) {
+		users.Go(func() {
+			if plain {
+				f(nil)
+				return
+			}
+			r := &routine{wake: make(chan struct{}, 1)}
+			r.register()
+			defer r.unregister()
+			f(r)
+		})
+	}
+	over := make(chan struct{})
+	helpers.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			for _, c := range []*sync.Cond{space, notEmpty} {
+				wakeCond(unsafe.Add(unsafe.Pointer(c), condOffset))
+			}
+			runtime.Gosched()
+		}
+	})
+	sum := 0
+	for w := range workers {
+		begin(w%3 == 0, func(r *routine) {
+			for range values {
+				mu.Lock()
+				for len(list) == 0 {
+					wait(r, notEmpty)
+				}
+				sum += list[0]
+				list = list[1:]
+				Signal(space)
+				mu.Unlock()
+			}
+		})
+	}
+	for interrupted.Load() == 0 { // they wait, and there is nothing to get yet
+		runtime.Gosched()
+	}
+	for w := range workers {
+		begin(w%3 == 0, func(r *routine) {
+			for k := range values {
+				mu.Lock()
+				for len(list) == 2 {
+					wait(r, space)
+				}
+				list = append(list, w*values+k)
+				Signal(notEmpty)
+				mu.Unlock()
+			}
+		})
+	}
+	users.Wait()
+	close(over)
+	helpers.Wait()
+	if n := workers * values; sum != n*(n-1)/2 {
+		t.Errorf("the sum is %d, not %d", sum, n*(n-1)/2)
+	}
+	if interruptedNow != 0 {
+		t.Errorf("%d goroutines are counted as interrupted", interruptedNow)
+	}
+	t.Logf("%d values, %d interrupted waits", workers*values, interrupted.Load())
+}
+
 // TestBlockedForEver_Unsaved has goroutines that receive where they cannot be
 // saved. A timer wakes the first one.
 func TestBlockedForEver_Unsaved(t *testing.T) {

@@ -11,6 +11,9 @@ const plainWaits = false
 
 func tryPlainWaits() {}
 
+// Lock stands for m.Lock().
+func Lock(m *sync.Mutex) { lockMutex(m) }
+
 // BareLock stands for m.Lock().
 func BareLock(m *sync.Mutex) { bareLockMutex(m) }
 
@@ -20,3 +23,7 @@ func Unlock(m *sync.Mutex) { unlockMutex(m, false) }
 func (c *cutState) interruptBareWaits() {}
 
 func (g *routine) inBareSelect() bool { return false }
+
+// awaitTicket waits until a ticket is called. It returns false if a cut is
+// wanted.
+func awaitTicket(g *routine, c *sync.Cond, ticket uint32) bool { return ticketFor(g, c, ticket) }

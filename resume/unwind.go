@@ -96,11 +96,11 @@ func Unwind(f any) {
 // UnwoundTo is called by a function of depth d after a call. If the call has
 // unwound, and this function is the outermost, UnwoundTo takes the checkpoint
 // and returns true: the function continues from its frame.
-func UnwoundTo(d int) bool { return Unwinding() && takeUnwound(d) }
+func UnwoundTo(d int) bool { return mayUnwind() && takeUnwound(d) }
 
 func takeUnwound(d int) bool {
 	g := own()
-	if d != g.unwindBase {
+	if get(&g.state) != unwinding || d != g.unwindBase {
 		return false
 	}
 	g.setUnwinding(false)
@@ -114,7 +114,7 @@ func takeUnwound(d int) bool {
 	g.stack = append(g.stack[:d], frames...)
 	g.reentering = true
 	g.depth = d
-	set(&g.state, resuming)
+	g.setResuming(true)
 	return true
 }
 
@@ -128,7 +128,7 @@ func ResumedFast(d int) bool {
 	if d != len(g.stack)-1 {
 		extraFrames(g, d)
 	}
-	set(&g.state, 0)
+	g.setResuming(false)
 	if g.reentering {
 		g.reentering = false
 		clear(g.stack[g.unwindBase:])

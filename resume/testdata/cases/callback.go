@@ -35,7 +35,7 @@ func callback() {
 			wg.Wait()
 			if cairn_.Storing(cairn_d) {
 				*cairn_.NewFrame[cairn_frame_callback](cairn_d) = cairn_frame_callback{1, s, i}
-				cairn_.Calling(cairn_d)
+				cairn_.Own().Calling(cairn_d)
 			}
 		}
 		cairn_at = 0

@@ -53,7 +53,7 @@ func main() {
 	}
 	if cairn_.Storing(cairn_d) {
 		*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{1, run}
-		cairn_.Calling(cairn_d)
+		cairn_.Own().Calling(cairn_d)
 	}
 	run()
 	fmt.Fprintln(out, "done")

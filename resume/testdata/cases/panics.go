@@ -31,7 +31,7 @@ func panics() {
 	for ; i < 3; i++ {
 		if cairn_.Storing(cairn_d) {
 			*cairn_.NewFrame[cairn_frame_panics](cairn_d) = cairn_frame_panics{1, i}
-			cairn_.Calling(cairn_d)
+			cairn_.Own().Calling(cairn_d)
 		}
 		err := guard(i)
 		fmt.Fprintln(out, "guard", i, err)
@@ -67,7 +67,7 @@ func guard(i int) (err error) {
 	}()
 	if cairn_.Storing(cairn_d) {
 		*cairn_.NewFrame[cairn_frame_guard](cairn_d) = cairn_frame_guard{At: 1, I: i}
-		cairn_.Calling(cairn_d)
+		cairn_.Own().Calling(cairn_d)
 	}
 	risky(i, 2)
 	return nil
@@ -96,7 +96,7 @@ func risky(i, deep int) {
 			if deep > 0 {
 				if cairn_.Storing(cairn_d) {
 					*cairn_.NewFrame[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
-					cairn_.Calling(cairn_d)
+					cairn_.Own().Calling(cairn_d)
 				}
 				risky(i, deep-1)
 			}
@@ -119,7 +119,7 @@ func risky(i, deep int) {
 	if deep > 0 {
 		if cairn_.Storing(cairn_d) {
 			*cairn_.NewFrame[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
-			cairn_.Calling(cairn_d)
+			cairn_.Own().Calling(cairn_d)
 		}
 		risky(i, deep-1)
 	}

@@ -34,7 +34,7 @@ func queens() {
 	b := &board{cols: make([]int, 4)}
 	if cairn_.Storing(cairn_d) {
 		*cairn_.NewFrame[cairn_frame_queens](cairn_d) = cairn_frame_queens{1, b}
-		cairn_.Calling(cairn_d)
+		cairn_.Own().Calling(cairn_d)
 	}
 	n := place(b, 0)
 	fmt.Fprintln(out, n, b.found, *b.best)
@@ -78,7 +78,7 @@ func place(b *board, row int) (reached int) {
 				b.cols[row] = c
 				if cairn_.Storing(cairn_d) {
 					*cairn_.NewFrame[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
-					cairn_.Calling(cairn_d)
+					cairn_.Own().Calling(cairn_d)
 				}
 				cairn_r := place(b, row+1)
 				reached += cairn_r
@@ -105,7 +105,7 @@ func place(b *board, row int) (reached int) {
 		b.cols[row] = c
 		if cairn_.Storing(cairn_d) {
 			*cairn_.NewFrame[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
-			cairn_.Calling(cairn_d)
+			cairn_.Own().Calling(cairn_d)
 		}
 		cairn_r := place(b, row+1)
 		reached += cairn_r

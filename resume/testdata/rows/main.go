@@ -37,7 +37,7 @@ func main() {
 				} else {
 					if cairn_.Storing(cairn_d) {
 						*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
-						cairn_.Calling(cairn_d)
+						cairn_.Own().Calling(cairn_d)
 					}
 				}
 				s := sweep(rows, e)
@@ -63,7 +63,7 @@ func main() {
 	for e := 0; e < 5; e++ {
 		if cairn_.Storing(cairn_d) {
 			*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
-			cairn_.Calling(cairn_d)
+			cairn_.Own().Calling(cairn_d)
 		}
 		s := sweep(rows, e)
 		total += s

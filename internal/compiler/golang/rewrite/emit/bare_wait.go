@@ -26,7 +26,7 @@ import (
 // A select is written as the program's own statement: see resume/bare.go.
 
 // bareWaits are the functions of the run time that have a bare form.
-var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny"}
+var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny", "CondWait"}
 
 // bareWait returns the name of the run time's function in the call of a mark,
 // if it has a bare form that can be used there. It cannot if the statement

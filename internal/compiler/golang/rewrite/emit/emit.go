@@ -295,7 +295,7 @@ func (w *generator) frameWriters(fn *function) string {
 			}
 			fields += fmt.Sprintf("%sf.%s = %s\n", rewrite.Prefix, f.name, value)
 		}
-		fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.ReusableFrame(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", rewrite.Prefix, fn.frame(), slot, fields)
+		fmt.Fprintf(&b, "%[1]sg := %[1]s.Own()\n%[1]sf, %[1]sok := %[1]sg.ReusableFrame(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]sg.Calling(%[1]sd)\n}\n", rewrite.Prefix, fn.frame(), slot, fields)
 	}
 	return b.String()
 }
