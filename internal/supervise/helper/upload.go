@@ -36,11 +36,18 @@ func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t
 	default:
 		err = fmt.Errorf("%s is a tier on hosts", p)
 	}
-	if err == nil && p.Key != "" {
-		t, err = sealed(t, p)
-	}
 	if err != nil {
 		return nil, err
+	}
+	return wrapped(t, p)
+}
+
+// wrapped returns a tier with the encryption and the rate of a policy.
+func wrapped(t tier.Tier, p *policy.Tier) (_ tier.Tier, err error) {
+	if p.Key != "" {
+		if t, err = sealed(t, p); err != nil {
+			return nil, err
+		}
 	}
 	if p.Rate > 0 {
 		t = tier.Limit(t, tier.NewLimiter(p.Rate))
@@ -70,7 +77,13 @@ func OpenMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access) 
 	if _, err := os.Stat(p.RunDir(name)); errors.Is(err, fs.ErrNotExist) {
 		return nil, unmarked(p, name)
 	}
-	t, err := OpenTier(ctx, p, name, a)
+	t, err := dir.OpenExisting(vfs.OS(), p.RunDir(name), a)
+	if err == nil {
+		t, err = wrapped(t, p)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unmarked(p, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +109,7 @@ func LookAtTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) 
 	if p.Kind == policy.S3 {
 		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name), ReadOnly: true})
 	} else if _, err = os.Stat(p.RunDir(name)); err == nil {
-		t, err = dir.Open(vfs.OS(), p.RunDir(name), a)
+		t, err = dir.OpenExisting(vfs.OS(), p.RunDir(name), a)
 	}
 	if err == nil && p.Key != "" {
 		t, err = sealed(t, p)

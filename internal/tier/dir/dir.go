@@ -48,12 +48,18 @@ var lockRetry = tier.Retry{Tries: 1000, First: 2 * time.Millisecond, Max: 100 * 
 // there is none. It refuses a directory that belongs to another user or that
 // all users may write to, unless access allows it; see vfs.Trust.
 func Open(fsys vfs.FS, root string, access vfs.Access) (tier.Tier, error) {
-	d := &dir{fsys, filepath.Clean(root)}
-	err := d.mkdirs(d.root)
-	if err == nil {
-		err = vfs.Trust(fsys, d.root, access)
+	root = filepath.Clean(root)
+	if err := (&dir{fsys, ""}).mkdirs(root); err != nil {
+		return nil, fmt.Errorf("tier directory: %w", err)
 	}
-	if err != nil {
+	return OpenExisting(fsys, root, access)
+}
+
+// OpenExisting is Open of a directory that must exist. The tier never makes it,
+// also not later: its file system may not be mounted any more.
+func OpenExisting(fsys vfs.FS, root string, access vfs.Access) (tier.Tier, error) {
+	d := &dir{fsys, filepath.Clean(root)}
+	if err := vfs.Trust(fsys, d.root, access); err != nil {
 		return nil, fmt.Errorf("tier directory: %w", err)
 	}
 	return tier.Retrying(d, tier.Retry{}), nil
@@ -82,13 +88,13 @@ func (d *dir) fail(err error) error {
 	return err
 }
 
-// mkdirs creates a directory and its parents.
+// mkdirs creates a directory and its parents, but not the root.
 func (d *dir) mkdirs(p string) error {
 	st, err := d.fs.Stat(p)
 	if err == nil && !st.IsDir() {
 		return &fs.PathError{Op: "mkdir", Path: p, Err: syscall.ENOTDIR}
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, fs.ErrNotExist) || p == d.root {
 		return err
 	}
 	parent := filepath.Dir(p)

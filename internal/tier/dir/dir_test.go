@@ -265,3 +265,31 @@ func TestSymlinks(t *testing.T) {
 		t.Errorf("outside: %v, %v", entries, err)
 	}
 }
+
+// TestOpenExisting_Gone removes the directory of an open tier, as if its file
+// system were not mounted any more. Nothing is made in its place.
+func TestOpenExisting_Gone(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "tier")
+	if _, err := OpenExisting(vfs.OS(), root, vfs.Access{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the directory: %v", err)
+	}
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x, err := OpenExisting(vfs.OS(), root, vfs.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Put(t.Context(), "a/b", tier.BytesSource([]byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(root); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Put(t.Context(), "a/c", tier.BytesSource([]byte("x"))); err == nil {
+		t.Error("something was stored")
+	}
+	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made again: %v", err)
+	}
+}
