@@ -51,7 +51,7 @@ func beginEarly(restored bool) {
 	early.Unlock()
 	if restored {
 		if !slices.Equal(saved.Released, early.released) {
-			fatal("init waited while these goroutines began: %q; when the checkpoint was taken, %q; start the program again", early.released, saved.Released)
+			fatal("at this start, the goroutines of init that began before main, because init waited, are those of %q; in the run that was saved they are those of %q, so it cannot continue now: start the program again", early.released, saved.Released)
 		}
 		return
 	}

@@ -108,13 +108,14 @@ func (s *sender) send() {
 		s.C <- now
 	}
 	if s.Period > 0 {
-		for !s.Next.After(now) {
-			s.Next = s.Next.Add(s.Period)
-		}
+		// Since the restart of a program, or after the clock was set, it may
+		// be far from when it was due.
+		late := max(now.Sub(s.Next), 0) % s.Period
+		s.Next = now.Add(s.Period - late)
 		timers.Lock() // newSender may not have returned yet
 		t := s.T
 		timers.Unlock()
-		t.Reset(s.Next.Sub(now))
+		t.Reset(s.Period - late)
 	}
 }
 

@@ -8,29 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// damagesFile changes a byte in the middle of a file, in place.
-func damagesFile(t *testing.T, name string) {
-	t.Helper()
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1)
-	if _, err := f.ReadAt(b, st.Size()/2); err != nil {
-		t.Fatal(err)
-	}
-	b[0] ^= 1
-	if _, err := f.WriteAt(b, st.Size()/2); err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
+)
 
 // one returns the only file or directory of a pattern.
 func one(t *testing.T, pattern ...string) string {
@@ -112,7 +92,7 @@ func TestTiers_Repair(t *testing.T) {
 		w.tells(0, command, says...)
 	}
 	all := []damage{
-		{"a file and what its host keeps of it", func(t *testing.T) { damagesFile(t, file(a, 0)) },
+		{"a file and what its host keeps of it", func(t *testing.T) { vfstest.Rot(t, file(a, 0)) },
 			[]string{"local: checkpoint 2: repaired: rank 0's file on host " + a + ", which was damaged", "partner=1: checkpoint 2: repaired"}},
 		{"a checkpoint directory", func(t *testing.T) { removes(t, filepath.Join(w.disk(b), "ckpt", "ckpt-00000002")) },
 			[]string{"local: checkpoint 2: repaired: rank 1's file on host " + b + ", which was missing"}},
@@ -123,13 +103,13 @@ func TestTiers_Repair(t *testing.T) {
 				removes(t, filepath.Join(w.disk(h), "kept"))
 			}
 		}, []string{"partner=1: checkpoint 2: repaired", "rs=2+1: checkpoint 2: repaired"}},
-		{"a file on the shared tier", func(t *testing.T) { damagesFile(t, object("files/rank-0001-00000002-*")) },
+		{"a file on the shared tier", func(t *testing.T) { vfstest.Rot(t, object("files/rank-0001-00000002-*")) },
 			[]string{"shared=" + shared + ": checkpoint 2: repaired: rank 1's file of checkpoint 2"}},
-		{"a manifest there", func(t *testing.T) { damagesFile(t, object("checkpoints/00000002.json")) },
+		{"a manifest there", func(t *testing.T) { vfstest.Rot(t, object("checkpoints/00000002.json")) },
 			[]string{"shared=" + shared + ": checkpoint 2: repaired: its manifest, from its parts"}},
 		{"the parts there", func(t *testing.T) { removes(t, object("parts")) },
 			[]string{"shared=" + shared + ": checkpoint 2: repaired: its list of objects"}},
-		{"the record of the start there", func(t *testing.T) { damagesFile(t, object("attempts/*.json")) },
+		{"the record of the start there", func(t *testing.T) { vfstest.Rot(t, object("attempts/*.json")) },
 			[]string{"shared=" + shared + ": repaired: the record of start 1"}},
 		{"the shared tier", func(t *testing.T) { removes(t, one(t, shared, "run-*")) },
 			[]string{"shared=" + shared + ": checkpoint 2: repaired: all of it"}},
@@ -152,7 +132,7 @@ func TestTiers_Repair(t *testing.T) {
 		tool(t, "cp", "-a", filepath.Join(w.disks, h), filepath.Join(w.disks, h+"-was"))
 	}
 	tool(t, "cp", "-a", shared, shared+"-was")
-	damagesFile(t, file(a, 0))
+	vfstest.Rot(t, file(a, 0))
 	lost, err := filepath.Glob(filepath.Join(w.disks, w.net.Hosts[0][:1]+"*", "me", "run-*", "kept", "*", "*", "rank-0000-00000002-*"))
 	if err != nil || len(lost) == 0 {
 		t.Fatal(lost, err)

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // rots changes a byte of a file that was written long ago.
 func rots(t *testing.T, name string) {
 	t.Helper()
-	damagesFile(t, name)
+	vfstest.Rot(t, name)
 	old := time.Now().Add(-24 * time.Hour)
 	if err := os.Chtimes(name, old, old); err != nil {
 		t.Fatal(err)

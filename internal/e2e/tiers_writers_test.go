@@ -9,11 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// steps returns what a log of steps has: "NAME PID", without those of other
-// steps.
+// steps returns the lines of a log of steps, "NAME PID", that begin with a prefix;
+// "NAME PID " is a prefix of its whole line.
 func steps(t *testing.T, log, prefix string) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -21,8 +20,8 @@ func steps(t *testing.T, log, prefix string) (out []string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, prefix) {
-			out = append(out, strings.TrimSpace(line))
+		if line = strings.TrimSpace(line); strings.HasPrefix(line+" ", prefix) {
+			out = append(out, line)
 		}
 	}
 	return out
@@ -41,11 +40,8 @@ func TestTiers_Writers(t *testing.T) {
 	w.begins("1 1 1", "--tiers", "local="+filepath.Join(w.local, "me")+",shared="+shared+":writers=1")
 	w.reachesStep(5)
 	w.saves()
-	for end := time.Now().Add(patience); len(steps(t, log, "upload.turn")) < n || len(steps(t, log, "upload.begin")) < 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("hosts have not asked for their turns: %v\n%s", steps(t, log, "upload."), w.text())
-		}
-	}
+	awaitSteps(t, log, "upload.turn", n)
+	awaitSteps(t, log, "upload.begin", 1)
 	w.tells(0, "status", "shared="+shared+": no checkpoint; checkpoint 1 is on its way") // the supervisor has read what helpers have said before
 	first := steps(t, log, "upload.begin")
 	if len(first) != 1 {

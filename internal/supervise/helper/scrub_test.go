@@ -4,7 +4,6 @@ package helper
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/local"
 	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // scrubTest is a scrubber with a clock of the test. What it says comes from said.
@@ -93,26 +93,7 @@ func flips(t *testing.T, pattern string) {
 	if err != nil || len(found) != 1 {
 		t.Fatal(pattern, found, err)
 	}
-	f, err := os.OpenFile(found[0], os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1)
-	if _, err := f.ReadAt(b, st.Size()/2); err != nil {
-		t.Fatal(err)
-	}
-	b[0] ^= 1
-	if _, err := f.WriteAt(b, st.Size()/2); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(found[0], time.Time{}, st.ModTime()); err != nil { // rot leaves no trace
-		t.Fatal(err)
-	}
+	vfstest.Rot(t, found[0])
 }
 
 // says checks what a look has found.
