@@ -24,8 +24,9 @@
 // The files of a program's directory "in" are in its working directory when it
 // starts.
 //
-// The tests also generate random programs (Generate), which are compared
-// in the same way, and shrinks those that fail (Shrink).
+// The tests also generate random programs (Generate), some with goroutines
+// (GenerateConcurrent), which are compared in the same way, and shrink those
+// that fail (Shrink).
 //
 // The daily suite tries few programs: together they execute nearly every
 // statement of the rewriter that any program executes. CAIRN_LONG=1 tries all

@@ -60,7 +60,12 @@ func writeModule(t *testing.T, dir string, packages map[string]string) {
 
 // TestRandom compares random programs that are killed at their points with the
 // same programs built by the go command.
-func TestRandom(t *testing.T) {
+func TestRandom(t *testing.T) { tryRandom(t, "random", Generate) }
+
+// TestRandom_Concurrent does so with programs that have goroutines.
+func TestRandom_Concurrent(t *testing.T) { tryRandom(t, "concurrent", GenerateConcurrent) }
+
+func tryRandom(t *testing.T, kind string, generate func(seed uint64, pkg string) (string, error)) {
 	from, to := seeds(t)
 	tb := &table{}
 	t.Run("all", func(t *testing.T) {
@@ -70,16 +75,16 @@ func TestRandom(t *testing.T) {
 				packages := make(map[string]string)
 				for seed := first; seed < first+batch && seed <= to; seed++ {
 					name := fmt.Sprint("p", seed)
-					src, err := Generate(seed, name)
+					src, err := generate(seed, name)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if again, _ := Generate(seed, name); again != src {
+					if again, _ := generate(seed, name); again != src {
 						t.Fatalf("seed %d gives two programs", seed)
 					}
 					packages[name] = src
 				}
-				tryBatch(t, tb, fmt.Sprint("random", first), packages)
+				tryBatch(t, tb, fmt.Sprint(kind, first), packages)
 			})
 		}
 	})
@@ -194,6 +199,31 @@ func TestGenerator(t *testing.T) {
 		"//cairn:point", "break L", "continue L", "fallthrough", "goto ", "defer func", "defer tr(", "recover()", "go func", "select {", ".(type)",
 		"range &", "range count(", "range odd(", ".walk {", "range filled(", "else if", "default:", "gFunc =", "gTable[", "boom(", ":= range", "for {", "delete(", "append(",
 		".next()", "walker.next(", "state(state", ".both(", "1e-9", "!= nil; ", "> 0; ", "= false\n", "= nil\n", "= <-offer(1", "\treturn\n",
+	} {
+		if !strings.Contains(all.String(), part) {
+			t.Errorf("no program has %q", part)
+		}
+	}
+}
+
+// TestGenerator_Concurrent checks programs with goroutines likewise.
+func TestGenerator_Concurrent(t *testing.T) {
+	var all strings.Builder
+	for seed := uint64(1000); seed < 1040; seed++ {
+		src, err := GenerateConcurrent(seed, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !compiles(src) {
+			t.Errorf("the program of seed %d does not compile", seed)
+		}
+		_, body, _ := strings.Cut(src, "func f0(")
+		all.WriteString(body)
+	}
+	for _, part := range []string{
+		"//cairn:point", "go func() {", "go func(", "go t.value(", "go later(", ").run(f)", "wg.Go(", "range jobs", "newQueue(", "once.Do(", "sync.OnceValue(",
+		"select {", "case <-time.After(", "default:", "= nil\n", "<-tokens", "ctx.Done()", "context.WithTimeout(", "time.NewTicker(", "time.AfterFunc(", "time.Sleep(",
+		".CompareAndSwap(", "next()", "b.wait()", "recover()", "r.reply <-", "sync.RWMutex", "sync.Map", "each(list", "<-left", "acc.add(", "f3(",
 	} {
 		if !strings.Contains(all.String(), part) {
 			t.Errorf("no program has %q", part)
