@@ -288,6 +288,7 @@ func take(why string, frames []any, kill bool) {
 	missed.looks, missed.took = 0, 0
 	saved.Frames = frames
 	saved.Points = points
+	saved.Locks = mainRoutine.Locks
 	saved.Process.note()
 	saved.Contexts = waitedFor.list()
 	saveWaiters()

@@ -54,6 +54,7 @@ type savedGoroutine struct {
 	F      func()
 	Whole  bool  // F has no points: it can be saved only before it begins
 	Frames []any // nil: it has not begun
+	Locks  int   // calls of LockOSThread that were not undone
 }
 
 // Values of a routine's state.
@@ -134,6 +135,7 @@ var (
 //go:noinline
 func (g *routine) main() {
 	g.register()
+	g.lockAgain()
 	defer func() {
 		g.unregister()
 		cuts.remove(g)

@@ -52,6 +52,7 @@ type program struct {
 	Released []string        // see early
 	Contexts []*savedContext // those whose Done was called and that have not ended
 
+	Locks      int              // those of the main goroutine
 	Goroutines []savedGoroutine // besides the main one
 	Background []savedGoroutine
 	Opened     *options // the program's own call of cairn.Open; nil: none
@@ -251,6 +252,8 @@ func Begin() {
 	restoredWaiters, saved.Timers, saved.Waiters = saved.Waiters, nil, nil
 	files.Suspend(false)
 	g.stack, saved.Frames = saved.Frames, nil
+	g.Locks = saved.Locks
+	g.lockAgain()
 	points, since = saved.Points, saved.Points
 	countPoints()
 	g.setResuming(true)

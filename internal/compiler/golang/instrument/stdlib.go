@@ -21,6 +21,7 @@ var replacedFuncs = map[string]string{
 	"os/signal.NotifyContext": "NotifyContext", "os/signal.Notify": "Notify", "os/signal.Stop": "StopNotify",
 	"os/signal.Ignore": "Ignore", "os/signal.Ignored": "Ignored", "os/signal.Reset": "ResetSignals",
 	"runtime.NumGoroutine": "NumGoroutine", "runtime.SetFinalizer": "SetFinalizer", "runtime.AddCleanup": "AddCleanup",
+	"runtime.LockOSThread": "LockOSThread", "runtime.UnlockOSThread": "UnlockOSThread",
 	"time.AfterFunc": "AfterFunc", "time.After": "After", "time.Tick": "Tick", "context.AfterFunc": "ContextAfterFunc",
 	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
 	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
