@@ -377,6 +377,10 @@ func (g *network) once() string {
 func (g *network) fanIn() string {
 	k := g.many(1, 3)
 	wait := g.one("", "case <-time.After(time.Hour):\nreturn -1\n", "default:\nruntime.Gosched()\n", "case <-never:\nreturn -2\n")
+	loop := g.loop()
+	if strings.HasPrefix(wait, "default") { // others wait for it at a cut
+		loop = "{ //cairn:point\n"
+	}
 	return fmt.Sprintf(`var never chan int
 	_ = never
 	send := func(base int) <-chan int {
@@ -400,7 +404,7 @@ func (g *network) fanIn() string {
 		%s}
 	}
 	return sum
-`, g.made(), k, g.loop(), g.call("base+i"), g.loop(), g.pause(), wait)
+`, g.made(), k, g.loop(), g.call("base+i"), loop, g.pause(), wait)
 }
 
 func (g *network) pingPong() string {
