@@ -171,3 +171,64 @@ func TestExplain_CapturedVariables(t *testing.T) {
 		t.Errorf("the page does not say that g is captured\n%s", page)
 	}
 }
+
+// ways is a program that does one of three things. Two have much work, and one
+// has little, with a comment that asks for a point.
+const ways = `package main
+
+import "os"
+
+func heavy(n int) (sum int) {
+	for i := range n { //cairn:point
+		for j := range 30 {
+			sum += i*j + i/3 + j*n
+			sum ^= i + j + n*sum
+		}
+	}
+	return sum
+}
+
+func other(n int) (sum int) {
+	for i := range n {
+		for j := range 30 {
+			sum += i*j + i/5 + j*n
+			sum ^= i - j + n*sum
+		}
+	}
+	return sum
+}
+
+func light(more bool) {
+	for more { //cairn:point
+		more = false
+	}
+}
+
+func main() {
+	switch os.Args[1] {
+	case "heavy":
+		println(heavy(len(os.Args)))
+	case "other":
+		println(other(len(os.Args)))
+	case "light":
+		light(len(os.Args) > 2)
+	}
+}
+`
+
+// TestExplain_CommentsInModes shows that a comment gets its point in each of the
+// things that a program does, and that none is said to concern no loop.
+func TestExplain_CommentsInModes(t *testing.T) {
+	page, _, in := explainText(t, ways)
+	if !strings.Contains(page, "several modes") {
+		t.Fatalf("the program has no modes\n%s", page)
+	}
+	for _, line := range []int{6, 26} {
+		if !slices.ContainsFunc(in.Points, func(q explain.PointInfo) bool { return q.Line == line }) {
+			t.Errorf("the comment in line %d gets no point\n%s", line, page)
+		}
+	}
+	if strings.Contains(page, "this comment") {
+		t.Errorf("a comment is said to have no loop\n%s", page)
+	}
+}

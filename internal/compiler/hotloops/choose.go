@@ -55,8 +55,10 @@ type Choice struct {
 	Ranked           []*Loop
 	Candidates, Kept int
 	Share            float64
-	// Warnings are sentences, most of them with a position.
-	Warnings []string
+	// Warnings are sentences, most of them with a position. Comments are
+	// warnings about comments. Those of a mode also concern comments on loops
+	// of other modes.
+	Warnings, Comments []string
 
 	byLoop map[*Loop]*Verdict
 	lines  map[line][]*Loop
@@ -67,8 +69,8 @@ type Verdict struct {
 	*Loop
 	Chosen bool
 	Why    string
-
-	fixed bool // by a comment
+	// ByComment says that a comment has decided.
+	ByComment bool
 }
 
 type line struct {
@@ -91,7 +93,7 @@ func (r *Report) Choose(o Options) *Choice {
 	}
 	c.comments(o)
 	for _, l := range r.Loops[:r.Population] {
-		if v := c.byLoop[l]; !v.fixed || v.Chosen {
+		if v := c.byLoop[l]; !v.ByComment || v.Chosen {
 			c.Ranked = append(c.Ranked, l)
 		}
 	}
@@ -140,21 +142,22 @@ func (c *Choice) find(p ir.Pos, above bool) *Loop {
 
 // comments decides about loops that comments concern.
 func (c *Choice) comments(o Options) {
+	warn := func(format string, args ...any) { c.Comments = append(c.Comments, fmt.Sprintf(format, args...)) }
 	for _, p := range o.Points {
 		if l := c.find(p, true); l == nil {
-			c.warn("%s: this comment asks for a point, but no loop that main reaches begins here; put the comment above the loop", p)
+			warn("%s: this comment asks for a point, but no loop that main reaches begins here; put the comment above the loop", p)
 		} else {
 			v := c.byLoop[l]
-			v.Chosen, v.fixed, v.Why = true, true, "chosen: a comment in the source asks for it"
+			v.Chosen, v.ByComment, v.Why = true, true, "chosen: a comment in the source asks for it"
 		}
 	}
 	for _, p := range o.Skip {
 		if l := c.find(p, true); l == nil {
-			c.warn("%s: this comment skips a loop, but none that main reaches begins here; put the comment above the loop", p)
+			warn("%s: this comment skips a loop, but none that main reaches begins here; put the comment above the loop", p)
 		} else if v := c.byLoop[l]; v.Chosen {
-			c.warn("%s: one comment asks for a point and another excludes it; the point stays", l.Pos)
+			warn("%s: one comment asks for a point and another excludes it; the point stays", l.Pos)
 		} else {
-			v.fixed, v.Why = true, "not chosen: a comment in the source excludes it"
+			v.ByComment, v.Why = true, "not chosen: a comment in the source excludes it"
 		}
 	}
 }
@@ -171,7 +174,7 @@ func (c *Choice) thresholds() {
 // settle decides about a loop, unless a comment has decided.
 func (c *Choice) settle(l *Loop, chosen bool, format string, args ...any) {
 	v := c.byLoop[l]
-	if v.fixed || v.Chosen {
+	if v.ByComment || v.Chosen {
 		return
 	}
 	v.Chosen, v.Why = chosen, "not chosen: "+fmt.Sprintf(format, args...)
@@ -250,7 +253,7 @@ func (c *Choice) descend(few int) {
 		var inner []*Loop
 		var curve []float64
 		for _, k := range l.Inner() {
-			if k.A > 0 && !c.byLoop[k].fixed {
+			if k.A > 0 && !c.byLoop[k].ByComment {
 				inner = append(inner, k)
 			}
 		}

@@ -225,8 +225,8 @@ func TestChoose_Options(t *testing.T) {
 		{"profile and skip", Options{Profile: map[ir.Pos]float64{at(3): 0.4, at(9): 0.3}, Skip: []ir.Pos{at(3)}}, []int{9}, 0},
 	} {
 		got := r.Choose(c.o)
-		if l := lines(got.Chosen()); !slices.Equal(l, c.want) || len(got.Warnings) != c.warnings {
-			t.Errorf("%s: lines %v and warnings %q, not %v", c.name, l, got.Warnings, c.want)
+		if l := lines(got.Chosen()); !slices.Equal(l, c.want) || len(got.Warnings)+len(got.Comments) != c.warnings {
+			t.Errorf("%s: lines %v and warnings %q %q, not %v", c.name, l, got.Warnings, got.Comments, c.want)
 		}
 		for _, v := range got.Loops {
 			if strings.HasPrefix(v.Why, "chosen: ") != v.Chosen || !v.Chosen && !strings.HasPrefix(v.Why, "not chosen: ") {

@@ -135,6 +135,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 	phase("loops")
 	e.Statements, e.Accesses = r.S, r.A
 	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
+	e.Warnings = append(e.Warnings, c.Comments...)
 	if len(modes) == 0 {
 		e.Warnings = append(e.Warnings, c.Warnings...)
 	}
@@ -209,9 +210,14 @@ func (e *Explanation) chooseInModes(c *hotloops.Choice, modes []hotloops.Mode) m
 			chosen[l.Stmt] = ""
 		}
 	}
+	for _, v := range c.Loops { // a comment counts in parts that are no mode, too
+		if len(modes) > 0 && v.Chosen && v.ByComment {
+			chosen[v.Stmt] = v.Why
+		}
+	}
 	for _, m := range modes {
 		for _, v := range m.Loops {
-			if !v.Chosen {
+			if !v.Chosen || v.ByComment {
 				continue
 			}
 			if old, ok := chosen[v.Stmt]; !ok {
