@@ -376,11 +376,14 @@ func (g *network) once() string {
 
 func (g *network) fanIn() string {
 	k := g.many(1, 3)
-	wait := g.one("", "case <-time.After(time.Hour):\nreturn -1\n", "default:\nruntime.Gosched()\n", "case <-never:\nreturn -2\n")
-	loop := g.loop()
-	if strings.HasPrefix(wait, "default") { // others wait for it at a cut
-		loop = "{ //cairn:point\n"
+	poll := g.one("", fmt.Sprintf(`for range 2 %sselect {
+		case v, ok := <-a:
+			if ok { sum = wrap(sum + v) } else { a = nil }
+		default:
+			runtime.Gosched()
+		}
 	}
+`, g.loop()))
 	return fmt.Sprintf(`var never chan int
 	_ = never
 	send := func(base int) <-chan int {
@@ -394,7 +397,7 @@ func (g *network) fanIn() string {
 	}
 	a, b := send(n), send(n*2)
 	sum := 0
-	for a != nil || b != nil %sselect {
+	%sfor a != nil || b != nil %sselect {
 		case v, ok := <-a:
 			if !ok { a = nil; continue }
 			sum = wrap(sum + v)
@@ -404,7 +407,7 @@ func (g *network) fanIn() string {
 		%s}
 	}
 	return sum
-`, g.made(), k, g.loop(), g.call("base+i"), loop, g.pause(), wait)
+`, g.made(), k, g.loop(), g.call("base+i"), poll, g.loop(), g.pause(), g.one("", "case <-time.After(time.Hour):\nreturn -1\n", "case <-never:\nreturn -2\n"))
 }
 
 func (g *network) pingPong() string {

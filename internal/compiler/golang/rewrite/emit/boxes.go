@@ -83,15 +83,14 @@ func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*typ
 		boxes = append(boxes, box(v))
 		copies = append(copies, rewrite.Prefix+".New(*"+box(v)+")")
 	}
-	started := rewrite.Prefix + "started"
 	if values == "" {
 		values = strings.Join(firsts, ", ")
 	}
-	again := "false"
-	if more != "" {
-		again = "true"
+	if n.Post != nil {
+		started := rewrite.Prefix + "started"
+		names, values = append(names, started), fmt.Sprintf("%s, %v", values, more != "")
+		begin = fmt.Sprintf("if %s {\n%s\n}\n%s = true\n", started, e.region(n.Post.Pos(), n.Post.End(), n.Post), started)
 	}
-	names, values = append(names, started), values+", "+again
 	if more != "" {
 		names, values = append(names, more), values+", true"
 	}
@@ -100,10 +99,6 @@ func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*typ
 		post = strings.Join(boxes, ", ") + " = " + strings.Join(copies, ", ")
 	}
 	head = fmt.Sprintf("for %s := %s; ; %s", strings.Join(names, ", "), values, post)
-	if n.Post != nil {
-		begin = fmt.Sprintf("if %s {\n%s\n}\n", started, e.region(n.Post.Pos(), n.Post.End(), n.Post))
-	}
-	begin += started + " = true\n"
 	if n.Cond != nil {
 		begin += fmt.Sprintf("if !(%s) {\nbreak\n}\n", e.region(n.Cond.Pos(), n.Cond.End(), n.Cond))
 	}

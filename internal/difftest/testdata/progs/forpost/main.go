@@ -28,4 +28,14 @@ func main() {
 		a, i = append(a, f(i)), i+1
 		fmt.Println(a)
 	}
+	var at []*int
+	for n := 0; n < 12; { //difftest:loop
+		at = append(at, &n)
+		n += f(n) % 2
+		advance(&n)
+		fmt.Println(n, *at[0])
+	}
 }
+
+// advance changes a loop's variable.
+func advance(n *int) { *n += 2 }

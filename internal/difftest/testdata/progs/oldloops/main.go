@@ -25,4 +25,16 @@ func main() {
 		fmt.Println(i, f(), sum)
 	}
 	fmt.Println(*ps[0], *ps[len(ps)-1], ps[0] == ps[1], ps[len(ps)-1] == ps[len(ps)-2])
+	var at []*int
+	for n := 0; n < 12; { //difftest:loop
+		at = append(at, &n)
+		for k := 0; k < 3000; k++ {
+			sum = (sum*3 + k + n) % 4003
+		}
+		advance(&n)
+		fmt.Println(n, *at[0])
+	}
 }
+
+// advance changes a loop's variable.
+func advance(n *int) { *n += 2 }
