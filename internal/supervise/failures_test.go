@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/client"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
@@ -171,6 +172,34 @@ func TestOutput_BlockedScreen(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	l.ends(rundir.Stopped, StoppedStatus)
+}
+
+// TestOutput_Repeated has a rank that prints something else after a restart.
+// What was shown cannot be taken back, and the user is told so.
+func TestOutput_Repeated(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1)
+	o.Command = []string{"sh", "-c", `if [ -e mark ]; then echo second; else echo first; : >mark; cat "$0"; kill -9 $$; fi`, gate}
+	seen := make(chan string, 9)
+	o.Line = func(_, stream int, line []byte, done func(bool)) {
+		if stream == control.Stdout {
+			seen <- string(line)
+		}
+		done(true)
+	}
+	t.Chdir(t.TempDir())
+	l := begin(t, o)
+	if line := <-seen; line != "first" {
+		t.Errorf("shown: %q", line)
+	}
+	open(t, gate)
+	l.ends(rundir.Finished, 0).says("WARNING: rank 0 did not print the same after a restart", "finished")
+	if line := <-seen; line != "second" {
+		t.Errorf("shown: %q", line)
+	}
+	if text, err := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), 0, control.Stdout)); string(text) != "second\n" {
+		t.Errorf("the rank's file has %q, %v", text, err)
+	}
 }
 
 func TestOutput_PipeWithoutReader(t *testing.T) {

@@ -244,6 +244,17 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	return Result{}, false
 }
 
+// sayRepeated warns of output that was shown and cannot be taken back.
+func (s *Supervisor) sayRepeated() {
+	if s.sink == nil {
+		return
+	}
+	for _, rank := range s.sink.Repeated() {
+		s.say("WARNING: rank %d did not print the same after a restart as before it, so some lines on stdout are there twice; %s has each of them once, and so has a file that -o names",
+			rank, rundir.OutputFile(s.o.RankOutput, rank, control.Stdout))
+	}
+}
+
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
 	s.state, s.why = res.after(s.state), res.Why
@@ -253,6 +264,7 @@ func (s *Supervisor) end(res Result) (Result, error) {
 			s.foundCheckpoint(c)
 		}
 	}
+	s.sayRepeated()
 	switch res.State {
 	case rundir.Finished:
 		if res.Status != 0 {

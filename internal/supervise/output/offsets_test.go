@@ -26,16 +26,17 @@ func TestOutput_AfterRollback(t *testing.T) {
 		name   string
 		pieces []text
 		want   string
+		again  bool
 	}{
-		{"the same", []text{{0, "a\nb\nc"}, {2, "b\n"}, {4, "c\nd\n"}}, "a|b|c|d|"},
-		{"cut and the same", []text{{0, "a\nb\n"}, {2, ""}, {2, "b\nc\n"}}, "a|b|c|"},
-		{"another text", []text{{0, "a\nfailed\n"}, {2, ""}, {2, "fine\nb\n"}}, "a|failed|fine|b|"},
-		{"in the midst of a line", []text{{0, "a\nstep 1\nstep 2\n"}, {2, "step 1\nst"}, {11, "op\n"}}, "a|step 1|step 2|stop|"},
-		{"an unfinished line", []text{{0, "a\nOh no"}, {2, "Oh yes\n"}}, "a|Oh no|Oh yes|"},
-		{"an unfinished line that continues", []text{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|"},
-		{"shorter", []text{{0, "a\nb\nc\n"}, {0, "a\nx\n"}, {4, "y\nz\n"}}, "a|b|c|x|y|z|"},
-		{"some was let go", []text{{0, "a\n"}, {10, "b\n"}, {10, "c\n"}}, "a|b|c|"},
-		{"older than what is kept", []text{{0, long}, {0, "9" + long[1:]}, {int64(len(long)), "b\n"}}, strings.ReplaceAll(long, "\n", "|") + "b|"},
+		{"the same", []text{{0, "a\nb\nc"}, {2, "b\n"}, {4, "c\nd\n"}}, "a|b|c|d|", false},
+		{"cut and the same", []text{{0, "a\nb\n"}, {2, ""}, {2, "b\nc\n"}}, "a|b|c|", false},
+		{"another text", []text{{0, "a\nfailed\n"}, {2, ""}, {2, "fine\nb\n"}}, "a|failed|fine|b|", true},
+		{"in the midst of a line", []text{{0, "a\nstep 1\nstep 2\n"}, {2, "step 1\nst"}, {11, "op\n"}}, "a|step 1|step 2|stop|", true},
+		{"an unfinished line", []text{{0, "a\nOh no"}, {2, "Oh yes\n"}}, "a|Oh no|Oh yes|", true},
+		{"an unfinished line that continues", []text{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|", false},
+		{"shorter", []text{{0, "a\nb\nc\n"}, {0, "a\nx\n"}, {4, "y\nz\n"}}, "a|b|c|x|y|z|", true},
+		{"some was let go", []text{{0, "a\n"}, {10, "b\n"}, {10, "c\n"}}, "a|b|c|", true},
+		{"older than what is kept", []text{{0, long}, {0, "9" + long[1:]}, {int64(len(long)), "b\n"}}, strings.ReplaceAll(long, "\n", "|") + "b|", false},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			var screen strings.Builder
@@ -54,6 +55,9 @@ func TestOutput_AfterRollback(t *testing.T) {
 			}
 			if got := screen.String(); got != v.want {
 				t.Errorf("shown: %.200s\nwanted: %.200s", got, v.want)
+			}
+			if got := len(k.Repeated()) > 0; got != v.again {
+				t.Errorf("shown again: %v, want %v", got, v.again)
 			}
 		})
 	}

@@ -70,6 +70,7 @@ type stream struct {
 	tail   []byte // the last bytes that were shown
 	skip   string // launch whose remaining output is not shown; guarded by mu
 	gap    bool   // a line could not be written, so the recorded offset stays before it; guarded by mu
+	again  bool   // what was shown is shown again, in other words or another order; guarded by mu
 	line   []byte // the incomplete line
 	live   *os.File
 	err    error
@@ -142,6 +143,19 @@ func (k *Sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
 // outName returns the file for a rank's stdout.
 func (k *Sink) outName(rank int) string {
 	return strings.ReplaceAll(k.o.Out, "%r", fmt.Sprintf("%04d", rank))
+}
+
+// Repeated returns the ranks whose stdout was shown again in part, because they
+// did not print the same after a restart.
+func (k *Sink) Repeated() (ranks []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.ranks {
+		if k.ranks[r][0].again {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
 }
 
 // Offsets returns the output offsets of a rank's stdout and stderr.
@@ -341,9 +355,15 @@ func (k *Sink) show(p piece) {
 	fresh, other := st.unseen(m.Offset, m.Data)
 	end := st.offset
 	k.mu.Unlock()
+	file := st.live != nil && regular(st.live)
+	if other && !file && (st.live != nil || k.o.Line != nil) {
+		k.mu.Lock()
+		st.again = true
+		k.mu.Unlock()
+	}
 	if st.live != nil && st.err == nil {
 		switch {
-		case !regular(st.live):
+		case !file:
 			_, st.err = st.live.Write(fresh)
 		case m.Data == nil:
 			st.err = st.live.Truncate(m.Offset)
