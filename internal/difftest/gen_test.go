@@ -183,48 +183,38 @@ func (p *program) smaller(t *testing.T, src string, want *outcome) string {
 // TestGenerator checks many programs without building them: they compile, and
 // together they have all intended constructs.
 func TestGenerator(t *testing.T) {
-	var all strings.Builder
-	for seed := uint64(1000); seed < 1040; seed++ {
-		src, err := Generate(seed, "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !compiles(src) {
-			t.Errorf("the program of seed %d does not compile", seed)
-		}
-		_, body, _ := strings.Cut(src, "func finish()")
-		all.WriteString(body)
-	}
-	for _, part := range []string{
+	checkGenerator(t, Generate, "func finish()",
 		"//cairn:point", "break L", "continue L", "fallthrough", "goto ", "defer func", "defer tr(", "recover()", "go func", "select {", ".(type)",
 		"range &", "range count(", "range odd(", ".walk {", "range filled(", "else if", "default:", "gFunc =", "gTable[", "boom(", ":= range", "for {", "delete(", "append(",
 		".next()", "walker.next(", "state(state", ".both(", "1e-9", "!= nil; ", "> 0; ", "= false\n", "= nil\n", "= <-offer(1", "\treturn\n",
-	} {
-		if !strings.Contains(all.String(), part) {
-			t.Errorf("no program has %q", part)
-		}
-	}
+	)
 }
 
 // TestGenerator_Concurrent checks programs with goroutines likewise.
 func TestGenerator_Concurrent(t *testing.T) {
+	checkGenerator(t, GenerateConcurrent, "func f0(",
+		"//cairn:point", "go func() {", "go func(", "go t.value(", "go later(", ").run(f)", "wg.Go(", "range jobs", "newQueue(", "once.Do(", "sync.OnceValue(",
+		"select {", "case <-time.After(", "default:", "= nil\n", "<-tokens", "ctx.Done()", "context.WithTimeout(", "time.NewTicker(", "time.AfterFunc(", "time.Sleep(",
+		".CompareAndSwap(", "next()", "b.wait()", "recover()", "r.reply <-", "sync.RWMutex", "sync.Map", "each(list", "<-left", "acc.add(", "f3(",
+	)
+}
+
+// checkGenerator looks for parts in what follows the common part of programs.
+func checkGenerator(t *testing.T, generate func(seed uint64, pkg string) (string, error), common string, parts ...string) {
+	t.Helper()
 	var all strings.Builder
 	for seed := uint64(1000); seed < 1040; seed++ {
-		src, err := GenerateConcurrent(seed, "p")
+		src, err := generate(seed, "p")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !compiles(src) {
 			t.Errorf("the program of seed %d does not compile", seed)
 		}
-		_, body, _ := strings.Cut(src, "func f0(")
+		_, body, _ := strings.Cut(src, common)
 		all.WriteString(body)
 	}
-	for _, part := range []string{
-		"//cairn:point", "go func() {", "go func(", "go t.value(", "go later(", ").run(f)", "wg.Go(", "range jobs", "newQueue(", "once.Do(", "sync.OnceValue(",
-		"select {", "case <-time.After(", "default:", "= nil\n", "<-tokens", "ctx.Done()", "context.WithTimeout(", "time.NewTicker(", "time.AfterFunc(", "time.Sleep(",
-		".CompareAndSwap(", "next()", "b.wait()", "recover()", "r.reply <-", "sync.RWMutex", "sync.Map", "each(list", "<-left", "acc.add(", "f3(",
-	} {
+	for _, part := range parts {
 		if !strings.Contains(all.String(), part) {
 			t.Errorf("no program has %q", part)
 		}
