@@ -52,7 +52,7 @@ func TestTiers_KilledHosts(t *testing.T) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	lost, total, runs, next := make(map[string]int), 0, 0, first
-	for range 8 { // most of the time they wait until no rank can run on a lost host
+	for range 20 { // most of the time they wait until no rank can run on a lost host
 		all.Go(func() {
 			for {
 				mu.Lock()
