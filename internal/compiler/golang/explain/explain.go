@@ -205,13 +205,12 @@ func (i *ModeInfo) setMalleable(d *DeviceInfo, m hotloops.Mode) {
 // the modes.
 func (e *Explanation) chooseInModes(c *hotloops.Choice, modes []hotloops.Mode) map[*ir.Loop]string {
 	chosen := make(map[*ir.Loop]string)
-	if len(modes) == 0 {
-		for _, l := range c.Chosen() {
-			chosen[l.Stmt] = ""
-		}
-	}
-	for _, v := range c.Loops { // a comment counts in parts that are no mode, too
-		if len(modes) > 0 && v.Chosen && v.ByComment {
+	for _, v := range c.Loops {
+		switch {
+		case !v.Chosen:
+		case len(modes) == 0:
+			chosen[v.Stmt] = ""
+		case v.ByComment: // also in parts that are no mode
 			chosen[v.Stmt] = v.Why
 		}
 	}
