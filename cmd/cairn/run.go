@@ -76,8 +76,12 @@ Cairn kills a command that takes longer than --evacuate-poll.
 Ranks write stdout into files. When ranks return to a checkpoint, Cairn cuts these
 files back, too. So at the end they hold what an uninterrupted run would have
 written. Cairn shows each line once: a later start shows only lines that no
-earlier one has shown. With -o FILE, Cairn writes rank 0's stdout to FILE while
-the run continues, and appends that of the other ranks when the run has finished.
+earlier one has shown. On a terminal Cairn shows output at once. What is in a pipe
+or a redirected file cannot be taken back: it gets what was printed before the
+last checkpoint, and the rest when the run has finished or failed. With --live it
+gets all at once, and after a restart some lines twice if the program prints them
+in another order. With -o FILE, Cairn writes rank 0's stdout to FILE while the run
+continues, and appends that of the other ranks when the run has finished.
 With %r in the name of FILE there is one file per rank. With --json, no output of
 the ranks is shown (it is in RUN/output, and in -o FILE): stdout has only the
 run's state, at the end.
@@ -169,6 +173,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
 	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
+	f.BoolVar(&r.live, "live", false, "show output at once, if stdout is not a terminal, too; a restart may repeat lines")
 	r.make.declareFew(f)
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
 	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
@@ -193,7 +198,7 @@ type runFlags struct {
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
-	plain                                       bool
+	plain, live                                 bool
 	counted                                     bool // -n was given
 
 	make        makeFlags
@@ -229,6 +234,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if o.RankOutput == "" && !c.json {
 		o.Line = show.line
 	}
+	o.Hold = !r.live && (o.Out != "" || !isTerminal(c.stdout.w))
 	s, err := newSupervisor(ctx, c, *o)
 	if err != nil {
 		if errors.Is(err, supervise.ErrOptions) {

@@ -53,8 +53,9 @@ type (
 	// Restored says that this rank has restored a checkpoint, or that it
 	// begins anew (Fresh), because there is none.
 	Restored struct {
-		Index uint64 `json:"index"`
-		Fresh bool   `json:"fresh,omitempty"`
+		Index  uint64 `json:"index"`
+		Fresh  bool   `json:"fresh,omitempty"`
+		Stdout int64  `json:"stdout"` // size of the rank's stdout file; NoStdout: not known
 	}
 	// Saved says that this rank's part of a checkpoint is durable.
 	Saved struct {
@@ -64,6 +65,7 @@ type (
 		Written int64         `json:"written"` // bytes of it that were written
 		Pause   time.Duration `json:"pause"`   // how long the program was paused
 		Took    time.Duration `json:"took"`    // until the file was durable
+		Stdout  int64         `json:"stdout"`  // size of the rank's stdout file in the checkpoint; NoStdout: not known
 	}
 	// SaveFailed says that this rank's part of a checkpoint was not saved, or
 	// that the ranks gave the checkpoint up.
@@ -366,6 +368,9 @@ type EvacuateWhen struct {
 	Command string        `json:"command"` // for /bin/sh
 	Every   time.Duration `json:"every"`
 }
+
+// NoStdout says that a checkpoint does not record the size of stdout.
+const NoStdout = -1
 
 // Streams of a rank, as Output names them.
 const (

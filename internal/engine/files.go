@@ -86,6 +86,7 @@ type fileTable struct {
 	unrecorded []store.MadeFile // made by the run; the record of them could not be written yet
 
 	output       outputDigest    // of standard output
+	printed      int64           // size of standard output when entries was called; see control.NoStdout
 	digestInputs bool            // entries get digests: see RecordInputs
 	stdin        *ckpt.FileEntry // while restoring: its entry in the checkpoint
 	inputs       []openFile      // while restoring: files that are only read, as in the checkpoint
@@ -256,6 +257,7 @@ func (t *fileTable) file(id int) (*os.File, error) {
 func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	var out []ckpt.FileEntry
 	var live []*openFile
+	t.printed = control.NoStdout
 	for _, o := range t.open {
 		if _, ok := o.stream(); ok {
 			if !isClosed(o.f) {
@@ -276,6 +278,7 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 		}
 		o.entry.Offset, o.entry.Size = off, st.Size()
 		if o.f == control.StdoutFile && o.entry.Path == stdoutPath {
+			t.printed = o.entry.Size
 			t.digestOutput(o)
 		}
 		live = append(live, o)

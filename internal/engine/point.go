@@ -184,11 +184,11 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	if _, err := p.copyState(ctx, note, false); err != nil {
 		return err
 	}
-	saving, done := p.current, p.saver.Done()
+	saving, printed, done := p.current, p.files.printed, p.saver.Done()
 	go func() {
 		r := <-done
 		if p.identity.Size <= 1 { // report it now: the next point may be far
-			p.reportOutcome(saving, r)
+			p.reportOutcome(saving, printed, r)
 			if r.Err == nil {
 				p.identity.supervisor.send(&control.Committed{Index: r.Index})
 			}
@@ -220,7 +220,7 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 	files, err := p.files.entries() // first: it removes closed files, so that Collect refuses them
 	if err == nil {
 		if err = p.recordFiles(files); err != nil && p.identity.Size <= 1 {
-			p.reportOutcome(CheckpointInfo{}, ckpt.Result{Index: p.saver.Next(), Err: err})
+			p.reportOutcome(CheckpointInfo{}, control.NoStdout, ckpt.Result{Index: p.saver.Next(), Err: err})
 			err = p.markReported(err)
 		}
 	}
@@ -285,13 +285,13 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 		_, err = p.copyState(ctx, note, s.Alone)
 	}
 	if err == nil {
-		saving, done := p.current, p.saver.Done()
+		saving, printed, done := p.current, p.files.printed, p.saver.Done()
 		p.uncommitted[saving.Index] = saving
 		t.writing.Go(func() {
 			r := <-done
 			p.outcome <- r
 			p.wakePoint()
-			p.reportOutcome(saving, r)
+			p.reportOutcome(saving, printed, r)
 			t.reportSaved(s.Index, sums, r.Err)
 		})
 		p.schedule()
@@ -402,15 +402,15 @@ func (p *Run) collect(r ckpt.Result) {
 }
 
 // reportOutcome tells the supervisor the outcome of this rank's part of a
-// checkpoint.
-func (p *Run) reportOutcome(s CheckpointInfo, r ckpt.Result) {
+// checkpoint. printed is the size of stdout in it.
+func (p *Run) reportOutcome(s CheckpointInfo, printed int64, r ckpt.Result) {
 	if r.Err != nil {
 		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
 		return
 	}
 	p.identity.supervisor.send(&control.Saved{
 		Index: r.Index, Reason: s.Reason, State: s.StateBytes, Written: r.Written,
-		Pause: s.Pause, Took: r.Took,
+		Pause: s.Pause, Took: r.Took, Stdout: printed,
 	})
 }
 

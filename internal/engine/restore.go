@@ -89,7 +89,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	p.schedule()
 	p.signals = watchSignals(p)
-	p.identity.supervisor.send(&control.Restored{Index: p.lastCommitted, Fresh: table == nil})
+	p.identity.supervisor.send(&control.Restored{Index: p.lastCommitted, Fresh: table == nil, Stdout: p.files.printed})
 	return table != nil, nil
 }
 

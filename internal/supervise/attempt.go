@@ -95,6 +95,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	a := &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
+	s.startHeld()
 	s.happens(startEvent)
 	clear(s.pending) // parts of a checkpoint that was never committed
 	if s.rec.Why = ""; !s.stopping {
@@ -224,7 +225,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 		m.Welcome.Secret = nil // the helper fills it in
 	}
 	for _, r := range ranks {
-		m.OutputOffsets = append(m.OutputOffsets, s.sink.StartOffsets(r))
+		m.OutputOffsets = append(m.OutputOffsets, s.sink.Start(r, a.launch))
 	}
 	s.overridesOf(h).apply(m)
 	return m
@@ -347,11 +348,13 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		a.moved = time.Now()
 		if r.byMove == 0 { // the state of a destination does not come from a checkpoint
 			s.restored(r, m)
+			s.restoredOutput(r.Rank, m)
 			s.ready(r)
 		}
 	case *control.Saved:
 		a.moved = time.Now()
 		s.saved(m)
+		s.printed(r.Rank, m.Index, m.Stdout)
 	case *control.SaveFailed:
 		s.unsaved(r, m)
 	case *control.Committed:

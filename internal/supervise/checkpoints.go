@@ -128,6 +128,7 @@ func (s *Supervisor) committed(index uint64) {
 	s.reached = max(s.reached, index)
 	s.suspectFailures, s.failuresBeforePoint = 0, 0
 	s.forgetRemoved()
+	s.secureOutput(index, false)
 	if s.local != nil {
 		s.local.commits++
 		s.tidyHosts()

@@ -202,6 +202,67 @@ func TestOutput_Repeated(t *testing.T) {
 	}
 }
 
+// TestOutput_Held has ranks that print something else after each restart. Held
+// output has each line once, as the ranks' files have.
+func TestOutput_Held(t *testing.T) {
+	for _, v := range []struct {
+		name    string
+		state   string
+		args    []string
+		want    string // what rank 0 has printed: "1-10:1" are its lines 1 to 10, in attempt 1
+		damaged bool   // a checkpoint is, so lines were shown that count no more
+	}{
+		{"killed", rundir.Finished, []string{"kill:1:13:1", "kill:0:17:2"}, "1-10:1 11-15:2 16-20:3", false},
+		{"killed before the first checkpoint", rundir.Finished, []string{"kill:1:4:1"}, "1-20:2", false},
+		{"late reports", rundir.Finished, []string{"late", "kill:1:13:1"}, "1-10:1 11-20:2", false},
+		{"given up", rundir.Failed, []string{"exit:0:13:0"}, "1-10:1 11-12:3", false},
+		{"damaged checkpoint", rundir.Finished, []string{"kill:0:13:1", "poison:2"}, "", true},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			o := options(t, 2, append([]string{"differs"}, v.args...)...)
+			o.Hold, o.Retries = true, 2
+			if v.damaged {
+				o.Retries, o.Quarantine = 5, 1
+			}
+			shown := make([]strings.Builder, 2)
+			o.Line = func(rank, stream int, line []byte, done func(bool)) {
+				if stream == control.Stdout {
+					fmt.Fprintf(&shown[rank], "%s\n", line)
+				}
+				done(true)
+			}
+			l := begin(t, o)
+			status := 0
+			if v.state == rundir.Failed {
+				status = 3
+			}
+			log := l.ends(v.state, status)
+			if v.damaged {
+				log.says("WARNING: rank 0 did not print the same after a restart")
+				return
+			}
+			want := "a line before anything is restored\n"
+			for part := range strings.FieldsSeq(v.want) {
+				var from, to, attempt int
+				if _, err := fmt.Sscanf(part, "%d-%d:%d", &from, &to, &attempt); err != nil {
+					t.Fatal(err)
+				}
+				for p := from; p <= to; p++ {
+					want += fmt.Sprintf("rank 0 point %d of attempt %d\n", p, attempt)
+				}
+			}
+			if got := shown[0].String(); got != want {
+				t.Errorf("shown:\n%swant:\n%s", got, want)
+			}
+			for r := range shown {
+				if text, err := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, control.Stdout)); string(text) != shown[r].String() {
+					t.Errorf("rank %d: shown:\n%sin its file (%v):\n%s", r, shown[r].String(), err, text)
+				}
+			}
+		})
+	}
+}
+
 func TestOutput_PipeWithoutReader(t *testing.T) {
 	o := options(t, 1)
 	o.Out = fifo(t)

@@ -91,7 +91,8 @@ func fakeSupervisor() error {
 // report a checkpoint at the next point. refuse: it ends before its first
 // point, with status 2. status=N: it finishes with that status. full=N: the
 // first N checkpoints cannot be saved. took=DURATION: it says that checkpoints
-// take that long.
+// take that long. differs: lines that it prints differ from those of other
+// attempts.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -131,7 +132,7 @@ func fakeRank(args []string) error {
 	f := &fake{Conn: conn, Welcome: w, took: 2 * time.Millisecond, ask: make(chan *control.Checkpoint, 16), endpoints: make(chan *control.Endpoints, 16)}
 	f.member.Store(w.Move == nil)
 	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Switch)
-	points, every, status, finish := 20, 5, 0, true
+	points, every, status, finish, suffix := 20, 5, 0, true, ""
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "points="); ok {
 			points, _ = strconv.Atoi(v)
@@ -145,6 +146,8 @@ func fakeRank(args []string) error {
 			status, _ = strconv.Atoi(v)
 		} else if a == "refuse" {
 			os.Exit(2)
+		} else if a == "differs" {
+			suffix = fmt.Sprintf(" of attempt %d", f.Attempt)
 		} else if a == "nofinish" {
 			finish = false
 		} else if a == "late" {
@@ -189,7 +192,7 @@ func fakeRank(args []string) error {
 		if err := f.harm(); err != nil {
 			return err
 		}
-		fmt.Printf("rank %d point %d\n", f.Rank, f.point)
+		fmt.Printf("rank %d point %d%s\n", f.Rank, f.point, suffix)
 		if err := f.coordinate(f.point%every == 0); err != nil {
 			return err
 		}
@@ -259,7 +262,7 @@ func (f *fake) coordinate(due bool) error {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		return err
 	}
-	saved := &control.Saved{Index: f.index, Reason: "due", State: 1000, Written: 10, Pause: 1e6, Took: f.took}
+	saved := &control.Saved{Index: f.index, Reason: "due", State: 1000, Written: 10, Pause: 1e6, Took: f.took, Stdout: st.Size()}
 	if f.late {
 		f.untold = saved
 	} else {
@@ -338,7 +341,7 @@ func (f *fake) restore() error {
 		}
 		f.loaded = index
 		f.exchange([]byte{}) // so that all resume from the same checkpoint
-		return f.Send(&control.Restored{Index: index})
+		return f.Send(&control.Restored{Index: index, Stdout: size})
 	}
 	f.exchange([]byte{})
 	return f.Send(&control.Restored{Fresh: true})

@@ -64,6 +64,7 @@ type Supervisor struct {
 	commits
 	setbacks
 	migrations
+	held      heldOutput
 	overrides map[string]hostOverrides // by the host's title
 }
 
@@ -250,7 +251,7 @@ func (s *Supervisor) sayRepeated() {
 		return
 	}
 	for _, rank := range s.sink.Repeated() {
-		s.say("WARNING: rank %d did not print the same after a restart as before it, so some lines on stdout are there twice; %s has each of them once, and so has a file that -o names",
+		s.say("WARNING: rank %d did not print the same after a restart as before it, so stdout has some lines twice, or not at all; %s has each of them once, and so has a file that -o names",
 			rank, rundir.OutputFile(s.o.RankOutput, rank, control.Stdout))
 	}
 }
@@ -263,6 +264,9 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		if c, ok := s.newest(); ok && (s.local == nil || s.last == nil || c.Index > s.last.Index) { // not all hosts may have answered
 			s.foundCheckpoint(c)
 		}
+	}
+	if res.State == rundir.Failed && s.sink != nil { // as the program alone would have shown it
+		s.sink.CommitAll()
 	}
 	s.sayRepeated()
 	switch res.State {

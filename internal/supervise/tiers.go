@@ -368,6 +368,7 @@ func (s *Supervisor) reachedTier(t *storageTier, u *tierUpload) {
 		t.upload, t.state.Uploading = nil, 0
 	}
 	s.say("checkpoint %d is on %s", u.index, t)
+	s.secureOutput(u.index, true)
 	s.saveTiers()
 	if t.Kind.OnHosts() {
 		t.kept = append(t.kept, control.Checkpointed{Index: u.index, Attempt: u.attempt})

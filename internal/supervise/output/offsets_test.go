@@ -118,7 +118,7 @@ func TestOutput_AfterSupervisor(t *testing.T) {
 			}
 			defer k.rest()
 			text := v.file[:v.at] + v.text
-			at := min(k.StartOffsets(0)[0], v.at) // as a follower would
+			at := min(k.Start(0, "")[0], v.at) // as a follower would
 			k.show(piece{from: new(control.FromRank), Output: &control.Output{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])}})
 			if screen.String() != v.want {
 				t.Errorf("shown: %q, want %q", screen.String(), v.want)

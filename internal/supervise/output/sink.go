@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package output shows the ranks' output and writes it to files. After a
-// restart it shows only what is new.
+// restart it shows only what is new. What cannot be taken back, because it goes
+// to a pipe, is held until no restart repeats it (held.go).
 package output
 
 import (
@@ -35,6 +36,9 @@ type Options struct {
 	// what it gets to RankOutput.
 	Mirror bool
 	Out    string // file for the ranks' stdout; with %r one per rank; "": none
+	// Hold says that stdout is shown only up to a checkpoint, see Sink.Commit.
+	// A file that Out names is cut when ranks go back, so nothing is held then.
+	Hold bool
 	// Line shows a line, see supervise.Options.
 	Line func(rank, stream int, line []byte, done func(written bool))
 }
@@ -57,6 +61,7 @@ type Sink struct {
 	hurry  bool      // discard what cannot be shown soon
 	stuck  bool      // the reader is stuck, and output is being discarded
 	given  int       // lines for which Options.Line has not called done
+	notes  int       // calls of note
 	closed bool
 }
 
@@ -67,10 +72,12 @@ const tailSize = 64 << 10
 // stream is stdout or stderr of a rank.
 type stream struct {
 	offset int64  // bytes shown; guarded by mu
+	launch string // that may write now; guarded by mu
 	tail   []byte // the last bytes that were shown
 	skip   string // launch whose remaining output is not shown; guarded by mu
 	gap    bool   // a line could not be written, so the recorded offset stays before it; guarded by mu
 	again  bool   // what was shown is shown again, in other words or another order; guarded by mu
+	held   held
 	line   []byte // the incomplete line
 	live   *os.File
 	err    error
@@ -79,9 +86,9 @@ type stream struct {
 
 // piece is a part of a rank's output.
 type piece struct {
-	from *control.FromRank
-	*control.Output
-	queue *control.SendQueue // gets the acknowledgement; nil for a rank that has ended
+	from            *control.FromRank
+	*control.Output                    // without Offset and Data if the stream is held: show what may be shown
+	queue           *control.SendQueue // gets the acknowledgement; nil for a rank that has ended
 }
 
 // New opens the output of a run with n ranks.
@@ -134,6 +141,10 @@ func New(o Options, n int) (*Sink, error) {
 			return nil, err
 		}
 	}
+	for r := range n {
+		st := &k.ranks[r][0]
+		st.held.on = o.Hold && (st.live != nil && !regular(st.live) || o.Out == "" && o.Line != nil)
+	}
 	go k.run()
 	return k, nil
 }
@@ -165,13 +176,18 @@ func (k *Sink) Offsets(rank int) [2]int64 {
 	return [2]int64{k.ranks[rank][0].offset, k.ranks[rank][1].offset}
 }
 
-// StartOffsets returns from which offsets on a helper sends a rank's stdout and
-// stderr at a start. They include the tail, which is compared.
-func (k *Sink) StartOffsets(rank int) [2]int64 {
+// Start says that a launch starts a rank. It returns from which offsets on its
+// helper sends stdout and stderr. They include the tail, which is compared.
+func (k *Sink) Start(rank int, launch string) (from [2]int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out, err := &k.ranks[rank][0], &k.ranks[rank][1]
-	return [2]int64{out.offset - int64(len(out.tail)), err.offset - int64(len(err.tail))}
+	for i := range k.ranks[rank] {
+		st := &k.ranks[rank][i]
+		from[i] = st.offset - int64(len(st.tail))
+		st.launch = launch
+		st.held.start(from[i])
+	}
+	return from
 }
 
 // load reads the tail of a file that was shown up to at. If at is negative, the
@@ -245,8 +261,17 @@ func (k *Sink) Take(from *control.FromRank, out *control.Output, queue *control.
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.o.Mirror && queue != nil {
-		k.stream(p).copy(rundir.OutputFile(k.o.RankOutput, p.from.Rank, p.Stream), out)
+	st, current := k.stream(p), queue == nil || from.Launch == k.stream(p).launch
+	if k.o.Mirror && queue != nil && current {
+		st.copy(rundir.OutputFile(k.o.RankOutput, p.from.Rank, p.Stream), out)
+	}
+	if st.held.on {
+		if current {
+			st.held.take(out)
+		}
+		k.showHeld(p.from.Rank)
+		p.taken()
+		return
 	}
 	if k.stuck || k.stream(p).skip == p.from.Launch {
 		k.discard(p)
@@ -283,7 +308,11 @@ func (p piece) taken() {
 // discard takes a piece without showing it, and then all that follows it until
 // the next launch, which begins where nothing is missing.
 func (k *Sink) discard(p piece) {
-	k.stream(p).skip = p.from.Launch
+	if st := k.stream(p); st.held.on { // the file still has it
+		st.held.queued = false
+	} else {
+		st.skip = p.from.Launch
+	}
 	p.taken()
 }
 
@@ -294,12 +323,12 @@ func (k *Sink) Hasten(hurry bool) {
 	k.hurry, k.stuck = hurry, hurry && k.stuck
 	k.mu.Unlock()
 	if hurry && !was {
-		k.release()
+		k.discardStuck()
 	}
 }
 
-// release discards the queue if the reader is stuck.
-func (k *Sink) release() {
+// discardStuck discards the queue if the reader is stuck.
+func (k *Sink) discardStuck() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.hurry || k.closed {
@@ -317,7 +346,7 @@ func (k *Sink) release() {
 		k.queue = nil
 		k.some.Broadcast()
 	}
-	time.AfterFunc(stuckTime/4, k.release)
+	time.AfterFunc(stuckTime/4, k.discardStuck)
 }
 
 func (k *Sink) run() {
@@ -337,7 +366,11 @@ func (k *Sink) run() {
 		k.queue = k.queue[1:]
 		k.began, k.now = time.Now(), &p
 		k.mu.Unlock()
-		k.show(p)
+		if k.stream(p).held.on {
+			k.release(p.from.Rank)
+		} else {
+			k.show(p)
+		}
 		k.mu.Lock()
 		k.stuck = false
 		if k.now != nil {
@@ -416,6 +449,7 @@ func (k *Sink) give(rank, stream int, end int64) {
 func (k *Sink) note(rank, stream int, at int64, written bool) {
 	st := &k.ranks[rank][stream-1]
 	k.mu.Lock()
+	k.notes++
 	st.gap = st.gap || !written
 	gap := st.gap
 	k.mu.Unlock()
@@ -456,6 +490,7 @@ func (k *Sink) appendRank(w io.Writer, rank int) (int64, error) {
 
 // Finish writes Options.Out again, with the exact bytes of the ranks' files.
 func (k *Sink) Finish() error {
+	k.commitAll(true)
 	if k.rest() {
 		k.flush()
 	}
@@ -517,8 +552,8 @@ func (k *Sink) rest() bool {
 	return !k.stuck
 }
 
-// Close ends the sink. It does not wait for a stuck reader, but for lines that
-// are being written: the next supervisor must not write them again.
+// Close ends the sink. It waits for lines that are being written: the next
+// supervisor must not write them again. It does not wait for a stuck reader.
 func (k *Sink) Close() {
 	k.Hasten(true)
 	flushed := make(chan struct{})
@@ -533,9 +568,15 @@ func (k *Sink) Close() {
 			}
 		}
 	}()
-	select {
-	case <-flushed:
-	case <-time.After(2 * stuckTime):
+	for before, open := -1, true; open; {
+		k.mu.Lock()
+		open, before = k.notes != before, k.notes
+		k.mu.Unlock()
+		select {
+		case <-flushed:
+			open = false
+		case <-time.After(2 * stuckTime):
+		}
 	}
 	k.CloseLive()
 	k.mu.Lock()
@@ -561,8 +602,12 @@ func (k *Sink) CloseLive() {
 // ShowRest shows the output of ended ranks that was not shown yet.
 func (k *Sink) ShowRest() error {
 	const most = 64 << 10
+	k.commitAll(true)
 	for r := range k.ranks {
 		for i := range k.ranks[r] {
+			if k.ranks[r][i].held.on {
+				continue
+			}
 			f, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, r, i+1), os.O_RDONLY)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
