@@ -20,7 +20,9 @@ import (
 )
 
 // talker prints a hundred lines after each of its points, on stdout and on
-// stderr. In the middle of those of point 3 it waits until a file exists.
+// stderr. In the middle of those of point 3 it waits until a file exists. With
+// another argument, each line has the number of the process, and there is a
+// checkpoint at point 3.
 func talker(args []string) error {
 	ctx := context.Background()
 	p, err := cairn.Open(ctx, cairn.Options{})
@@ -39,11 +41,20 @@ func talker(args []string) error {
 		} else if err != nil {
 			return err
 		}
+		if i == 3 && len(args) > 1 {
+			if err := p.Checkpoint(ctx); err != nil {
+				return err
+			}
+		}
 		for j := range 100 {
 			for i == 3 && j == 50 && !exists(args[0]) {
 				time.Sleep(time.Millisecond)
 			}
-			fmt.Println("line", i, j)
+			line := []any{"line", i, j}
+			if len(args) > 1 {
+				line = append(line, os.Getpid())
+			}
+			fmt.Println(line...)
 			fmt.Fprintln(os.Stderr, "remark", i, j)
 		}
 	}
@@ -72,17 +83,21 @@ func talk(t *testing.T, n int, args ...string) (cmd *exec.Cmd, out, errs *lines)
 }
 
 // noted waits until the output offsets include everything that the ranks have
-// written. If the supervisor is killed before that, a line may be shown again.
-func noted(t *testing.T, n int) {
+// written, on stdout before a text. If the supervisor is killed before that, a
+// line may be shown again.
+func noted(t *testing.T, n int, before string) {
 	t.Helper()
 	want := new(strings.Builder)
 	for r := range n {
 		for _, kind := range []string{"out", "err"} {
-			st, err := os.Stat(fmt.Sprintf("t.cairn/output/rank-%04d.%s", r, kind))
+			text, err := os.ReadFile(fmt.Sprintf("t.cairn/output/rank-%04d.%s", r, kind))
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(want, "%015d\n", st.Size())
+			if at := bytes.Index(text, []byte(before)); kind == "out" && at >= 0 {
+				text = text[:at]
+			}
+			fmt.Fprintf(want, "%015d\n", len(text))
 		}
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -99,17 +114,25 @@ func noted(t *testing.T, n int) {
 // TestOutput_SupervisorKilled kills 'cairn run' with SIGKILL while ranks are
 // between two points. The next one must show exactly what this one had not
 // shown, on stdout and stderr: what the ranks print until they save and stop
-// or, if they were killed, too, print again.
+// or, if they were killed, too, print again. Without --live, processes may print
+// different lines.
 func TestOutput_SupervisorKilled(t *testing.T) {
 	for _, v := range []struct {
 		name string
 		n    int
 		all  bool // the ranks are killed, too
-	}{{"one", 1, false}, {"four", 4, false}, {"one, all killed", 1, true}, {"four, all killed", 4, true}} {
+		live bool
+	}{
+		{"one", 1, false, true}, {"four", 4, false, true}, {"one, all killed", 1, true, true}, {"four, all killed", 4, true, true},
+		{"one, held", 1, false, false}, {"four, held", 4, false, false}, {"one, all killed, held", 1, true, false}, {"four, all killed, held", 4, true, false},
+	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			gate, _ := filepath.Abs("gate")
-			args := []string{self(t), "_talker", gate}
+			args, last, unshown := []string{self(t), "_talker", gate, "pid"}, "line 2 99 ", "line 3 0 "
+			if v.live {
+				args, last, unshown = []string{"--live", self(t), "_talker", gate}, "line 3 49\n", "\x00"
+			}
 			first, out1, errs1 := talk(t, v.n, args...)
 			prefix := func(r int) string {
 				if v.n == 1 {
@@ -118,10 +141,10 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 				return fmt.Sprintf("[%d] ", r)
 			}
 			for r := range v.n {
-				out1.await(prefix(r) + "line 3 49\n")
+				out1.await(prefix(r) + last)
 				errs1.await(prefix(r) + "remark 3 49\n")
 			}
-			noted(t, v.n)
+			noted(t, v.n, unshown)
 			st := decode[control.RunState](cairnRun(t, "status", "--json", "t.cairn").exit(exitFine))
 			first.Process.Kill()
 			first.Wait()
@@ -150,6 +173,16 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 						}
 					}
 					return b.String()
+				}
+				if !v.live { // the rank's own file is right
+					want.Reset()
+					file, err := os.ReadFile(fmt.Sprintf("t.cairn/output/rank-%04d.out", r))
+					if err != nil || bytes.Count(file, []byte("\n")) != 600 {
+						t.Fatalf("%v: %s", err, file)
+					}
+					for line := range strings.Lines(string(file)) {
+						want.WriteString(prefix(r) + line)
+					}
 				}
 				if got := only(out1.b.String()+out2.b.String(), prefix(r)+"line "); got != want.String() {
 					t.Errorf("rank %d: shown before:\n…%s\nand then:\n%s", r, tailOf(out1.b.String(), 100), out2.b.String())
