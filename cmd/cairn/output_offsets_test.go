@@ -124,7 +124,7 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 		live bool
 	}{
 		{"one", 1, false, true}, {"four", 4, false, true}, {"one, all killed", 1, true, true}, {"four, all killed", 4, true, true},
-		{"one, held", 1, false, false}, {"four, held", 4, false, false}, {"one, all killed, held", 1, true, false}, {"four, all killed, held", 4, true, false},
+		{"one, delayed", 1, false, false}, {"four, delayed", 4, false, false}, {"one, all killed, delayed", 1, true, false}, {"four, all killed, delayed", 4, true, false},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

@@ -234,7 +234,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if o.RankOutput == "" && !c.json {
 		o.Line = show.line
 	}
-	o.Hold = !r.live && (o.Out != "" || !isTerminal(c.stdout.w))
+	o.Delay = !r.live && (o.Out != "" || !isTerminal(c.stdout.w))
 	s, err := newSupervisor(ctx, c, *o)
 	if err != nil {
 		if errors.Is(err, supervise.ErrOptions) {

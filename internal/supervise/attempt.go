@@ -95,7 +95,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	a := &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
-	s.startHeld()
+	s.startDelayed()
 	s.happens(startEvent)
 	clear(s.pending) // parts of a checkpoint that was never committed
 	if s.rec.Why = ""; !s.stopping {

@@ -202,9 +202,9 @@ func TestOutput_Repeated(t *testing.T) {
 	}
 }
 
-// TestOutput_Held has ranks that print something else after each restart. Held
-// output has each line once, as the ranks' files have.
-func TestOutput_Held(t *testing.T) {
+// TestOutput_Delayed has ranks that print something else after each restart.
+// Delayed output has each line once, as the ranks' files have.
+func TestOutput_Delayed(t *testing.T) {
 	for _, v := range []struct {
 		name    string
 		state   string
@@ -220,14 +220,14 @@ func TestOutput_Held(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			o := options(t, 2, append([]string{"differs"}, v.args...)...)
-			o.Hold, o.Retries = true, 2
+			o.Delay, o.Retries = true, 2
 			if v.damaged {
 				o.Retries, o.Quarantine = 5, 1
 			}
-			shown := make([]strings.Builder, 2)
+			screens := make([]strings.Builder, 2)
 			o.Line = func(rank, stream int, line []byte, done func(bool)) {
 				if stream == control.Stdout {
-					fmt.Fprintf(&shown[rank], "%s\n", line)
+					fmt.Fprintf(&screens[rank], "%s\n", line)
 				}
 				done(true)
 			}
@@ -251,12 +251,12 @@ func TestOutput_Held(t *testing.T) {
 					want += fmt.Sprintf("rank 0 point %d of attempt %d\n", p, attempt)
 				}
 			}
-			if got := shown[0].String(); got != want {
+			if got := screens[0].String(); got != want {
 				t.Errorf("shown:\n%swant:\n%s", got, want)
 			}
-			for r := range shown {
-				if text, err := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, control.Stdout)); string(text) != shown[r].String() {
-					t.Errorf("rank %d: shown:\n%sin its file (%v):\n%s", r, shown[r].String(), err, text)
+			for r := range screens {
+				if text, err := os.ReadFile(rundir.OutputFile(filepath.Join(o.Run, "output"), r, control.Stdout)); string(text) != screens[r].String() {
+					t.Errorf("rank %d: shown:\n%sin its file (%v):\n%s", r, screens[r].String(), err, text)
 				}
 			}
 		})

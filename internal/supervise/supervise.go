@@ -121,10 +121,10 @@ type Options struct {
 	// each line and says whether it was written. The next start shows what was
 	// not.
 	Line func(rank, stream int, line []byte, done func(written bool))
-	// Hold says that what Line shows of stdout cannot be taken back: it gets what
+	// Delay says that what Line shows of stdout cannot be taken back: it gets what
 	// was printed before a secure checkpoint, and the rest when the run ends.
-	// The same holds for a pipe that Out names.
-	Hold bool
+	// So does a pipe that Out names.
+	Delay bool
 	// Event reports what happens. One goroutine calls it; it must not block.
 	Event func(Event)
 }

@@ -64,7 +64,7 @@ type Supervisor struct {
 	commits
 	setbacks
 	migrations
-	held      heldOutput
+	delayed   delayedOutput
 	overrides map[string]hostOverrides // by the host's title
 }
 

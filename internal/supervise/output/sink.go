@@ -2,7 +2,7 @@
 
 // Package output shows the ranks' output and writes it to files. After a
 // restart it shows only what is new. What cannot be taken back, because it goes
-// to a pipe, is held until no restart repeats it (held.go).
+// to a pipe, is delayed until no restart repeats it (delayed.go).
 package output
 
 import (
@@ -36,9 +36,9 @@ type Options struct {
 	// what it gets to RankOutput.
 	Mirror bool
 	Out    string // file for the ranks' stdout; with %r one per rank; "": none
-	// Hold says that stdout is shown only up to a checkpoint, see Sink.Commit.
-	// A file that Out names is cut when ranks go back, so nothing is held then.
-	Hold bool
+	// Delay says that stdout is shown only up to a checkpoint, see Sink.Commit.
+	// A file that Out names is cut when ranks go back, so nothing is delayed then.
+	Delay bool
 	// Line shows a line, see supervise.Options.
 	Line func(rank, stream int, line []byte, done func(written bool))
 }
@@ -71,23 +71,23 @@ const tailSize = 64 << 10
 
 // stream is stdout or stderr of a rank.
 type stream struct {
-	offset int64  // bytes shown; guarded by mu
-	launch string // that may write now; guarded by mu
-	tail   []byte // the last bytes that were shown
-	skip   string // launch whose remaining output is not shown; guarded by mu
-	gap    bool   // a line could not be written, so the recorded offset stays before it; guarded by mu
-	again  bool   // what was shown is shown again, in other words or another order; guarded by mu
-	held   held
-	line   []byte // the incomplete line
-	live   *os.File
-	err    error
-	mirror *os.File // see Options.Mirror; guarded by mu
+	offset  int64  // bytes shown; guarded by mu
+	launch  string // that may write now; guarded by mu
+	tail    []byte // the last bytes that were shown
+	skip    string // launch whose remaining output is not shown; guarded by mu
+	gap     bool   // a line could not be written, so the recorded offset stays before it; guarded by mu
+	again   bool   // what was shown is shown again, in other words or another order; guarded by mu
+	delayed delayed
+	line    []byte // the incomplete line
+	live    *os.File
+	err     error
+	mirror  *os.File // see Options.Mirror; guarded by mu
 }
 
 // piece is a part of a rank's output.
 type piece struct {
 	from            *control.FromRank
-	*control.Output                    // without Offset and Data if the stream is held: show what may be shown
+	*control.Output                    // without Offset and Data if the stream is delayed: show what may be shown
 	queue           *control.SendQueue // gets the acknowledgement; nil for a rank that has ended
 }
 
@@ -143,7 +143,7 @@ func New(o Options, n int) (*Sink, error) {
 	}
 	for r := range n {
 		st := &k.ranks[r][0]
-		st.held.on = o.Hold && (st.live != nil && !regular(st.live) || o.Out == "" && o.Line != nil)
+		st.delayed.on = o.Delay && (st.live != nil && !regular(st.live) || o.Out == "" && o.Line != nil)
 	}
 	go k.run()
 	return k, nil
@@ -185,7 +185,7 @@ func (k *Sink) Start(rank int, launch string) (from [2]int64) {
 		st := &k.ranks[rank][i]
 		from[i] = st.offset - int64(len(st.tail))
 		st.launch = launch
-		st.held.start(from[i])
+		st.delayed.start(from[i])
 	}
 	return from
 }
@@ -265,11 +265,11 @@ func (k *Sink) Take(from *control.FromRank, out *control.Output, queue *control.
 	if k.o.Mirror && queue != nil && current {
 		st.copy(rundir.OutputFile(k.o.RankOutput, p.from.Rank, p.Stream), out)
 	}
-	if st.held.on {
+	if st.delayed.on {
 		if current {
-			st.held.take(out)
+			st.delayed.take(out)
 		}
-		k.showHeld(p.from.Rank)
+		k.showDelayed(p.from.Rank)
 		p.taken()
 		return
 	}
@@ -308,8 +308,8 @@ func (p piece) taken() {
 // discard takes a piece without showing it, and then all that follows it until
 // the next launch, which begins where nothing is missing.
 func (k *Sink) discard(p piece) {
-	if st := k.stream(p); st.held.on { // the file still has it
-		st.held.queued = false
+	if st := k.stream(p); st.delayed.on { // the file still has it
+		st.delayed.queued = false
 	} else {
 		st.skip = p.from.Launch
 	}
@@ -366,7 +366,7 @@ func (k *Sink) run() {
 		k.queue = k.queue[1:]
 		k.began, k.now = time.Now(), &p
 		k.mu.Unlock()
-		if k.stream(p).held.on {
+		if k.stream(p).delayed.on {
 			k.release(p.from.Rank)
 		} else {
 			k.show(p)
@@ -605,7 +605,7 @@ func (k *Sink) ShowRest() error {
 	k.commitAll(true)
 	for r := range k.ranks {
 		for i := range k.ranks[r] {
-			if k.ranks[r][i].held.on {
+			if k.ranks[r][i].delayed.on {
 				continue
 			}
 			f, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, r, i+1), os.O_RDONLY)

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// held is the state of a stream of which only a part may be shown: what was
+// delayed is the state of a stream of which only a part may be shown: what was
 // printed before a checkpoint that the ranks do not go back behind. Goroutines
 // or ranks may print in another order after a restart. What is in a pipe then
 // cannot be taken back, so it must not be there yet. The rest stays in the rank's
@@ -22,22 +22,22 @@ import (
 //	rank's file  ├────────────┼──────────────┼───────────────┤
 //	             0            offset         committed       received
 //	                          shown          may be shown
-type held struct {
+type delayed struct {
 	on        bool
 	committed int64     // may be shown up to here
 	received  int64     // the rank's file is that of the current launch up to here
 	compare   bool      // the tail must be compared with the file first
 	queued    bool      // a piece in the queue makes run show the stream
-	since     time.Time // when the oldest output that is held came; zero: there is none
+	since     time.Time // when the oldest output that is delayed came; zero: there is none
 }
 
 // start begins a launch whose output comes from an offset on.
-func (h *held) start(from int64) {
+func (h *delayed) start(from int64) {
 	h.committed, h.received, h.compare, h.since = 0, from, true, time.Time{}
 }
 
 // take notes a piece that has come, or that the file was cut.
-func (h *held) take(out *control.Output) {
+func (h *delayed) take(out *control.Output) {
 	h.received = out.Offset + int64(len(out.Data))
 	switch {
 	case out.Data == nil:
@@ -53,14 +53,14 @@ func (k *Sink) Commit(rank int, size int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	st := &k.ranks[rank][0]
-	if !st.held.on {
+	if !st.delayed.on {
 		return
 	}
 	if size < st.offset-int64(len(st.tail)) { // too old to be compared
 		st.again = true
 	}
-	st.held.committed = max(st.held.committed, size)
-	k.showHeld(rank)
+	st.delayed.committed = max(st.delayed.committed, size)
+	k.showDelayed(rank)
 }
 
 // CommitAll says that the ranks are not started again, so that all of their
@@ -72,7 +72,7 @@ func (k *Sink) commitAll(whole bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for r := range k.ranks {
-		h := &k.ranks[r][0].held
+		h := &k.ranks[r][0].delayed
 		if !h.on {
 			continue
 		}
@@ -80,49 +80,49 @@ func (k *Sink) commitAll(whole bool) {
 		if whole {
 			h.received = math.MaxInt64
 		}
-		k.showHeld(r)
+		k.showDelayed(r)
 	}
 }
 
-// HeldSince returns since when output is held; zero: none is.
-func (k *Sink) HeldSince() (since time.Time) {
+// DelayedSince returns since when output is delayed; zero: none is.
+func (k *Sink) DelayedSince() (since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for r := range k.ranks {
-		if h := &k.ranks[r][0].held; h.on && !h.since.IsZero() && (since.IsZero() || h.since.Before(since)) {
+		if h := &k.ranks[r][0].delayed; h.on && !h.since.IsZero() && (since.IsZero() || h.since.Before(since)) {
 			since = h.since
 		}
 	}
 	return since
 }
 
-// showHeld makes run show what may be shown of a rank's stdout.
-func (k *Sink) showHeld(rank int) {
+// showDelayed makes run show what may be shown of a rank's stdout.
+func (k *Sink) showDelayed(rank int) {
 	st := &k.ranks[rank][0]
-	if st.held.queued || k.stuck || st.next() >= st.limit() {
+	if st.delayed.queued || k.stuck || st.next() >= st.limit() {
 		return
 	}
-	st.held.queued = true
+	st.delayed.queued = true
 	k.queue = append(k.queue, piece{from: &control.FromRank{Process: control.Process{Rank: rank}}, Output: &control.Output{Stream: control.Stdout}})
 	k.some.Broadcast()
 }
 
 // next returns from where on the file is read to show more.
 func (st *stream) next() int64 {
-	if st.held.compare {
+	if st.delayed.compare {
 		return st.offset - int64(len(st.tail))
 	}
 	return st.offset
 }
 
 // limit returns up to where a stream may be shown.
-func (st *stream) limit() int64 { return min(st.held.committed, st.held.received) }
+func (st *stream) limit() int64 { return min(st.delayed.committed, st.delayed.received) }
 
 // release shows what may be shown of a rank's stdout, from its file.
 func (k *Sink) release(rank int) {
 	st := &k.ranks[rank][0]
 	k.mu.Lock()
-	st.held.queued = false
+	st.delayed.queued = false
 	at := st.next()
 	k.mu.Unlock()
 	f, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, rank, control.Stdout), os.O_RDONLY)
@@ -149,11 +149,11 @@ func (k *Sink) release(rank int) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	st.held.compare = st.held.compare && at < st.offset
+	st.delayed.compare = st.delayed.compare && at < st.offset
 	switch {
-	case st.offset >= st.held.received:
-		st.held.since = time.Time{}
-	case !st.held.since.IsZero():
-		st.held.since = time.Now()
+	case st.offset >= st.delayed.received:
+		st.delayed.since = time.Time{}
+	case !st.delayed.since.IsZero():
+		st.delayed.since = time.Now()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestHeld takes the events of a rank's stdout one by one, and shows what each
+// TestDelayed takes the events of a rank's stdout one by one, and shows what each
 // of them makes visible.
 //
 //	START launch   the rank is started
@@ -24,7 +24,7 @@ import (
 //	uncut N        the same, and its helper has not seen that
 //	commit N       a checkpoint in which the file has N bytes is secure
 //	FAIL, FINISH   the run ends
-func TestHeld(t *testing.T) {
+func TestDelayed(t *testing.T) {
 	long := strings.Repeat("0123456789abcde\n", tailSize/8)
 	for _, v := range []struct {
 		name   string
@@ -46,7 +46,7 @@ func TestHeld(t *testing.T) {
 	} {
 		for _, mirror := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, mirror %v", v.name, mirror), func(t *testing.T) {
-				o := Options{Run: t.TempDir(), Hold: true, Mirror: mirror}
+				o := Options{Run: t.TempDir(), Delay: true, Mirror: mirror}
 				o.RankOutput = filepath.Join(o.Run, "output")
 				name := rundir.OutputFile(o.RankOutput, 0, control.Stdout)
 				if err := os.Mkdir(o.RankOutput, 0o700); err != nil {

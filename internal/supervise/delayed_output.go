@@ -10,41 +10,41 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// heldOutput says what of the ranks' stdout may be shown if it is held (see
+// delayedOutput says what of the ranks' stdout may be shown if it is delayed (see
 // package output): what was printed before a secure checkpoint. That is one that
 // the ranks do not go back behind: a committed one and, if the run has tiers for
 // the loss of hosts, one that a tier has.
-type heldOutput struct {
+type delayedOutput struct {
 	printed  map[uint64]map[int]int64 // sizes of stdout in checkpoints of this attempt, by rank
 	secure   uint64                   // the newest secure checkpoint of this attempt
 	restored int                      // ranks that have restored their checkpoint
-	told     bool                     // the user was told that output is held
+	told     bool                     // the user was told that output is delayed
 }
 
-// tellHeld is how long output is held before the user is told.
-const tellHeld = 20 * time.Second
+// tellDelayed is how long output is delayed before the user is told.
+const tellDelayed = 20 * time.Second
 
-// startHeld begins an attempt.
-func (s *Supervisor) startHeld() {
-	s.held.printed, s.held.secure, s.held.restored = make(map[uint64]map[int]int64), 0, 0
-	if s.o.Hold && !s.held.told {
-		s.after(tellHeld, s.watchHeld)
+// startDelayed begins an attempt.
+func (s *Supervisor) startDelayed() {
+	s.delayed.printed, s.delayed.secure, s.delayed.restored = make(map[uint64]map[int]int64), 0, 0
+	if s.o.Delay && !s.delayed.told {
+		s.after(tellDelayed, s.watchDelayed)
 	}
 }
 
-// watchHeld tells the user, once, that output is held.
-func (s *Supervisor) watchHeld() {
-	since := s.sink.HeldSince()
-	if since.IsZero() || time.Since(since) < tellHeld {
-		s.after(tellHeld, s.watchHeld)
+// watchDelayed tells the user, once, that output is delayed.
+func (s *Supervisor) watchDelayed() {
+	since := s.sink.DelayedSince()
+	if since.IsZero() || time.Since(since) < tellDelayed {
+		s.after(tellDelayed, s.watchDelayed)
 		return
 	}
-	s.held.told = true
+	s.delayed.told = true
 	secure := "committed checkpoint"
 	if len(s.tiers) > 0 {
 		secure = "checkpoint on a tier"
 	}
-	s.say("the program's output is held until the next %s, because a restart could repeat it; %s has all of it; --live shows output at once, and -o FILE writes it to a file at once",
+	s.say("the program's output is delayed until the next %s, because a restart could repeat it; %s has all of it; --live shows output at once, and -o FILE writes it to a file at once",
 		secure, rundir.OutputFile(s.o.RankOutput, 0, control.Stdout))
 }
 
@@ -52,7 +52,7 @@ func (s *Supervisor) watchHeld() {
 // restored. When all ranks have done so, the checkpoint is committed.
 func (s *Supervisor) restoredOutput(rank int, m *control.Restored) {
 	s.printed(rank, m.Index, m.Stdout)
-	if s.held.restored++; s.held.restored == s.n {
+	if s.delayed.restored++; s.delayed.restored == s.n {
 		s.secureOutput(m.Index, slices.ContainsFunc(s.tiers, func(t *storageTier) bool { return t.state.Index == m.Index }))
 	}
 }
@@ -62,13 +62,13 @@ func (s *Supervisor) printed(rank int, index uint64, size int64) {
 	if size == control.NoStdout {
 		return
 	}
-	of := s.held.printed[index]
+	of := s.delayed.printed[index]
 	if of == nil {
 		of = make(map[int]int64)
-		s.held.printed[index] = of
+		s.delayed.printed[index] = of
 	}
 	of[rank] = size
-	if index <= s.held.secure {
+	if index <= s.delayed.secure {
 		s.sink.Commit(rank, size)
 	}
 }
@@ -76,17 +76,17 @@ func (s *Supervisor) printed(rank int, index uint64, size int64) {
 // secureOutput shows what the ranks have printed before a checkpoint, if that is
 // secure now. onTier says that a tier has it.
 func (s *Supervisor) secureOutput(index uint64, onTier bool) {
-	if !onTier && len(s.tiers) > 0 || s.held.printed[index] == nil {
+	if !onTier && len(s.tiers) > 0 || s.delayed.printed[index] == nil {
 		return
 	}
-	s.held.secure = max(s.held.secure, index)
-	for i, of := range s.held.printed {
+	s.delayed.secure = max(s.delayed.secure, index)
+	for i, of := range s.delayed.printed {
 		if i > index {
 			continue
 		}
 		for rank, size := range of {
 			s.sink.Commit(rank, size)
 		}
-		delete(s.held.printed, i)
+		delete(s.delayed.printed, i)
 	}
 }
