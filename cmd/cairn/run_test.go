@@ -341,7 +341,7 @@ func TestRun_StdoutUnread(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out brokenPipe
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"run", "sh", "-c", "echo a; echo b; echo c"}, &out, &errs); code != 0 || out.writes != 1 {
+	if code := run(t.Context(), []string{"run", "--live", "sh", "-c", "echo a; echo b; echo c"}, &out, &errs); code != 0 || out.writes != 1 {
 		t.Errorf("exit code %d, %d writes", code, out.writes)
 	}
 	if text := errs.String(); strings.Count(text, "nobody reads stdout any more") != 1 || !strings.HasSuffix(text, "cairn: finished\n") {
@@ -357,7 +357,7 @@ func TestRun_StdoutUnread(t *testing.T) {
 func TestScreen_BrokenPipe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	gate := filepath.Join(t.TempDir(), "gate")
-	cmd := exec.Command(self(t), "_cairn", "run", "sh", "-c", "echo a; while ! test -e "+gate+"; do sleep 0.01; done; echo b; echo c")
+	cmd := exec.Command(self(t), "_cairn", "run", "--live", "sh", "-c", "echo a; while ! test -e "+gate+"; do sleep 0.01; done; echo b; echo c")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()

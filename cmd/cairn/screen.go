@@ -91,7 +91,7 @@ func (s *screen) print(text []byte) bool {
 	_, err := s.c.stdout.Write(text)
 	if errors.Is(err, syscall.EPIPE) {
 		s.unread, s.c.stdout.err = true, nil
-		s.main.note(func() { s.note("nobody reads stdout any more; the run continues without showing it") })
+		s.main.note(func() { s.note("nobody reads stdout any more, so the rest of it is not shown") })
 	}
 	return err == nil
 }
