@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -33,6 +34,7 @@ type cutState struct {
 	kill    bool      // the process kills itself after the checkpoint
 	begun   time.Time // of the cut that is wanted
 	failed  int       // how many in a row were given up
+	late    string    // why the last one was
 	stuck   bool      // the last look found only blocked goroutines
 	over    bool      // the program ends, and nothing is saved any more
 
@@ -212,7 +214,12 @@ func (c *cutState) missing() map[string]*routine {
 // giveUp ends a cut without a checkpoint. One of the next points tries again.
 func (c *cutState) giveUp(late string, lasting bool, waited time.Duration) {
 	c.failed++
+	c.late = late
 	c.end()
+	if severalRanks() { // stopOthers returns why
+		c.notBefore.Store(time.Now().Add(time.Millisecond + 20*waited).UnixNano())
+		return
+	}
 	atomic.StoreUint32(&due, 0)
 	noteBlocked(late, lasting)
 	pause := time.Millisecond + 20*waited
@@ -289,15 +296,71 @@ func (g *routine) arrive(frames []any) {
 	c.Unlock()
 }
 
+// stopOthers makes all other goroutines arrive at a cut while the main one is at
+// a point with other ranks, or returns why they do not. The caller has locked mu
+// and calls releaseOthers later.
+func (c *cutState) stopOthers() string {
+	if !several || c.others() == nil {
+		return ""
+	}
+	mu.Unlock() // they may need it on their way
+	defer mu.Lock()
+	if !c.tooEarly() {
+		c.request()
+	}
+	c.Lock()
+	defer c.Unlock()
+	if !c.wanted.Load() {
+		return cmp.Or(c.late, "the program ends")
+	}
+	number := c.ended
+	mainRoutine.arrived = true
+	c.arrived++
+	for c.ended == number && c.arrived < len(c.all) {
+		c.complete.Wait()
+	}
+	if c.ended != number {
+		return c.late
+	}
+	c.saving, c.failed = true, 0
+	return ""
+}
+
+// releaseOthers lets the goroutines that stopOthers has stopped continue.
+func (c *cutState) releaseOthers() {
+	c.Lock()
+	defer c.Unlock()
+	if c.wanted.Load() {
+		c.end()
+	}
+}
+
+// noteGoroutines saves the goroutines that have arrived.
+func (c *cutState) noteGoroutines() {
+	saved.Goroutines = nil
+	for g := range c.all {
+		if g != &mainRoutine {
+			saved.Goroutines = append(saved.Goroutines, g.savedGoroutine)
+		}
+	}
+}
+
 // pointOfMany is a point of one of several goroutines, with the frames from
 // depth d on. last is the depth of the program's last function on the stack.
 func pointOfMany(g *routine, d, last int, frames []any) {
-	if severalRanks() || stackMismatch(last) != "" {
+	if severalRanks() && !cuts.wanted.Load() || stackMismatch(last) != "" { // ranks agree at points of the main goroutine
 		return
 	}
 	if n := d + 1; n < len(g.stack) { // calls that have returned do not need their memory any more
 		clear(g.stack[n:])
 		g.stack = g.stack[:n]
+	}
+	arrive := func() {
+		g.arrive(append(append(make([]any, 0, d+len(frames)), g.stack[:d]...), frames...))
+	}
+	if severalRanks() {
+		arrive()
+		return
 	}
 	mu.Lock()
 	if closed {
@@ -320,7 +383,7 @@ func pointOfMany(g *routine, d, last int, frames []any) {
 		cuts.request()
 	}
 	mu.Unlock()
-	g.arrive(append(append(make([]any, 0, d+len(frames)), g.stack[:d]...), frames...))
+	arrive()
 }
 
 // saveAll takes the checkpoint of a cut.
@@ -331,12 +394,7 @@ func saveAll() {
 		return
 	}
 	atomic.StoreUint32(&due, 0)
-	saved.Goroutines = nil
-	for g := range cuts.all {
-		if g != &mainRoutine {
-			saved.Goroutines = append(saved.Goroutines, g.savedGoroutine)
-		}
-	}
+	cuts.noteGoroutines()
 	take("", mainRoutine.Frames, cuts.kill)
 	saved.Goroutines = nil
 }

@@ -152,7 +152,8 @@ func pointOfRanks(d int, frames []any, kill bool) {
 		since = points // another rank dies
 	}
 	err := runPoint()
-	pausedAt.frames = nil
+	cuts.releaseOthers()
+	pausedAt.frames, saved.Goroutines = nil, nil
 	clear(saved.Frames)
 	saved.Frames = saved.Frames[:0]
 	setDue()
@@ -185,8 +186,8 @@ func copyOfRanks() error {
 		return errors.New("a finalizer or cleanup of the program is running")
 	}
 	why := stackMismatch(pausedAt.depth)
-	if g := cuts.others(); why == "" && g != nil {
-		why = "the goroutine that is started at " + g.At + " is running, and with several ranks only the main goroutine can be saved"
+	if why == "" {
+		why = cuts.stopOthers()
 	}
 	if why == "" {
 		why = liveGoroutine(runtime.NumGoroutine(), grace)
@@ -199,9 +200,12 @@ func copyOfRanks() error {
 	}
 	saved.Frames = append(append(saved.Frames[:0], mainRoutine.stack[:pausedAt.depth]...), pausedAt.frames...)
 	saved.Points = points
+	saved.Locks = mainRoutine.Locks
 	saved.Process.note()
 	saved.Contexts = waitedFor.list()
 	saveWaiters()
+	cuts.noteGoroutines()
 	cuts.noteBackground()
+	cuts.noteFrames()
 	return nil
 }

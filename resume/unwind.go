@@ -138,7 +138,7 @@ func ResumedFast(d int) bool {
 	if g == &mainRoutine {
 		startWaiters()
 	}
-	g.repeatPoint = severalRanks()
+	g.repeatPoint = severalRanks() && g == &mainRoutine
 	g.stack[d] = nil
 	g.reusable = len(g.stack)
 	setDueIfNeeded()
@@ -147,7 +147,7 @@ func ResumedFast(d int) bool {
 
 // canUnwind is CanUnwind for one of several goroutines.
 func (g *routine) canUnwind() bool {
-	if severalRanks() && g != &mainRoutine {
+	if severalRanks() && g != &mainRoutine && !cuts.wanted.Load() {
 		return false
 	}
 	now := time.Now()

@@ -117,7 +117,7 @@ func newInstrumenter(p *lower.Program, several bool) *instrumenter {
 	if in.usesCairn() {
 		in.runtime = load.RuntimePath
 	}
-	in.Placement = place.New(p, several && !in.usesCairn()) // ranks save their main goroutine only
+	in.Placement = place.New(p, several)
 	return in
 }
 
