@@ -122,9 +122,10 @@ func TestMigrate_CompiledRanks(t *testing.T) {
 	t.Parallel()
 	net := network(t, 3)
 	flags := []string{"-n", strconv.Itoa(compiledRanks), "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell}
-	npb := &plainNPB{}
+	npb, crew := &plainNPB{}, ""
 	if stressed() {
 		npb = newCompiledNPB(t)
+		crew, _ = cairnBuilds(t, "./internal/e2e/testdata/crew")
 	}
 	token, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
 	for _, v := range []struct {
@@ -135,12 +136,13 @@ func TestMigrate_CompiledRanks(t *testing.T) {
 		{"ft", npb.built, npb.made, "-kernel ft -class W"},
 		{"mg", npb.built, npb.made, "-kernel mg -class W"},
 		{"token", program(t, "token"), token, "-steps 20000"},
+		{"crew", program(t, "crew"), crew, "-steps 20000"},
 	} {
 		for i, every := range []string{"--every=1h", "--every-points=2"} {
 			if !stressed() && (i == 0 || v.name != "token") || i == 1 && v.name == "ft" {
 				continue
 			}
-			if v.name == "token" && every != "--every=1h" {
+			if (v.name == "token" || v.name == "crew") && every != "--every=1h" {
 				every = "--every-points=500"
 			}
 			t.Run(v.name+every, func(t *testing.T) {

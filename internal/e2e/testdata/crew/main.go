@@ -30,9 +30,11 @@ type tally struct {
 func compute(j job, rank, size int) uint64 {
 	x := uint64(j.step*31+j.part*7+rank) | 1
 	for i := 0; i < size; i++ {
-		for k := 0; k < 200; k++ {
-			x = x*6364136223846793005 + 1442695040888963407
-			x ^= x >> 29
+		for k := 0; k < 20; k++ {
+			for range 10 {
+				x = x*6364136223846793005 + 1442695040888963407
+				x ^= x >> 29
+			}
 		}
 	}
 	return x >> 16
