@@ -453,13 +453,19 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 		if g == nil {
 			continue
 		}
+		if t.messages && severalRanks() { // while ranks are paused, no message is sent
+			t.blocked = true
+		}
 		blocked = blocked && t.blocked
 		if why != "" && !t.blocked {
 			continue
 		}
 		who := g.name()
 		does := "computes without a point"
-		if t.blocked {
+		switch {
+		case t.messages:
+			does = "sends or receives a message"
+		case t.blocked:
 			does = "waits for " + waitsFor(t.state, t.inner)
 		}
 		if t.at != "" {
@@ -467,7 +473,7 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 		}
 		if t.blocked {
 			does += ", where it cannot be saved"
-			if g != &mainRoutine {
+			if g != &mainRoutine && !t.messages {
 				does += "; if it does not matter for the result, put //cairn:background before the go statement"
 			}
 		}
@@ -519,6 +525,8 @@ type trace struct {
 	blocked bool
 	inner   string // the innermost function that is not of the runtime or of package sync
 	at      string // the innermost place that is the program's
+	// messages says that the program has called package mpi there.
+	messages bool
 }
 
 // stackTraces returns the stack traces of all goroutines. The first is the
@@ -567,13 +575,27 @@ func traces(text string) (list []trace) {
 				continue
 			}
 			place, _, _ = strings.Cut(place, " +0x")
-			if t.at == "" && !strings.HasPrefix(function, "created by ") && !strings.HasPrefix(function, ownPackage) && !standard(function) {
+			if pkg := cairnPackage(function); pkg != "" { // what it calls is not of interest
+				t.at, t.messages = "", t.messages || pkg == "mpi"
+			} else if t.at == "" && !strings.HasPrefix(function, "created by ") && !strings.HasPrefix(function, ownPackage) && !standard(function) {
 				t.at = place
 			}
 		}
 		list = append(list, t)
 	}
 	return list
+}
+
+// cairnPackage returns the package of Cairn that a function in a stack trace
+// belongs to, if it is one that programs call.
+func cairnPackage(function string) string {
+	rest, ok := strings.CutPrefix(function, "github.com/cairnrun/cairn/")
+	for _, pkg := range []string{"mpi", "device", "internal"} {
+		if ok && (strings.HasPrefix(rest, pkg+".") || strings.HasPrefix(rest, pkg+"/")) {
+			return pkg
+		}
+	}
+	return ""
 }
 
 // arriving reports whether a goroutine that is blocked in a function of this

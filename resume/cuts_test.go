@@ -41,3 +41,29 @@ func TestCuts_GivenUp(t *testing.T) {
 		t.Error("the next point requests a cut")
 	}
 }
+
+// TestTraces_Messages shows that a goroutine that exchanges messages is found at
+// the program's own line, not in what Cairn or a library of it calls there.
+func TestTraces_Messages(t *testing.T) {
+	list := traces(`goroutine 7 [runnable]:
+golang.org/x/sys/unix.Ppoll(0x1)
+	/m/unix/zsyscall.go:138 +0x1
+github.com/cairnrun/cairn/internal/p2p.(*Engine).until(0x1)
+	/c/internal/p2p/wait.go:70 +0x1
+github.com/cairnrun/cairn/mpi.Sendrecv[...](0x1)
+	/c/mpi/send_receive.go:90 +0x1
+main.exchange(0x1)
+	/p/main.go:12 +0x1
+` + routineMain + `(0x5)
+	/c/resume/routine.go:1 +0x1
+
+goroutine 8 [runnable]:
+main.compute(0x1)
+	/p/main.go:20 +0x1
+` + routineMain + `(0x6)
+	/c/resume/routine.go:1 +0x1
+`)
+	if len(list) != 2 || list[0].at != "/p/main.go:12" || !list[0].messages || list[1].at != "/p/main.go:20" || list[1].messages {
+		t.Errorf("%+v", list)
+	}
+}

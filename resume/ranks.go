@@ -137,7 +137,7 @@ var pausedAt struct {
 }
 
 // severalRanks reports whether there are other ranks.
-func severalRanks() bool { return run.Ranks() > 1 }
+func severalRanks() bool { return run != nil && run.Ranks() > 1 }
 
 // pointOfRanks is a point in a run of several ranks, which agree when to save.
 // What has to be done for a checkpoint is done by onCopy.

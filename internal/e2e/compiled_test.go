@@ -63,31 +63,6 @@ func TestCompiled_MessagesInflight(t *testing.T) {
 	})
 }
 
-// TestCompiled_RanksWithWorkers kills ranks of a program whose goroutines compute
-// while the main ones exchange messages.
-func TestCompiled_RanksWithWorkers(t *testing.T) {
-	t.Parallel()
-	made, said := cairnBuilds(t, "./internal/e2e/testdata/crew")
-	must(t, said, "2 points") // one is for the workers
-	want := undisturbed(t, 3, program(t, "crew"))
-	for i, v := range []struct{ transport, kills, rank, threads string }{
-		{"shm", "3,40,149", "1", "2"}, {"tcp", "1,2,77,150", "0", "1"}, {"shm", "10,20,30,99,100", "2", "8"},
-	} {
-		if i > 0 && !stressed() {
-			break
-		}
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			r := newRun(t, made)
-			s := r.startIn([]string{"CAIRN_KILL_AT=" + v.kills, "CAIRN_KILL_RANK=" + v.rank, "GOMAXPROCS=" + v.threads}, "-n", "3", "--transport", v.transport)
-			s.finishes()
-			if n, kills := strings.Count(s.text(), "restored checkpoint"), strings.Count(v.kills, ",")+1; n != kills {
-				t.Errorf("%d starts from a checkpoint after %d kills:\n%s", n, kills, s.text())
-			}
-			sameOutput(t, r.output(), want)
-		})
-	}
-}
-
 // TestCompiled_OwnPoints shows that a program which takes its own checkpoints
 // is built unchanged.
 func TestCompiled_OwnPoints(t *testing.T) {

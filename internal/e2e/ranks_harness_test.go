@@ -26,7 +26,7 @@ import (
 // program builds one of the programs that ranks run.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if name == "flight" || name == "last" || name == "token" || name == "wander" || name == "traveller" || name == "emigrant" || name == "sweep" || name == "crew" {
+	if name == "flight" || name == "last" || name == "token" || name == "wander" || name == "traveller" || name == "emigrant" || name == "sweep" || name == "crew" || name == "lanes" {
 		return build(t, "./internal/e2e/testdata/"+name, runtime.GOARCH)
 	}
 	return build(t, "./examples/"+name, runtime.GOARCH)

@@ -298,8 +298,13 @@ func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Mo
 	if p.timer != nil {
 		h.Due = max(time.Until(p.dueAt), time.Millisecond)
 	}
+	if p.opts.OnCopy != nil {
+		if err := p.opts.OnCopy(); err != nil {
+			return nil, err
+		}
+	}
 	note := ckpt.Note{Points: p.points, Reason: "move"}
-	if t := p.peers; t != nil {
+	if t := p.peers; t != nil { // after OnCopy: until then, another goroutine may receive
 		t.captureInflight(&note, &coord.Save{Point: a.Point, Due: t.inflight.Due})
 		e := t.engine
 		e.Lock()
@@ -308,11 +313,6 @@ func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Mo
 			h.Node = t.node.Export()
 		}
 		e.Unlock()
-	}
-	if p.opts.OnCopy != nil {
-		if err := p.opts.OnCopy(); err != nil {
-			return nil, err
-		}
 	}
 	img, err := p.image(&l.collector)
 	if err != nil {

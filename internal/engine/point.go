@@ -178,10 +178,7 @@ func (p *Run) usable() error {
 // save takes a checkpoint in a run of one rank. It waits for the writer before.
 func (p *Run) save(ctx context.Context, reason string) error {
 	note := ckpt.Note{Points: p.points, Reason: reason}
-	if p.peers != nil {
-		p.peers.captureInflight(&note, new(coord.Save))
-	}
-	if _, err := p.copyState(ctx, note, false); err != nil {
+	if _, err := p.copyState(ctx, &note, new(coord.Save)); err != nil {
 		return err
 	}
 	saving, printed, done := p.current, p.files.printed, p.saver.Done()
@@ -200,8 +197,9 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	return nil
 }
 
-// copyState copies the state and hands it to the writer.
-func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64, error) {
+// copyState copies the state and hands it to the writer. It adds to note what is
+// in flight.
+func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (uint64, error) {
 	if err := p.awaitWriter(ctx); err != nil {
 		return 0, err
 	}
@@ -215,6 +213,9 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		if err := p.opts.OnCopy(); err != nil {
 			return 0, err
 		}
+	}
+	if p.peers != nil { // after OnCopy: until then, another goroutine may receive
+		p.peers.captureInflight(note, s)
 	}
 	p.saver.Prefetch()
 	files, err := p.files.entries() // first: it removes closed files, so that Collect refuses them
@@ -238,11 +239,11 @@ func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64
 		return 0, err
 	}
 	if p.peers != nil {
-		if err := p.peers.checkPending(alone); err != nil {
+		if err := p.peers.checkPending(s.Alone); err != nil {
 			return 0, err
 		}
 	}
-	index, err := p.saver.Save(ctx, img, files, note)
+	index, err := p.saver.Save(ctx, img, files, *note)
 	p.collector.Release()
 	if err != nil {
 		return 0, err
@@ -278,11 +279,10 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 		if d := p.driven.save; d != nil {
 			note.Points, note.Reason = d.Points, d.Reason
 		}
-		t.captureInflight(&note, s)
+		_, err = p.copyState(ctx, &note, s)
 		if s.Alone {
 			sums = coord.SumsOf(p.identity.Rank, note.Sent, note.Received)
 		}
-		_, err = p.copyState(ctx, note, s.Alone)
 	}
 	if err == nil {
 		saving, printed, done := p.current, p.files.printed, p.saver.Done()

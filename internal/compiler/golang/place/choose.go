@@ -62,7 +62,6 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 		}
 	}
 	if len(e.Ranks) > 0 { // only chosen loops were checked for messages in flight
-		pl.placeInGoroutines()
 		return
 	}
 	if pl.shares == nil {

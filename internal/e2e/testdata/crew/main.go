@@ -29,20 +29,29 @@ type tally struct {
 
 func compute(j job, rank, size int) uint64 {
 	x := uint64(j.step*31+j.part*7+rank) | 1
-	for i := 0; i < size; i++ {
-		for k := 0; k < 20; k++ {
-			for range 10 {
-				x = x*6364136223846793005 + 1442695040888963407
-				x ^= x >> 29
-			}
-		}
+	for range size {
+		x = mixed(x)
 	}
 	return x >> 16
 }
 
+// mixed does as much as a worker does in an iteration.
+func mixed(x uint64) uint64 {
+	for range 200 {
+		x = x*6364136223846793005 + 1442695040888963407
+		x ^= x >> 29
+	}
+	return x
+}
+
 func work(jobs <-chan job, results chan<- result, t *tally, rank, size int) {
 	for j := range jobs {
-		sum := compute(j, rank, size)
+		x := uint64(j.step*17+j.part*5+rank) | 1
+		//cairn:point
+		for range size {
+			x = mixed(x)
+		}
+		sum := x >> 16
 		t.Lock()
 		t.jobs[j.step%3]++
 		t.steps++
@@ -54,6 +63,7 @@ func work(jobs <-chan job, results chan<- result, t *tally, rank, size int) {
 func main() {
 	steps := flag.Int("steps", 150, "`number` of steps")
 	size := flag.Int("size", 40, "`length` of a job")
+	apart := flag.Int("apart", 0, "`how` many of three steps exchange messages in a goroutine of their own")
 	flag.Parse()
 	p, err := cairn.Open(context.Background(), cairn.Options{})
 	if err != nil {
@@ -94,7 +104,17 @@ func main() {
 			local[0] = local[0]*1000003 + s + uint64(i)
 		}
 		right, left := (world.Rank()+1)%world.Size(), (world.Rank()+world.Size()-1)%world.Size()
-		if _, err := mpi.Sendrecv(world, local, right, 0, next, left, 0); err != nil {
+		if step%3 < *apart { // a goroutine exchanges, and this one computes
+			exchanged := make(chan error, 1)
+			go func() {
+				_, err := mpi.Sendrecv(world, local, right, 0, next, left, 0)
+				exchanged <- err
+			}()
+			carried += compute(job{step, parts}, world.Rank(), *size)
+			if err := <-exchanged; err != nil {
+				log.Fatal(err)
+			}
+		} else if _, err := mpi.Sendrecv(world, local, right, 0, next, left, 0); err != nil {
 			log.Fatal(err)
 		}
 		total := []uint64{0}
