@@ -42,7 +42,7 @@ func TestSupervised_Output(t *testing.T) {
 // TestSupervised_Stop stops a program and resumes it.
 func TestSupervised_Stop(t *testing.T) {
 	dir, path := t.TempDir(), build(t, "./testdata/cases")
-	cmd, text := supervised(t, dir, "--every", "1h", path, "waiting")
+	cmd, text := supervised(t, dir, "--live", "--every", "1h", path, "waiting")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
