@@ -95,6 +95,8 @@ func stackMismatch(d int) string {
 		}
 		p := kindOf(f.Function)
 		switch {
+		case p == forwarder:
+			continue
 		case p == fastPart && between:
 			calls = calls[:len(calls)-1]
 		case p == original && f.Function == "runtime.main" && len(calls) == d+1:
@@ -119,6 +121,7 @@ const (
 	original  funcKind = iota
 	framePart          // saves its frame, or resumes from it
 	fastPart           // unwinds when a checkpoint is due
+	forwarder          // stands for a method value, and only calls the method
 )
 
 func kindOf(name string) funcKind {
@@ -127,6 +130,9 @@ func kindOf(name string) funcKind {
 	_, name, _ = strings.Cut(name, ".")
 	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
 		name = name[i+1:]
+	}
+	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && strings.HasPrefix(maker, "cairn_make_value_") {
+		return forwarder
 	}
 	if strings.ContainsAny(name, ".-") { // a function literal in it, or a loop body
 		return original

@@ -104,6 +104,8 @@ type instrumenter struct {
 	names            map[*types.TypeName]*types.Alias // see named
 	inspectOnce      sync.Once
 	callerInspectors map[string]bool // see inspectsCallers
+	fieldsOnce       sync.Once
+	fields           map[*types.Var]bool // see reassigned
 
 	explained *explain.Explanation
 	runtime   string                           // import path of the run time
@@ -361,7 +363,7 @@ func (in *instrumenter) usesCairn() bool {
 // rewritten returns a package in the form that package rewrite takes.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers, Reassigned: in.reassigned}
 	if q.GoVersion = goVersion(s); q.GoVersion != "" && version.Compare(q.GoVersion, rewrite.TypeParams) < 0 {
 		q.GoVersion = rewrite.TypeParams // AllowTypeParams makes it so
 	}

@@ -61,6 +61,10 @@ type Package struct {
 	// callers.
 	InspectsCallers func(path string) bool
 
+	// Reassigned reports whether a field of another package's struct may change
+	// after the struct was made; nil: all may.
+	Reassigned func(*types.Var) bool
+
 	escapes map[ast.Decl]*Escapes // see EscapesOf
 }
 

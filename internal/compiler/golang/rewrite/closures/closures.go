@@ -284,7 +284,11 @@ func (c *converter) find(f *ast.File, d ast.Decl, own *closureOwner) []*closure 
 	add := func(n ast.Expr, name string) *closure {
 		l := &closure{node: n, file: f, owner: own, name: name, outer: levels[len(levels)-1].outer}
 		own.made++
-		l.ident = c.fresh(fmt.Sprint(own.ident, "_", own.made))
+		kind := ""
+		if _, ok := n.(*ast.SelectorExpr); ok {
+			kind = "value_" // package resume knows it by that: it only calls the method
+		}
+		l.ident = c.fresh(fmt.Sprint(kind, own.ident, "_", own.made))
 		all = append(all, l)
 		return l
 	}

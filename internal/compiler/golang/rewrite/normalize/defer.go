@@ -32,9 +32,10 @@ func (w *funcNormalizer) deferStmt(o *lines, s *ast.DeferStmt) {
 			g.add(x, w.p.Info.TypeOf(x), w.text(x))
 		}
 	case ifaceMethod:
-		g.add(x, w.p.Info.TypeOf(x), w.text(x)+w.dots(c))
-		if path := w.path(c); len(path) > 0 {
-			g.types[0] = path[len(path)-1].Type()
+		dots, t := w.dots(c)
+		g.add(x, w.p.Info.TypeOf(x), w.text(x)+dots)
+		if t != nil {
+			g.types[0] = t
 		}
 	case staticMethod:
 		w.receiver(&g, c, x)
@@ -190,11 +191,14 @@ func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []s
 func (w *funcNormalizer) receiver(g *given, c *ast.CallExpr, x ast.Expr) {
 	sel := ast.Unparen(c.Fun).(*ast.SelectorExpr)
 	s := w.p.Info.Selections[sel]
-	t := s.Recv()
-	if path := w.path(c); len(path) > 0 {
-		t = path[len(path)-1].Type()
+	dots, t := w.dots(c)
+	text := w.text(x) + dots
+	if t == nil {
+		if t = s.Recv(); len(w.path(c)) > 0 { // the receiver is found when it is called
+			g.add(x, t, text)
+			return
+		}
 	}
-	text := w.text(x) + w.dots(c)
 	_, byPointer := types.Unalias(s.Obj().(*types.Func).Signature().Recv().Type()).(*types.Pointer)
 	ptr, isPointer := t.Underlying().(*types.Pointer)
 	switch {

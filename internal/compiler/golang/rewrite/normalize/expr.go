@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -472,9 +473,9 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	// The operand that determines the callee must be the same when the call is
 	// made again.
 	text, ok := w.repl[ast.Unparen(x)]
-	if !ok && !w.steady(x) || kind == ifaceMethod && len(w.path(c)) > 0 {
+	if dots, _ := w.dots(c); !ok && !w.steady(x) || kind == ifaceMethod && dots != "" {
 		text = w.name("t")
-		o.add(w.p.LineComment(x.Pos()) + text + " := " + w.text(x) + w.dots(c))
+		o.add(w.p.LineComment(x.Pos()) + text + " := " + w.text(x) + dots)
 	} else if !ok {
 		return
 	}
@@ -508,16 +509,38 @@ func (w *funcNormalizer) path(c *ast.CallExpr) []*types.Var {
 	return out
 }
 
-// dots writes the fields of path, or refuses.
-func (w *funcNormalizer) dots(c *ast.CallExpr) string {
-	s := ""
-	for _, f := range w.path(c) {
+// dots writes the fields of path, and returns the type of the last. If a field
+// cannot be named here, it returns nothing for a receiver that leads to the same
+// value at any time, and else refuses.
+func (w *funcNormalizer) dots(c *ast.CallExpr) (text string, last types.Type) {
+	path := w.path(c)
+	for _, f := range path {
 		if !f.Exported() && f.Pkg() != w.p.Types {
-			w.refuse(c.Pos(), "call the method by a variable of the interface itself", "the receiver of this call is a field that cannot be named here: %s", f.Name())
+			if !w.fixedPath(c, path) {
+				w.refuse(c.Pos(), "call the method by a variable of the interface itself", "the receiver of this call is a field that cannot be named here: %s", f.Name())
+			}
+			return "", nil
 		}
-		s += "." + f.Name()
+		text, last = text+"."+f.Name(), f.Type()
 	}
-	return s
+	return text, last
+}
+
+// fixedPath reports whether the fields of a path lead from a receiver, which is
+// a pointer, always to the same value.
+func (w *funcNormalizer) fixedPath(c *ast.CallExpr, path []*types.Var) bool {
+	s := w.p.Info.Selections[ast.Unparen(c.Fun).(*ast.SelectorExpr)]
+	if _, ok := s.Recv().Underlying().(*types.Pointer); !ok || w.p.Reassigned == nil {
+		return false
+	}
+	of := types.Unalias(s.Obj().(*types.Func).Signature().Recv().Type())
+	if _, ok := of.(*types.Pointer); !ok && !types.IsInterface(of) {
+		return false // a copy of the value is the receiver
+	}
+	return !slices.ContainsFunc(path, func(f *types.Var) bool {
+		_, inside := f.Type().Underlying().(*types.Struct)
+		return !inside && w.p.Reassigned(f)
+	})
 }
 
 // steady reports whether an expression is a local variable that does not change
