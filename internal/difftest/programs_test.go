@@ -158,6 +158,10 @@ func reason(said string) string {
 	return lines[len(lines)-1]
 }
 
+// unsavable is what is said of a goroutine whose wait cannot be saved. None of
+// the programs has one.
+var unsavable = regexp.MustCompile("the goroutine that is started at .* where it cannot be saved")
+
 // compare kills a protected program at its points, and compares each time. It
 // returns the last point at which the program was killed.
 func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome) (points int) {
@@ -181,6 +185,10 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 		if d := got.differs(want); d != "" {
 			wrong = append(wrong, what+": "+d)
 			t.Errorf("%s: %s\nstderr:\n%s", what, d, tail(got.stderr, 3000))
+		}
+		if why := unsavable.FindString(got.stderr); why != "" {
+			wrong = append(wrong, what+": "+why)
+			t.Errorf("%s: %s", what, why)
 		}
 		return len(wrong) < 3
 	}
