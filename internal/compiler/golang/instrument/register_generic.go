@@ -49,11 +49,10 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 		}
 		for _, i := range list {
 			q := byTypes[i.In]
-			ok := q != nil && q.Rewritable()
-			for _, n := range o.Params {
-				ok = ok && closures.Nameable(i.Args[n], i.In)
+			if !in.canRegister(q, o, i) {
+				q = o.s // q may not import it, because it is internal
 			}
-			if !ok {
+			if !in.canRegister(q, o, i) {
 				if err := in.refuseGeneric(o, out, "is instantiated with a type that cannot be named outside of where it is declared"); err != nil {
 					return err
 				}
@@ -73,6 +72,58 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 		out.Files[filepath.Join(q.Dir, genericName)] = rewrite.AllowTypeParams(text, goVersion(q))
 	}
 	return nil
+}
+
+// canRegister reports whether package q can name a closure's constructor and the
+// type arguments of an instance, and may import their packages.
+func (in *instrumenter) canRegister(q *load.Package, o genericClosure, i closures.Instance) bool {
+	if q == nil || !q.Rewritable() {
+		return false
+	}
+	needed := map[*types.Package]bool{o.s.Types: true}
+	for _, n := range o.Params {
+		if !closures.Nameable(i.Args[n], q.Types) {
+			return false
+		}
+		types.TypeString(i.Args[n], func(p *types.Package) string {
+			needed[p] = true
+			return ""
+		})
+	}
+	for p := range needed {
+		if p != q.Types && (!visibleIn(p.Path(), q.ImportPath) || q.Types != i.In && !in.imports(q, p.Path())) {
+			return false
+		}
+	}
+	return true
+}
+
+// visibleIn reports whether a package may import the path: an internal package
+// belongs to the directory above internal.
+func visibleIn(path, from string) bool {
+	at := strings.LastIndex("/"+path+"/", "/internal/")
+	if at < 0 {
+		return true
+	}
+	parent := strings.TrimSuffix(path[:max(at-1, 0)], "/")
+	return from == parent || strings.HasPrefix(from, parent+"/")
+}
+
+// imports reports whether a package imports a path, directly or not.
+func (in *instrumenter) imports(q *load.Package, path string) bool {
+	seen := map[string]bool{}
+	var find func(list []string) bool
+	find = func(list []string) bool {
+		return slices.ContainsFunc(list, func(p string) bool {
+			if p == path || seen[p] {
+				return p == path
+			}
+			seen[p] = true
+			s := in.p.Source.ByPath[p]
+			return s != nil && find(s.Imports)
+		})
+	}
+	return find(q.Imports)
 }
 
 // refuseGeneric refuses a closure on the resumable path, and warns of others.

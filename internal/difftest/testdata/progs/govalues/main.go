@@ -97,6 +97,23 @@ func main() {
 	}
 	fmt.Println(<-got)
 	fmt.Println(pooled())
+	fmt.Println(later())
+}
+
+type pair struct{ a, b int }
+
+func later() (sum pair) {
+	tasks := make([]pool.Task[pair], 5)
+	for i := range tasks {
+		tasks[i] = pool.Later(func() pair { return pair{i, counter{1}.run(i, i+10)} })
+	}
+	counts := pool.Later(func() int { return counter{2}.run(0, 50) })
+	for _, t := range tasks {
+		p := t.Wait()
+		sum.a, sum.b = sum.a+p.a, sum.b+p.b
+	}
+	sum.a += counts.Wait()
+	return sum
 }
 
 func pooled() int64 {

@@ -5,6 +5,8 @@ package pool
 import (
 	"fmt"
 	"sync"
+
+	"progs/govalues/pool/internal/future"
 )
 
 type common struct {
@@ -39,3 +41,12 @@ func New(name string, n int) *Pool {
 }
 
 func (p *Pool) Submit(f func()) { p.jobs <- f }
+
+type Task[R any] interface{ Wait() R }
+
+// Later calls f in a goroutine.
+func Later[R any](f func() R) Task[R] {
+	value, set := future.New[R]()
+	go func() { set(f()) }()
+	return value
+}
