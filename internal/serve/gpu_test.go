@@ -68,6 +68,8 @@ func fakeCUDA(t *testing.T, dir string, flags ...string) func(t *testing.T, env 
 		cmd.Run()
 		if code := cmd.ProcessState.ExitCode(); code > 0 {
 			t.Errorf("%v: exit code %d\n%s%s", args, code, stdout.String(), stderr.String())
+		} else if code < 0 {
+			t.Logf("%v: %v\n%s%s", args, cmd.ProcessState, stdout.String(), stderr.String())
 		}
 		return stdout.String(), cmd.ProcessState.ExitCode()
 	}
