@@ -600,7 +600,9 @@ static int changed(struct gpu *g, struct part *p)
 	if (!(list = malloc((size_t)p->blocks * 4 + 4)))
 		return add_move(g, p, 0, p->n);
 	code = g->ToHost(list, p->v->digests + (uint64_t)p->blocks * 32, (size_t)p->blocks * 4 + 4, c->stream);
-	if (!code && !(code = g->StreamSynchronize(c->stream)) && (n = list[p->blocks]) > p->blocks / 2) {
+	if (!code && (code = g->StreamSynchronize(c->stream)))
+		return code; /* a lost device may still write to list, so it is not freed */
+	if (!code && (n = list[p->blocks]) > p->blocks / 2) {
 		code = add_move(g, p, 0, p->n);
 	} else if (!code) {
 		qsort(list, n, sizeof *list, ascending);
