@@ -68,6 +68,7 @@ func TestCompiled_RanksWithWorkers(t *testing.T) {
 // kernels.
 func TestCompiled_DevicesInGoroutines(t *testing.T) {
 	t.Parallel()
+	onlyLong(t)
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/lanes")
 	var want string
 	for i, pl := range found(t) {
@@ -75,8 +76,6 @@ func TestCompiled_DevicesInGoroutines(t *testing.T) {
 			r := newRun(t, program(t, "lanes"))
 			r.startIn(pl.env()).finishes()
 			want = r.output()
-		} else if pl.name != "opencl+opencl" && !stressed() {
-			continue
 		}
 		t.Run(pl.name, func(t *testing.T) {
 			killedAt(t, []string{made}, "10,300,900,1500", want, pl.env())
