@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
@@ -17,7 +18,7 @@ func TestScreen_TerminalTakesNothing(t *testing.T) {
 	c := &call{stdout: &output{w: w}, stderr: w}
 	s := newScreen(c, false)
 	for i := range 2 * queueNotes {
-		s.event(supervise.Event{Text: fmt.Sprintf("remark %d", i)})
+		s.event(supervise.Event{Event: events.Event{Kind: events.Note, Text: fmt.Sprintf("remark %d", i)}})
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -32,6 +33,6 @@ func TestScreen_TerminalTakesNothing(t *testing.T) {
 	if !strings.Contains(text, "remark 5\n") || !strings.Contains(text, " remarks not shown; see the run's log") || strings.Contains(text, fmt.Sprintf("remark %d\n", 2*queueNotes-1)) {
 		t.Errorf("%.200q … %q", text, text[max(0, len(text)-200):])
 	}
-	s.event(supervise.Event{Text: "late"}) // is dropped, and does not block
+	s.event(supervise.Event{Event: events.Event{Kind: events.Note, Text: "late"}}) // is dropped, and does not block
 	s.line(0, 1, []byte("late"), func(bool) {})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
@@ -402,7 +403,7 @@ func TestStatusLine(t *testing.T) {
 	c := &call{stdout: &output{w: &b}, stderr: &b}
 	s := newScreen(c, false)
 	s.terminal = true
-	s.event(supervise.Event{Time: now, Text: "started", State: st})
+	s.event(supervise.Event{Event: events.Event{Time: now, Kind: events.Start, Text: "started"}, Run: st})
 	s.line(1, 1, []byte("hello"), func(bool) {})
 	s.close(t.Context())
 	for part := range strings.SplitSeq(b.String(), "\n") {

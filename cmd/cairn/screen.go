@@ -101,7 +101,7 @@ func (s *screen) event(e supervise.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ranks := s.last.Ranks
-	if s.last = e.State; len(s.last.Ranks) == 0 {
+	if s.last = e.Run; len(s.last.Ranks) == 0 {
 		s.last.Ranks = ranks // between two starts there are none
 	}
 	if s.c.quiet {

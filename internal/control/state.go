@@ -7,10 +7,13 @@ type RunState struct {
 	Run         string           `json:"run"`   // its directory, absolute
 	State       string           `json:"state"` // see the constants of package rundir
 	Command     []string         `json:"command"`
-	Dir         string           `json:"dir"` // checkpoint directory
+	Dir         string           `json:"dir"`              // checkpoint directory
+	Output      string           `json:"output,omitempty"` // directory of the ranks' output files
 	Pid         int              `json:"pid,omitempty"`
-	Job         string           `json:"job,omitempty"` // the scheduler's job that it belongs to
+	Job         string           `json:"job,omitempty"`  // the scheduler's job that it belongs to
+	Began       time.Time        `json:"began,omitzero"` // when it was started first
 	Attempt     int              `json:"attempt"`
+	LostNS      int64            `json:"lostNS"`   // computing time that was repeated after failures
 	Failures    int              `json:"failures"` // in a row without progress
 	Why         string           `json:"why,omitempty"`
 	Quarantined []uint64         `json:"quarantined"`        // checkpoints that are not restored

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
@@ -192,7 +193,11 @@ func (s *Supervisor) begin() {
 			what = "started again from the beginning"
 		}
 	}
-	s.say("%s: %s", what, s.where())
+	lost := time.Duration(0)
+	if !a.kept {
+		lost = s.lost(0)
+	}
+	s.report(events.Event{Kind: events.Start, Ranks: s.n, Hosts: a.hostNames(), LostNS: int64(lost)}, "%s: %s", what, s.where())
 	s.sayUninstrumented(false)
 	if s.o.Stall > 0 {
 		s.watchStall(a)
@@ -483,7 +488,7 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	if a.restored == nil {
 		index := m.Index
 		a.restored = &index
-		s.say("restored checkpoint %d", index)
+		s.report(events.Event{Kind: events.Restore, Index: index, LostNS: int64(s.lost(a.base))}, "restored checkpoint %d", index)
 		s.advanced(index)
 	}
 }
@@ -550,7 +555,11 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	}
 	a.failure, a.failed = f, time.Now()
 	s.sink.Hasten(true)
-	s.say("%s", f.why)
+	e := events.Event{Kind: events.Failure, Status: f.status}
+	if gone >= 0 && gone < len(a.ranks) {
+		e.Rank, e.Host = &gone, a.ranks[gone].Host
+	}
+	s.report(e, "%s", f.why)
 	if s.move != nil {
 		s.moveRestarts(s.move, f.why)
 	}

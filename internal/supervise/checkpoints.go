@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
@@ -102,7 +103,7 @@ func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	if count > 1 {
 		text += fmt.Sprintf(" (%d checkpoints in a row)", count)
 	}
-	s.say("%s", text)
+	s.report(events.Event{Kind: events.Unsaved, Index: m.Index, Rank: &r.Rank}, "%s", text)
 }
 
 // committed records that all ranks have saved a checkpoint. It reports the
@@ -165,7 +166,8 @@ func (s *Supervisor) reportCheckpoint() {
 	if n := s.saveFailures.Over(); n > 0 {
 		why += fmt.Sprintf("; checkpoints succeed again, after %d failures", n)
 	}
-	s.say("checkpoint %d committed: %s, %s written, paused %s, written in %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
+	state := *p
+	s.report(events.Event{Kind: events.Checkpoint, Checkpoint: &state}, "checkpoint %d committed: %s, %s written, paused %s, written in %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
 		control.TimeText(time.Duration(p.PauseNS)), control.TimeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {

@@ -71,7 +71,7 @@ func fakeSupervisor() error {
 		if e.Text != "" {
 			fmt.Println(e.Text)
 		}
-		for _, r := range e.State.Ranks {
+		for _, r := range e.Run.Ranks {
 			fmt.Printf("rank %d at point %d\n", r.Rank, r.Points)
 		}
 	}

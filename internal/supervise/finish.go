@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/output"
@@ -84,7 +85,7 @@ func (s *Supervisor) incomplete(err error) Result {
 	res := Result{State: rundir.Finishing, Status: UnsavedStatus,
 		Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s; the same command does that, without starting them again", err, s.o.RankOutput)}
 	s.why, s.rec.Why = res.Why, res.Why
-	s.say("%s", res.Why)
+	s.report(events.Event{Kind: events.End, State: res.State, Status: res.Status}, "%s", res.Why)
 	s.save()
 	return res
 }

@@ -557,10 +557,10 @@ func (s *Supervisor) movesRolledBack(from string) {
 	}
 	s.save()
 	for _, m := range s.lostMoves {
-		s.say("%s", control.MoveText(m))
+		s.reportMove(m)
 	}
 	for _, m := range s.failedMoves {
-		s.say("%s", control.MoveText(m.MoveState))
+		s.reportMove(m.MoveState)
 		m.q.answer()
 		s.again(m.q)
 	}
@@ -598,7 +598,7 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 		*w = evacuationWatch{}
 	}
 	s.save()
-	s.say("%s", control.MoveText(m.MoveState))
+	s.reportMove(m.MoveState)
 	m.q.answer()
 	s.afterMove(m)
 	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.alive > 0 && !a.killed() && !s.stopping {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
@@ -163,7 +164,7 @@ func (s *Supervisor) close(q *moveRequest, state, why string) {
 	s.moveQueue = slices.DeleteFunc(s.moveQueue, func(x *moveRequest) bool { return x == q })
 	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
 	s.save()
-	s.say("%s", control.MoveText(q.state))
+	s.reportMove(q.state)
 }
 
 // settleMoves ends the current move and those that wait, and returns the
@@ -219,7 +220,8 @@ func (s *Supervisor) nextMove() bool {
 	s.moveQueue = s.moveQueue[1:]
 	a.moves++
 	s.move = m
-	s.say("moving %s from %s to %s", control.RanksText(m.Ranks), m.From, m.To)
+	state := *m.MoveState
+	s.report(events.Event{Kind: events.Move, Move: &state}, "moving %s from %s to %s", control.RanksText(m.Ranks), m.From, m.To)
 	s.prepareMove()
 	return true
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise/output"
@@ -51,6 +52,7 @@ func (s *Supervisor) take() error {
 		s.rec.Used = s.rec.Used || s.rec.CheckpointDir == s.rec.RequestedDir
 	}
 	s.owned = true
+	s.history.begin()
 	err := s.record()
 	step.At("start.recorded")
 	s.removeReplaced()
@@ -118,7 +120,11 @@ func New(o Options) (*Supervisor, error) {
 	if !s.intent.Finish && !s.intent.Over {
 		s.rec.State, s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint, s.rec.Unsaved = rundir.Starting, 0, "", false, nil
 	}
+	if s.rec.Began.IsZero() {
+		s.rec.Began = time.Now()
+	}
 	s.recordHosts()
+	s.history.open(dir.File(events.FileName), s.intent.New)
 	return s, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/cairnrun/cairn/internal/events"
 )
 
 // setbacks are the failures of a run, as far as they decide what follows.
@@ -125,7 +127,7 @@ func (s *Supervisor) blame(a *attempt) {
 		return
 	}
 	if left {
-		s.say("checkpoint %d quarantined: %d attempts from it failed without a new checkpoint", index, s.suspectFailures)
+		s.report(events.Event{Kind: events.Quarantine, Index: index}, "checkpoint %d quarantined: %d attempts from it failed without a new checkpoint", index, s.suspectFailures)
 	} else {
 		s.say("checkpoint %d: %d attempts from it failed without a new checkpoint, and there is no other; the newest is tried again", index, s.suspectFailures)
 	}

@@ -52,7 +52,7 @@ func begin(t *testing.T, o Options) *live {
 		if e.Text != "" {
 			l.said = append(l.said, e.Text)
 		}
-		l.last = e.State
+		l.last = e.Run
 		l.some.Broadcast()
 		l.mu.Unlock()
 	}

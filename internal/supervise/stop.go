@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 )
@@ -94,7 +95,7 @@ func (s *Supervisor) stopWithin(n scheduler.Notice) {
 	}
 	s.happens(stopEvent)
 	s.sink.Hasten(true)
-	s.say("%s: ranks are to save and stop, within %s", s.why, s.graceText())
+	s.report(events.Event{Kind: events.Stop}, "%s: ranks are to save and stop, within %s", s.why, s.graceText())
 	step.At("stop.asked")
 	s.askStop()
 }

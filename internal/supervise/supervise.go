@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
@@ -129,11 +130,10 @@ type Options struct {
 	Event func(Event)
 }
 
-// Event is something that happened.
+// Event is something that happened. It has no Kind if only the state is new.
 type Event struct {
-	Time  time.Time
-	Text  string // a line for people; empty if only State is new
-	State control.RunState
+	events.Event
+	Run control.RunState // the state after it
 }
 
 // Result is how a run ended.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/supervise/output"
@@ -65,6 +66,7 @@ type Supervisor struct {
 	setbacks
 	migrations
 	delayed   delayedOutput
+	history   history
 	overrides map[string]hostOverrides // by the host's title
 }
 
@@ -97,6 +99,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 			s.recordFinished()
 		}
 		s.owned = false // from here on the directory may belong to another run
+		s.history.close()
 		s.dir.Close()
 	}()
 	socket, err := s.dir.Listen()
@@ -112,7 +115,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		res := Result{State: rundir.Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
 		if s.intent.New || s.intent.Finish || s.intent.Over { // until then the directory belongs to the earlier run
 			s.state, s.why = res.after(s.state), res.Why
-			s.say("stopped: %s", res.Why)
+			s.report(events.Event{Kind: events.End, State: res.State, Status: res.Status}, "stopped: %s", res.Why)
 			return res, nil
 		}
 		return s.end(res)
@@ -189,7 +192,7 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 		from = "from the newest checkpoint that can be restored"
 	}
 	s.happens(pauseEvent)
-	s.say("restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)
+	s.report(events.Event{Kind: events.Wait, DelayNS: int64(d)}, "restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)
 	t := time.NewTimer(d)
 	defer t.Stop()
 	s.until(ctx, func() bool { return s.stopping || s.killed }, t.C)
@@ -269,12 +272,13 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		s.sink.CommitAll()
 	}
 	s.sayRepeated()
+	end := events.Event{Kind: events.End, State: res.State, Status: res.Status}
 	switch res.State {
 	case rundir.Finished:
 		if res.Status != 0 {
-			s.say("finished with status %d", res.Status)
+			s.report(end, "finished with status %d", res.Status)
 		} else {
-			s.say("finished")
+			s.report(end, "finished")
 		}
 	case rundir.Stopped:
 		if u := s.rec.Unsaved; u != nil && u.Lost {
@@ -282,14 +286,14 @@ func (s *Supervisor) end(res Result) (Result, error) {
 			if s.last != nil {
 				from = fmt.Sprintf("checkpoint %d", s.last.Index)
 			}
-			s.say("stopped: %s; but the state could NOT be saved, and the work since %s is lost: %s; the same command starts from there", res.Why, from, u.Why)
+			s.report(end, "stopped: %s; but the state could NOT be saved, and the work since %s is lost: %s; the same command starts from there", res.Why, from, u.Why)
 		} else if s.last == nil && !s.hasCheckpoints() {
-			s.say("stopped: %s; no checkpoint was saved: the same command starts from the beginning", res.Why)
+			s.report(end, "stopped: %s; no checkpoint was saved: the same command starts from the beginning", res.Why)
 		} else {
-			s.say("stopped%s: %s; the same command resumes", s.lastIndex(" with checkpoint %d"), res.Why)
+			s.report(end, "stopped%s: %s; the same command resumes", s.lastIndex(" with checkpoint %d"), res.Why)
 		}
 	default:
-		s.say("failed%s: %s", s.lastIndex("; the last checkpoint is %d"), res.Why)
+		s.report(end, "failed%s: %s", s.lastIndex("; the last checkpoint is %d"), res.Why)
 	}
 	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
 	if res.State == rundir.Finished { // it is recorded as finishing until nothing is left to do
@@ -332,26 +336,9 @@ func (s *Supervisor) record() error {
 	return s.dir.Write(s.rec)
 }
 
-// say reports an event to the log and the user.
-func (s *Supervisor) say(format string, args ...any) {
-	now := time.Now()
-	text := fmt.Sprintf(format, args...)
-	s.dir.Log(now, text)
-	if s.o.Event != nil {
-		s.o.Event(Event{now, text, s.snapshot()})
-	}
-}
-
-// changed reports that only the state is new.
-func (s *Supervisor) changed() {
-	if s.o.Event != nil {
-		s.o.Event(Event{Time: time.Now(), State: s.snapshot()})
-	}
-}
-
 // snapshot returns the state that status shows.
 func (s *Supervisor) snapshot() control.RunState {
-	st := control.RunState{Run: s.dir.Path, Job: s.rec.Job.String(), State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Pid: os.Getpid(), Attempt: s.rec.Attempt,
+	st := control.RunState{Run: s.dir.Path, Job: s.rec.Job.String(), State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Output: s.o.RankOutput, Pid: os.Getpid(), Began: s.rec.Began, Attempt: s.rec.Attempt, LostNS: s.rec.LostNS,
 		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
 	if s.last != nil {
 		last := *s.last

@@ -361,13 +361,13 @@ func (s *Supervisor) commitTo(t *storageTier, u *tierUpload, pause time.Duration
 // reachedTier records that a tier has a checkpoint, and removes older ones.
 func (s *Supervisor) reachedTier(t *storageTier, u *tierUpload) {
 	if f := t.state.Failing; f != nil {
-		s.say("%s works again, after %s", t, control.Count(f.Count, "failure"))
+		s.reportTier(t, 0, "%s works again, after %s", t, control.Count(f.Count, "failure"))
 	}
 	t.state.Index, t.state.Time, t.state.Failing = u.index, time.Now(), nil
 	if t.upload == u {
 		t.upload, t.state.Uploading = nil, 0
 	}
-	s.say("checkpoint %d is on %s", u.index, t)
+	s.reportTier(t, u.index, "checkpoint %d is on %s", u.index, t)
 	s.secureOutput(u.index, true)
 	s.saveTiers()
 	if t.Kind.OnHosts() {
@@ -418,7 +418,7 @@ func (s *Supervisor) tierFails(t *storageTier, err error) {
 	}
 	t.state.Failing = &control.Unsaved{Since: f.Since, Count: f.Count + 1, Why: text}
 	if tell {
-		s.say("%s fails: %s; it is tried again", t, text)
+		s.reportTier(t, 0, "%s fails: %s; it is tried again", t, text)
 	}
 	s.saveTiers()
 }

@@ -57,7 +57,9 @@ type Record struct {
 	BeforeFirstPoint bool                     `json:"beforeFirstPoint,omitempty"` // it failed before its first point
 	Pid              int                      `json:"pid"`
 	Host             string                   `json:"host"`
+	Began            time.Time                `json:"began,omitzero"` // when the run was started first
 	Attempt          int                      `json:"attempt"`
+	LostNS           int64                    `json:"lostNS,omitempty"`        // computing time that later attempts had to repeat
 	Job              scheduler.Job            `json:"job"`                     // of the scheduler, at the last start
 	Cwd              string                   `json:"cwd"`                     // where it was started, absolute
 	Up               int                      `json:"up"`                      // number of levels that Cwd is above RUN; -1: it is elsewhere

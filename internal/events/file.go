@@ -1,0 +1,152 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// FileName is the name of the history in a run directory.
+const FileName = "events.jsonl"
+
+// maxLine bounds a line. Longer ones are no events.
+const maxLine = 1 << 20
+
+// File is the history of a run on disk. Its methods are for one goroutine.
+type File struct {
+	f    *os.File
+	next uint64 // sequence number of the next event
+	torn bool   // the last line is not complete
+}
+
+// OpenFile opens a history, and creates it if necessary. A crash may have left an
+// incomplete last line; OpenFile removes it.
+func OpenFile(name string) (*File, error) {
+	f, err := vfs.OpenPrivate(name, os.O_CREATE|os.O_RDWR|os.O_APPEND)
+	if err != nil {
+		return nil, err
+	}
+	h := &File{f: f, next: 1}
+	if err := h.recover(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return h, nil
+}
+
+// recover finds the last complete event, and cuts off what follows its line.
+func (h *File) recover() error {
+	st, err := h.f.Stat()
+	if err != nil {
+		return err
+	}
+	end := st.Size()
+	from := max(0, end-2*maxLine)
+	tail := make([]byte, end-from)
+	if _, err := h.f.ReadAt(tail, from); err != nil && err != io.EOF {
+		return err
+	}
+	whole := bytes.LastIndexByte(tail, '\n') + 1
+	if whole < len(tail) {
+		if err := h.f.Truncate(from + int64(whole)); err != nil {
+			return err
+		}
+	}
+	for lines := tail[:whole]; len(lines) > 0; {
+		lines = lines[:len(lines)-1]
+		i := bytes.LastIndexByte(lines, '\n') + 1
+		var e Event
+		if json.Unmarshal(lines[i:], &e) == nil && e.Seq > 0 {
+			h.next = e.Seq + 1
+			return nil
+		}
+		lines = lines[:i]
+	}
+	return nil
+}
+
+// Clear removes all events: another run begins in the directory.
+func (h *File) Clear() error {
+	h.next, h.torn = 1, false
+	return h.f.Truncate(0)
+}
+
+// Append gives an event its version and sequence number, and appends it.
+func (h *File) Append(e *Event) error {
+	e.Version, e.Seq = Version, h.next
+	h.next++
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if h.torn {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := h.f.Write(line)
+	if n > 0 {
+		h.torn = n < len(line)
+	}
+	return err
+}
+
+// Close closes the file.
+func (h *File) Close() error { return h.f.Close() }
+
+// Reader reads a history while it grows.
+type Reader struct {
+	name   string
+	offset int64
+	head   []byte // the beginning of the file: another run's differs at least in its time
+}
+
+const headSize = 256
+
+// NewReader returns a reader of a file that need not exist yet.
+func NewReader(name string) *Reader { return &Reader{name: name} }
+
+// Next returns the events that were appended since the last call. If the run was
+// replaced by another one, anew is set, and they are those of the new run. Lines
+// that are no events of this version are left out.
+func (r *Reader) Next() (list []Event, anew bool, err error) {
+	f, err := os.Open(r.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	head := make([]byte, min(headSize, st.Size()))
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, false, err
+	}
+	if st.Size() < r.offset || !bytes.HasPrefix(head, r.head) {
+		r.offset, anew = 0, true
+	}
+	r.head = head
+	data := make([]byte, st.Size()-r.offset)
+	n, err := f.ReadAt(data, r.offset)
+	if err != nil && err != io.EOF {
+		return nil, anew, err
+	}
+	data = data[:bytes.LastIndexByte(data[:n], '\n')+1]
+	r.offset += int64(len(data))
+	for line := range bytes.Lines(data) {
+		var e Event
+		if json.Unmarshal(line, &e) == nil && e.Version == Version && e.Seq > 0 {
+			list = append(list, e)
+		}
+	}
+	return list, anew, nil
+}
