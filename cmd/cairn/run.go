@@ -20,6 +20,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/supervise/client"
 )
@@ -111,6 +112,11 @@ If --from names the run directory or checkpoint directory of another run, Cairn
 copies its newest checkpoint to RUN/from, and resumes the copy: it is a run of its
 own, and the other one may continue.
 
+Every event of the run (a start, a checkpoint, a failure, …) is a JSON document in
+RUN/events.jsonl. --events writes them elsewhere, too, and --on-event runs a
+command for each: to send a mail, or to start something else. The run never waits
+for them (docs/events.md).
+
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are
 cores, unless you add --launcher-args=--oversubscribe. When srun cannot reach a
@@ -124,6 +130,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --from s3://bucket/sim ./sim                 # only the object store is left
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
+  cairn run --on-event 'test $CAIRN_EVENT != failure || mail -s sim me' ./sim
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
 		Annotations: map[string]string{exitCodes: `  0   finished
   74  stopped, but the state could not be saved (the disk is full, or the time was
@@ -174,6 +181,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 	f.BoolVar(&r.live, "live", false, "show output at once, if stdout is not a terminal, too; a restart may repeat lines")
+	r.events.declare(f)
 	r.make.declareFew(f)
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
 	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
@@ -201,6 +209,7 @@ type runFlags struct {
 	plain, live                                 bool
 	counted                                     bool // -n was given
 
+	events      eventFlags
 	make        makeFlags
 	goArgs      string
 	sourceFlags bool // one of these was given
@@ -217,6 +226,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.checkRunDir(); err != nil {
 		return err
 	}
+	if r.events.to == "-" && c.json {
+		return usagef("run: --json and --events - both want stdout; name a file for the events")
+	}
 	made, err := r.build(ctx, c)
 	if err != nil {
 		return err
@@ -230,8 +242,15 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		os.Setenv(control.EnvChangedArgs, "1") // for the ranks
 	}
 	show := newScreen(c, r.plain)
-	o.Event = show.event
-	if o.RankOutput == "" && !c.json {
+	var first []*events.Event
+	pass := func(e *events.Event) { first = append(first, e) }
+	o.Event = func(e supervise.Event) {
+		show.event(e)
+		if e.Kind != "" {
+			pass(&e.Event)
+		}
+	}
+	if o.RankOutput == "" && !c.json && r.events.to != "-" {
 		o.Line = show.line
 	}
 	o.Delay = !r.live && (o.Out != "" || !isTerminal(c.stdout.w))
@@ -241,6 +260,13 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 			return usagef("run: %v", strings.TrimPrefix(err.Error(), supervise.ErrOptions.Error()+": "))
 		}
 		return err
+	}
+	pass, passed, err := r.events.start(c, s.Dir(), show.remark)
+	if err != nil {
+		return err
+	}
+	for _, e := range first {
+		pass(e)
 	}
 	if made != nil {
 		if err := r.place(ctx, c, made, s.Dir()); err != nil {
@@ -282,6 +308,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 	}()
 	res, err := s.Run(kill)
+	passed()
 	show.close(ctx)
 	if err != nil {
 		var at *fs.PathError
@@ -378,7 +405,7 @@ func (r *runFlags) checkRunDir() error {
 }
 
 // runNames are the files that a run directory may hold without a run.json.
-var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "output-offsets", "requeue.lock", "run-copy.json.tmp", "run.json.tmp"}
+var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "events.jsonl", "hosts", "lock", "log", "output", "output-offsets", "requeue.lock", "run-copy.json.tmp", "run.json.tmp"}
 
 // complete turns flags and arguments into options.
 func (r *runFlags) complete(args []string) error {

@@ -75,6 +75,13 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	}
 }
 
+// remark shows a remark. It does not block.
+func (s *screen) remark(text string) {
+	if !s.c.quiet {
+		s.main.note(func() { s.note(text) })
+	}
+}
+
 // note shows a remark on stderr; only main's goroutine calls it.
 func (s *screen) note(text string) {
 	s.hide()

@@ -16,7 +16,7 @@ import (
 type history struct {
 	file  *events.File
 	anew  bool            // the run is new: the history of an earlier one is discarded first
-	early []*events.Event // until then
+	first []*events.Event // until then
 	err   error
 }
 
@@ -34,16 +34,16 @@ func (h *history) begin() {
 	if h.anew, h.err = false, h.file.Clear(); h.err != nil {
 		return
 	}
-	for _, e := range h.early {
+	for _, e := range h.first {
 		h.add(e)
 	}
-	h.early = nil
+	h.first = nil
 }
 
 func (h *history) add(e *events.Event) {
 	switch {
 	case h.anew:
-		h.early = append(h.early, e)
+		h.first = append(h.first, e)
 	case h.file != nil:
 		if err := h.file.Append(e); h.err == nil {
 			h.err = err

@@ -85,6 +85,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.rec = s.intent.Record
+	s.history.open(dir.File(events.FileName), s.intent.New)
 	if err := s.findRun(); err != nil {
 		dir.Close()
 		return nil, err
@@ -124,7 +125,6 @@ func New(o Options) (*Supervisor, error) {
 		s.rec.Began = time.Now()
 	}
 	s.recordHosts()
-	s.history.open(dir.File(events.FileName), s.intent.New)
 	return s, nil
 }
 

@@ -45,7 +45,7 @@ func Open(path, cwd string, a vfs.Access) (*Dir, error) {
 	if err := vfs.MakeDir(path, a); err != nil {
 		return nil, refused(err)
 	}
-	for _, name := range []string{"bin", "hosts", "output", "ckpt", "output-offsets", EvacuateFile, RecordName, CopyName} {
+	for _, name := range []string{"bin", "hosts", "output", "ckpt", "output-offsets", "events.jsonl", EvacuateFile, RecordName, CopyName} {
 		if err := vfs.NoLink(d.File(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

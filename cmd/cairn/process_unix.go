@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -29,4 +30,11 @@ func watchEvacuate(s *supervise.Supervisor) (stop func()) {
 		signal.Stop(told)
 		close(ended)
 	}
+}
+
+// ownGroup makes a command the leader of a process group, so that Ctrl-C does
+// not end it. When its context ends, the whole group is killed.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
