@@ -6,7 +6,7 @@
 // wherever nothing has to change. The passes, in order:
 //
 //	normalize.Mark         put marks and line comments into the source
-//	normalize.RenameLocals rename variables whose names the passes need
+//	normalize.RenameLocals rename variables and types whose names are in the way
 //	normalize.MoveLoopLiterals  move func literals out of the heads of loops
 //	normalize.LowerWaits   turn waits and go statements into calls
 //	normalize.LowerCallbacks  copy functions of the standard library that call the
@@ -64,6 +64,10 @@ type Package struct {
 	// Reassigned reports whether a field of another package's struct may change
 	// after the struct was made; nil: all may.
 	Reassigned func(*types.Var) bool
+
+	// KeptTypes says why local types keep their names, although these are taken
+	// at package level.
+	KeptTypes map[string]string
 
 	escapes map[ast.Decl]*Escapes // see EscapesOf
 }

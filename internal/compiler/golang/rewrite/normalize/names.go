@@ -12,7 +12,8 @@ import (
 
 // RenameLocals gives local variables, constants and labels other names where
 // the passes need their names: those that begin as the names of the passes do,
-// and on the resumable path also those that hide a predeclared name.
+// and on the resumable path also those that hide a predeclared name. Local
+// types get other names where they could not move to package level.
 func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite.Package, error) {
 	taken := map[string]bool{}
 	repeats := map[types.Object]bool{} // constants of groups that repeat expressions
@@ -73,10 +74,21 @@ func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite
 			})
 		}
 	}
-	if len(names) == 0 {
-		return p, nil
+	keep := map[string]string{}
+	renameTypes(p, resumable, taken, names, keep)
+	if len(names) > 0 {
+		q, err := p.Rename(names)
+		if err != nil {
+			return nil, err
+		}
+		p = q
 	}
-	return p.Rename(names)
+	if len(keep) > 0 {
+		q := *p
+		q.KeptTypes = keep
+		p = &q
+	}
+	return p, nil
 }
 
 // noteRepeats notes the constants of a group in which an expression stands for

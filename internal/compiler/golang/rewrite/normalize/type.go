@@ -154,22 +154,25 @@ func (w *funcNormalizer) movable(s *ast.TypeSpec) {
 	name := s.Name.Name
 	obj := w.p.Info.Defs[s.Name].(*types.TypeName)
 	taken := func(what string) {
-		w.refuse(s.Pos(), remedy, "type %s is declared in a function on the way to a point, and its name is taken outside: %s", name, what)
+		w.refuse(s.Pos(), "give it another name", "type %s is declared in a function on the way to a point and must move out of it, where its name is taken by %s", name, what)
+	}
+	if why := w.p.KeptTypes[localType(w.p, obj)]; why != "" {
+		taken(why)
 	}
 	if types.Universe.Lookup(name) != nil {
-		taken("it is one of Go's own")
+		taken("Go's own " + name)
 	}
 	if w.p.Types.Scope().Lookup(name) != nil {
-		taken("by the package")
+		taken(name + " of the package")
 	}
 	for _, f := range w.p.Files {
 		if sc := w.p.Info.Scopes[f]; sc != nil && sc.Lookup(name) != nil {
-			taken("by an import")
+			taken("the import " + name)
 		}
 	}
 	for other := range w.moved {
 		if other != obj && other.Name() == name {
-			taken("there is another one in " + w.p.Fset.Position(other.Pos()).String())
+			taken("the one of " + w.p.Fset.Position(other.Pos()).String())
 		}
 	}
 	pkg := w.p.Types.Scope()
