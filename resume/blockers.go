@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
 )
 
 // blocked is what has prevented a checkpoint.
@@ -104,7 +106,7 @@ func stackMismatch(d int) string {
 		case p == original && f.Function == "runtime.main":
 			more = false
 		case p == original:
-			calls = append(calls, f.Function)
+			calls = append(calls, graph.SourceName(f.Function))
 		}
 		within, between = p, p == original && within == fastPart
 	}
@@ -131,7 +133,7 @@ func kindOf(name string) funcKind {
 	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
 		name = name[i+1:]
 	}
-	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && strings.HasPrefix(maker, "cairn_make_value_") {
+	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && (strings.HasPrefix(maker, "cairn_make_value_") || strings.HasPrefix(maker, "Cairn_make_value_")) {
 		return forwarder
 	}
 	if strings.ContainsAny(name, ".-") { // a function literal in it, or a loop body

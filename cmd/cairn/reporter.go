@@ -17,15 +17,17 @@ type reporter struct {
 	every time.Duration
 
 	mu    sync.Mutex
-	doing string // the last line
-	since time.Time
+	doing string    // the last line
+	began time.Time // when it was shown
+	since time.Time // when anything was shown
 }
 
 // say shows a line.
 func (r *reporter) say(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doing, r.since = text, time.Now()
+	r.doing, r.began = text, time.Now()
+	r.since = r.began
 	if !r.quiet || strings.HasPrefix(text, "WARNING: ") { // of work that is not saved
 		r.print(text)
 	}
@@ -46,8 +48,8 @@ func (r *reporter) start() (stop func()) {
 	if r.quiet {
 		return func() {}
 	}
-	began, done := time.Now(), make(chan struct{})
-	r.since = began
+	done := make(chan struct{})
+	r.since = time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(r.every)
@@ -57,7 +59,7 @@ func (r *reporter) start() (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				r.remind(began)
+				r.remind()
 			}
 		}
 	})
@@ -68,11 +70,11 @@ func (r *reporter) start() (stop func()) {
 }
 
 // remind repeats the last step if nothing was shown for a while.
-func (r *reporter) remind(began time.Time) {
+func (r *reporter) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.doing == "" || time.Since(r.since) < r.every {
 		return
 	}
-	r.print(fmt.Sprintf("still %s (%.0f s)", r.doing, time.Since(began).Seconds()))
+	r.print(fmt.Sprintf("still %s (%.0f s)", r.doing, time.Since(r.began).Seconds()))
 }

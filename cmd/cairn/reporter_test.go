@@ -7,17 +7,19 @@ import (
 )
 
 // TestReporter_Silence shows that work without messages is reported as in
-// progress after a while.
+// progress after a while, with the time since it began.
 func TestReporter_Silence(t *testing.T) {
 	var out strings.Builder
 	r := &reporter{to: &out, about: "./sim", every: time.Minute}
-	began := time.Now()
-	r.remind(began) // nothing has begun
+	r.remind() // nothing has begun
+	r.say("reading")
+	r.began = r.began.Add(-time.Hour)
 	r.say("compiling")
-	r.remind(began) // it was reported just now
-	r.since = r.since.Add(-2 * time.Minute)
-	r.remind(began.Add(-2 * time.Minute))
-	if got, want := out.String(), "cairn: ./sim: compiling\ncairn: ./sim: still compiling (120 s)\n"; got != want {
+	r.remind() // it was reported just now
+	r.began = r.began.Add(-2 * time.Minute)
+	r.since = r.began
+	r.remind()
+	if got, want := out.String(), "cairn: ./sim: reading\ncairn: ./sim: compiling\ncairn: ./sim: still compiling (120 s)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -248,7 +248,40 @@ func funcName(pc uintptr) string {
 		return "?"
 	}
 	file, line := f.FileLine(f.Entry())
-	return fmt.Sprintf("%s (%s:%d)", f.Name(), file[strings.LastIndexByte(file, '/')+1:], line)
+	return fmt.Sprintf("%s (%s:%d)", SourceName(f.Name()), file[strings.LastIndexByte(file, '/')+1:], line)
+}
+
+// SourceName returns a function's name without what the compiler has put into
+// it.
+func SourceName(function string) string {
+	if !strings.Contains(function, "airn_") {
+		return function
+	}
+	function = strings.ReplaceAll(function, "[...]", "")
+	base := function[strings.LastIndexByte(function, '/')+1:]
+	parts := strings.Split(base, ".")
+	for i, part := range parts {
+		kind, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(part, "C"), "c"), "_")
+		if kind != "airn" {
+			continue
+		}
+		switch kind, name, _ = strings.Cut(name, "_"); kind {
+		case "fast", "plain", "continue", "rest", "resume":
+			parts[i] = strings.TrimLeft(strings.TrimLeft(name, "0123456789"), "_")
+		case "make", "func":
+			name, _, _ = strings.Cut(name, "_of_")
+			of, value := strings.CutPrefix(strings.TrimRight(name, "_0123456789"), "value_")
+			parts[i] = of + ".func"
+			if value {
+				parts[i] = "a method value in " + of
+			}
+			if kind == "make" && i+1 < len(parts) && parts[i+1] == "func1" {
+				parts = append(parts[:i+1], parts[i+2:]...)
+				return strings.TrimSuffix(function, base) + strings.Join(parts, ".")
+			}
+		}
+	}
+	return strings.TrimSuffix(function, base) + strings.Join(parts, ".")
 }
 
 // pushFunc records the stand-in of the func value at ptr.

@@ -13,6 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
 // TestInstrument_CallLines shows that a call which leads to a point keeps its
@@ -89,6 +90,78 @@ func main() {
 	}
 	if len(got) != 4 {
 		t.Errorf("functions: %v", got)
+	}
+}
+
+// TestInstrument_GoroutineLines shows that what starts goroutines keeps its
+// line, and that no name of the compiler is in the report.
+func TestInstrument_GoroutineLines(t *testing.T) {
+	text := `package main
+
+import "sync"
+
+type job struct{ sum int }
+
+func (j *job) run(n int) {
+	for i := range n { //cairn:point
+		j.sum += i
+	}
+}
+
+func (j *job) twice() {
+	j.run(20)
+	j.run(30)
+}
+
+func main() {
+	var wg sync.WaitGroup
+	var a, b job
+	c := make(chan int)
+	wg.Go(a.twice)
+	go b.run(9)
+	go func() {
+		b.twice()
+		c <- 1
+	}()
+	wg.Wait()
+	defer a.run(<-c)
+	for a.more() { //cairn:point
+	}
+}
+
+func (j *job) more() bool {
+	j.run(3)
+	return j.sum < 500
+}
+`
+	p, err := Load(context.Background(), programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := instrument.Instrument(p, instrument.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := instrument.Save(in.Explanation, in, nil)
+	var got []int
+	for _, f := range s.Frames {
+		switch {
+		case f.Func == "a function literal in main":
+			got = append(got, f.Line)
+		case f.Func == "main" && !f.Call && f.Line != 30:
+			t.Errorf("the point of main is at line %d, want 30", f.Line)
+		}
+	}
+	slices.Sort(got)
+	if want := []int{22, 23, 25, 26}; !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("lines of function literals in main: %v, want %v", got, want)
+	}
+	var b strings.Builder
+	if err := s.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), rewrite.Prefix) {
+		t.Errorf("the report has names of the compiler:\n%s", b.String())
 	}
 }
 

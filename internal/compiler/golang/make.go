@@ -221,7 +221,11 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	m.report(o.Progress, "in "+seconds(begin))
-	o.Progress("compiling (the first time with the standard library)")
+	compiling := "compiling"
+	if b.First() {
+		compiling += " with the standard library" // once
+	}
+	o.Progress(compiling)
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err

@@ -20,24 +20,11 @@ import (
 // overlaid. Builds reuse what the go command has compiled for root, except
 // package os and what imports it.
 func makeGOROOT(dir, root, version string) (string, error) {
-	files, err := runtimeFiles()
+	made, files, hooked, err := plannedGOROOT(dir, root, version)
 	if err != nil {
 		return "", err
 	}
-	hooked, err := hookOS(root)
-	if err != nil {
-		return "", err
-	}
-	files = maps.Clone(files)
-	maps.Copy(files, hooked)
-	names := slices.Sorted(maps.Keys(files))
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n", root, version)
-	for _, name := range names {
-		fmt.Fprintf(h, "%s %d\n%s", name, len(files[name]), files[name])
-	}
-	made := filepath.Join(dir, "goroot-"+hex.EncodeToString(h.Sum(nil)[:8]))
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		to := filepath.Join(made, "src", filepath.FromSlash(name))
 		// This finds files that a system crash left half-written.
 		if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, files[name]) {
@@ -64,4 +51,37 @@ func makeGOROOT(dir, root, version string) (string, error) {
 	os.Chtimes(made, now, now)
 	removeUnused(dir, "goroot-", 30*24*time.Hour)
 	return made, nil
+}
+
+// plannedGOROOT returns the directory that makeGOROOT makes, the files that it
+// writes below src, and those of them that belong to package os.
+func plannedGOROOT(dir, root, version string) (made string, files, hooked map[string][]byte, err error) {
+	if files, err = runtimeFiles(); err != nil {
+		return "", nil, nil, err
+	}
+	if hooked, err = hookOS(root); err != nil {
+		return "", nil, nil, err
+	}
+	files = maps.Clone(files)
+	maps.Copy(files, hooked)
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n", root, version)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%s %d\n%s", name, len(files[name]), files[name])
+	}
+	return filepath.Join(dir, "goroot-"+hex.EncodeToString(h.Sum(nil)[:8])), files, hooked, nil
+}
+
+// First reports whether nothing was built yet with this run time and this Go.
+func (b *Builder) First() bool {
+	dir, err := b.CacheDir()
+	if err != nil {
+		return false
+	}
+	made, _, _, err := plannedGOROOT(dir, b.env["GOROOT"], b.env["GOVERSION"])
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(made)
+	return err != nil
 }

@@ -166,12 +166,13 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 			return nil, err
 		}
 		out.commentWarnings = len(asked)
-		out.Warnings = slices.Concat(asked, in.StrayBackground(), in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
-		if n := len(out.unsaved) - 3; n > 0 {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%d more closures cannot be saved", n))
-		}
+		out.Warnings = slices.Concat(asked, in.StrayBackground())
 		if len(e.Ranks) == 0 && !o.Everywhere {
 			out.Uncovered, out.reported = in.Uncovered()
+		}
+		out.Uncovered = slices.Concat(out.Uncovered, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
+		if n := len(out.unsaved) - 3; n > 0 {
+			out.Uncovered = append(out.Uncovered, fmt.Sprintf("%d more closures cannot be saved", n))
 		}
 		out.without = in.Without()
 		out.Refused, out.Explanation, out.ReadsStdin, out.short = in.Refused, e, in.readsInput(), p.ShortName

@@ -60,7 +60,7 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *clos
 	for i, r := range made.Refused {
 		fmt.Fprintf(&init, "%s.Unsavable(%q, %d, %q)\n", rewrite.Prefix, filepath.Base(made.Places[i].Filename), made.Places[i].Line, r.Reason)
 		if strings.HasPrefix(s.Dir+"/", in.p.Source.Main.Dir+"/") {
-			out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
+			out.unsaved = append(out.unsaved, in.unsavedText(r))
 		}
 	}
 	for _, o := range made.Generic {
@@ -83,6 +83,13 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *clos
 	}
 	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.AllowTypeParams(text, goVersion(s))
 	return nil
+}
+
+// unsavedText says what follows from a closure that cannot be saved.
+func (in *instrumenter) unsavedText(r *rewrite.Refusal) string {
+	short := *r
+	short.Pos.Filename = in.p.ShortName(r.Pos.Filename)
+	return fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", &short)
 }
 
 // globalName returns the name of a package variable in checkpoints.

@@ -133,7 +133,7 @@ func (in *instrumenter) refuseGeneric(o genericClosure, out *Result, why string)
 	if o.Resumable {
 		return r
 	}
-	out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
+	out.unsaved = append(out.unsaved, in.unsavedText(r))
 	return nil
 }
 

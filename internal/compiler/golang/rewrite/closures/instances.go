@@ -150,9 +150,6 @@ type GenericClosure struct {
 
 // planOpen plans a closure of a function that may be instantiated elsewhere.
 func (c *converter) planOpen(l *closure, used []int) *rewrite.Refusal {
-	if l.value != nil {
-		return c.no(l.node.Pos(), "call the method in a func literal", "the value of a method in %s, which is generic and may be instantiated elsewhere, is part of the state", l.owner.object.Name())
-	}
 	for _, name := range []string{"panic", "nil"} {
 		for _, o := range c.Info.Defs {
 			if o != nil && o.Name() == name {

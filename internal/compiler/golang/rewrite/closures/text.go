@@ -46,15 +46,14 @@ func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v
 
 // place returns the replacement of a closure in the text of in.
 func (c *converter) place(l, in *closure) string {
-	args := l.typeArgs()
+	args, mk := l.typeArgs(), rewrite.Prefix+"make_"
 	if l.open {
-		var list []string
-		for _, v := range l.vars {
-			list = append(list, v.Name()+": "+c.address(v, in))
-		}
-		return exported + "make_" + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+		mk = exported + "make_"
 	}
-	if l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr {
+	if l.free() && l.open {
+		return mk + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{})"
+	}
+	if l.free() {
 		if args != "" {
 			return rewrite.Prefix + "func_" + l.ident + args + "()"
 		}
@@ -65,7 +64,7 @@ func (c *converter) place(l, in *closure) string {
 		sel := l.node.(*ast.SelectorExpr)
 		x := l.value.op + c.NodeText(sel.X, func(n ast.Node) (string, bool) { return c.put(in, n) }) + l.value.path
 		if l.value.bind {
-			return rewrite.Prefix + "make_" + l.ident + "(" + rewrite.Prefix + "bind_" + l.ident + args + "(" + x + "))"
+			return mk + l.ident + "(" + rewrite.Prefix + "bind_" + l.ident + args + "(" + x + "))"
 		}
 		list = []string{x}
 	}
@@ -76,7 +75,15 @@ func (c *converter) place(l, in *closure) string {
 			list = append(list, c.address(v, in))
 		}
 	}
-	return rewrite.Prefix + "make_" + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+	return mk + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+}
+
+// free reports whether a closure captures nothing.
+func (l *closure) free() bool {
+	if l.value != nil {
+		return l.value.expr
+	}
+	return len(l.vars) == 0
 }
 
 // address returns the address of a captured variable, in the text of in.
@@ -162,7 +169,7 @@ func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 // declare writes a closure's declarations.
 func (c *converter) declare(l *closure) {
 	b := &c.files[l.file].decls
-	free := l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr
+	free := l.free()
 	path := c.Types.Path() + "."
 	for _, k := range []string{"func_", "make_", "bind_"} {
 		c.declared[rewrite.Prefix+k+l.ident] = l
@@ -193,7 +200,7 @@ func (c *converter) declare(l *closure) {
 func (c *converter) declareEnv(l *closure, params, args string) {
 	b := &c.files[l.file].decls
 	fmt.Fprintf(b, "\n// %s\ntype %senv_%s%s struct {\n", l.name, rewrite.Prefix, l.ident, params)
-	if l.value != nil {
+	if l.value != nil && !l.value.expr {
 		fmt.Fprintf(b, "x %s\n", l.fields[0])
 	}
 	for i, v := range l.vars {
@@ -203,7 +210,7 @@ func (c *converter) declareEnv(l *closure, params, args string) {
 			fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
 		}
 	}
-	if l.open && len(l.vars) == 0 {
+	if l.open && l.free() {
 		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each environment has an address of its own
 	}
 	b.WriteString("}\n")

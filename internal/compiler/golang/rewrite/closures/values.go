@@ -104,7 +104,11 @@ func (c *converter) forward(l *closure) string {
 	if len(results) > 0 {
 		ret = "return "
 	}
-	return fmt.Sprintf("(%s) (%s) {\n%s%s.%s(%s)\n}", strings.Join(params, ", "), strings.Join(results, ", "), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
+	begin := "{\n"
+	if l.open {
+		begin += guard + "\n"
+	}
+	return fmt.Sprintf("(%s) (%s) %s%s%s%s.%s(%s)\n}", strings.Join(params, ", "), strings.Join(results, ", "), begin, c.LineComment(l.node.Pos()), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
 }
 
 // recovers reports whether a method calls recover itself. For an interface's

@@ -1,10 +1,12 @@
 package emit
 
 import (
+	"bytes"
 	"go/ast"
 	"go/token"
 	"go/types"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -29,7 +31,7 @@ func (w *generator) infos(fn *function) []FrameInfo {
 			if captured {
 				t = t.(*types.Pointer).Elem()
 			}
-			s := SavedVar{Captured: captured, Type: types.TypeString(t, w.qual), Refers: refers(t, map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+			s := SavedVar{Captured: captured, Type: w.reportType(t), Refers: refers(t, map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
 			s.Name, s.What = sourceName(name)
 			if _, ok := t.(*types.TypeParam); !ok && !rewrite.HasTypeParam(t) {
 				s.Size = sizes.Sizeof(t)
@@ -68,7 +70,7 @@ func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []Sa
 		if !ok || bookkeeping(v.Name()) {
 			continue
 		}
-		s := SavedVar{Captured: true, Type: types.TypeString(p.Elem(), w.qual), Refers: refers(p.Elem(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+		s := SavedVar{Captured: true, Type: w.reportType(p.Elem()), Refers: refers(p.Elem(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
 		if s.Name, s.What = sourceName(v.Name()); !rewrite.HasTypeParam(p.Elem()) {
 			s.Size = sizes.Sizeof(p.Elem())
 		}
@@ -101,6 +103,7 @@ func environment(info *types.Info, fn *function) (out []*types.Var) {
 
 var (
 	closureNames = regexp.MustCompile("(?i)^" + rewrite.Prefix + `(?:make|func)_(.+?)(?:_\d+)+(?:_func\d+)?$`)
+	paramNames   = regexp.MustCompile(`\b` + rewrite.Prefix + `\d+ `)
 	rangeNames   = regexp.MustCompile("^" + rewrite.Prefix + `(?:state|to)\d+$`)
 )
 
@@ -126,12 +129,48 @@ func (w *generator) reportName(fn *function) string {
 	return "a function literal in " + m[1]
 }
 
-// markLine returns the position of a mark in the source.
+// reportType returns a type for reports. Types that cannot be found in the
+// source are records.
+func (w *generator) reportType(t types.Type) string {
+	s := paramNames.ReplaceAllString(types.TypeString(t, w.qual), "")
+	if !strings.Contains(s, rewrite.Prefix) {
+		return s
+	}
+	switch t := t.(type) {
+	case *types.Pointer:
+		return "*" + w.reportType(t.Elem())
+	case *types.Slice:
+		return "[]" + w.reportType(t.Elem())
+	}
+	return "record"
+}
+
+// markLine returns the position of a mark in the source. If the statement after
+// a point is not of the source, it is that of one that is, or of the loop.
 func (w *generator) markLine(m *mark) token.Position {
-	if s := m.stmt(); s != nil {
+	if s := m.stmt(); s != nil && (m.call || w.fromSource(s)) {
 		return w.p.Fset.Position(s.Pos())
 	}
+	for _, st := range slices.Backward(m.path) {
+		for _, s := range st.list[min(st.i, len(st.list)):] {
+			if w.fromSource(s) {
+				return w.p.Fset.Position(s.Pos())
+			}
+			if s.Pos() < m.comment.Pos() { // it contains the mark
+				break
+			}
+		}
+	}
 	return w.p.Fset.Position(m.comment.Pos())
+}
+
+// fromSource reports whether a line comment precedes a statement, or whether
+// the source has none.
+func (w *generator) fromSource(s ast.Stmt) bool {
+	f := w.p.Fset.File(s.Pos())
+	before := bytes.TrimSpace(w.p.Source[f.Name()][:f.Offset(s.Pos())])
+	at := bytes.LastIndex(before, []byte("/*line "))
+	return w.p.LineComment(s.Pos()) == "" || at >= 0 && bytes.Index(before[at:], []byte("*/")) == len(before)-at-2
 }
 
 // readAfter returns the line of a use of a variable after a mark. In a loop

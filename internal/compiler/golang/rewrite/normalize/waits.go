@@ -295,7 +295,7 @@ func (l *waitLowerer) goStmt(n *ast.GoStmt, mark string) string {
 	if mark == rewrite.GoPointsMark {
 		call = rewrite.CallMark
 	}
-	return "{ " + before.String() + l.start(n, mark, fmt.Sprintf("func() { %s(%s%s) }", fun, call, args.String())) + " }"
+	return "{ " + before.String() + l.start(n, mark, fmt.Sprintf("func() { %s%s(%s%s) }", l.p.LineComment(n.Pos()), fun, call, args.String())) + " }"
 }
 
 func (l *waitLowerer) arguments(c *ast.CallExpr) string {
@@ -353,6 +353,7 @@ func (l *waitLowerer) operand(c *ast.CallExpr, keep func(string) string) string 
 func (l *waitLowerer) waitGroupGo(c *ast.CallExpr, mark string) string {
 	group := l.name("go")
 	before := fmt.Sprintf("%s := %s; ", group, l.receiver(c))
+	line := l.p.LineComment(c.Pos())
 	var f string
 	if lit, ok := ast.Unparen(c.Args[0]).(*ast.FuncLit); ok {
 		lo := lit.Body.Lbrace + 1
@@ -362,7 +363,7 @@ func (l *waitLowerer) waitGroupGo(c *ast.CallExpr, mark string) string {
 			begin += l.p.Text(lo, hi)
 			lo = hi
 		}
-		f = fmt.Sprintf("func() %s defer %s.Done();%s}", begin, group, l.between(lo, lit.Body.Rbrace, lit.Body.List))
+		f = fmt.Sprintf("func() %s %sdefer %s.Done();%s}", begin, line, group, l.between(lo, lit.Body.Rbrace, lit.Body.List))
 	} else {
 		call := ""
 		if mark == rewrite.GoPointsMark {
@@ -370,7 +371,7 @@ func (l *waitLowerer) waitGroupGo(c *ast.CallExpr, mark string) string {
 		}
 		v := l.name("go")
 		before += fmt.Sprintf("%s := %s; ", v, l.text(c.Args[0]))
-		f = fmt.Sprintf("func() { defer %s.Done(); %s(%s) }", group, v, call)
+		f = fmt.Sprintf("func() { %sdefer %s.Done(); %[1]s%[3]s(%[4]s) }", line, group, v, call)
 	}
 	return fmt.Sprintf("{ %s%s.Add(1); %s }", before, group, l.start(c, mark, f))
 }
