@@ -471,6 +471,9 @@ func whyLate(missing map[string]*routine) (why string, blocked bool) {
 		if t.at != "" {
 			does += " at " + t.at
 		}
+		if !t.blocked && !t.messages {
+			does += "; put //cairn:point before the loop there"
+		}
 		if t.blocked {
 			does += ", where it cannot be saved"
 			if g != &mainRoutine && !t.messages {

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
 
@@ -161,7 +162,10 @@ func (p *costModel) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 			if n.Init != nil {
 				sum += p.node(fn, n.Init)
 			}
-			both := p.branch(fn, n.Body)
+			both := 0.0
+			if !fails(info, n) {
+				both = p.branch(fn, n.Body)
+			}
 			if n.Else != nil {
 				both += p.node(fn, n.Else)
 			}
@@ -219,6 +223,38 @@ func mayContinue(s ast.Stmt) bool {
 	}
 	b, ok := i.Body.List[len(i.Body.List)-1].(*ast.BranchStmt)
 	return ok && b.Tok == token.CONTINUE
+}
+
+// fails reports whether the branch of an if statement leaves because of an
+// error: if err != nil { … return err }. Such a branch is rare, and what prints
+// the error may look like much work.
+func fails(info *types.Info, n *ast.IfStmt) bool {
+	c, ok := ast.Unparen(n.Cond).(*ast.BinaryExpr)
+	if !ok || c.Op != token.NEQ || !info.Types[c.Y].IsNil() || !isError(info.TypeOf(c.X)) || len(n.Body.List) == 0 {
+		return false
+	}
+	switch s := n.Body.List[len(n.Body.List)-1].(type) {
+	case *ast.BranchStmt:
+		return s.Tok != token.FALLTHROUGH
+	case *ast.ReturnStmt: // of the error, and not of what another function has made instead
+		return len(s.Results) == 0 || isError(info.TypeOf(s.Results[len(s.Results)-1])) && !info.Types[s.Results[len(s.Results)-1]].IsNil()
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		switch f := typeutil.Callee(info, call).(type) {
+		case *types.Builtin:
+			return f.Name() == "panic"
+		case *types.Func:
+			return f.FullName() == "os.Exit" || strings.HasPrefix(f.FullName(), "log.Fatal")
+		}
+	}
+	return false
+}
+
+func isError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
 // branch returns the cost of a branch, nothing if it only ends the program.

@@ -73,7 +73,7 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 			rest = append(rest, n)
 		}
 	}
-	return append(warnings, pl.searches(rest)...), refused
+	return slices.Concat(warnings, pl.searches(rest), pl.jobWarnings()), refused
 }
 
 // covered reports whether a loop has a point, or loops inside it have one. The

@@ -3,6 +3,7 @@ package place
 import (
 	"cmp"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"go/types"
 	"math"
@@ -52,6 +53,9 @@ var (
 	// lenient is for loops without a point around them, or only one with
 	// few iterations: without a point, a run may never be saved.
 	lenient = budget{0.1, 0.15, 20000}
+	// job is for loops inside the loop of a goroutine that takes jobs: they
+	// may be short or long, and a long one holds up all goroutines.
+	job = budget{0.05, 0.1, 3000}
 )
 
 // placeMore places points in loops that are reached without passing through a
@@ -129,24 +133,36 @@ func (pl *Placement) outermost() (out []ast.Node) {
 	}
 	seen := map[*callgraph.Function]bool{pl.Calls.Main: true}
 	if enter(pl.Calls.Main) {
-		pl.visit(pl.Calls.Main.Body, seen, loop, enter)
+		pl.walk(pl.Calls.Main, pl.Calls.Main.Body, seen, loop, enter, true)
 	}
 	around = true
 	for _, fn := range later {
-		pl.visit(fn.Body, seen, loop, enter)
+		pl.walk(fn, fn.Body, seen, loop, enter, true)
 	}
 	return out
 }
 
 // visit walks over a piece of a function and over the functions that it calls,
-// except those in seen. It looks into a loop if loop returns true, and into a
-// function if enter does.
-func (pl *Placement) visit(root ast.Node, seen map[*callgraph.Function]bool, loop func(ast.Node) bool, enter func(*callgraph.Function) bool) {
+// except those in seen and branches that end with an error. It looks into a
+// loop if loop returns true, and into a function if enter does.
+func (pl *Placement) visit(fn *callgraph.Function, root ast.Node, seen map[*callgraph.Function]bool, loop func(ast.Node) bool, enter func(*callgraph.Function) bool) {
+	pl.walk(fn, root, seen, loop, enter, false)
+}
+
+// walk is visit. If failures is set, it walks over branches that end with an
+// error, too.
+func (pl *Placement) walk(fn *callgraph.Function, root ast.Node, seen map[*callgraph.Function]bool, loop func(ast.Node) bool, enter func(*callgraph.Function) bool, failures bool) {
 	calls := pl.estimate().calls
+	skip := map[ast.Node]bool{}
 	ast.Inspect(root, func(n ast.Node) bool {
+		if n != nil && skip[n] {
+			return false
+		}
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			return false
+		case *ast.IfStmt:
+			skip[n.Body] = !failures && fails(fn.Pkg.Info, n)
 		case *ast.ForStmt, *ast.RangeStmt:
 			return loop(n)
 		case *ast.CallExpr:
@@ -158,7 +174,7 @@ func (pl *Placement) visit(root ast.Node, seen map[*callgraph.Function]bool, loo
 				if !seen[to] {
 					seen[to] = true
 					if enter(to) {
-						pl.visit(to.Body, seen, loop, enter)
+						pl.walk(to, to.Body, seen, loop, enter, failures)
 					}
 				}
 			}
@@ -233,6 +249,8 @@ func (pl *Placement) placeInside(n ast.Node, left, most int) {
 		switch {
 		case few && pl.onlyThrough(m.Node, n) || pl.dispatches(m.Node):
 			may = lenient
+		case pl.takesJobs(n):
+			may = job
 		case pl.isPhase(m.Node, n):
 			may = phase
 		}
@@ -253,7 +271,7 @@ func (pl *Placement) isPhase(m, n ast.Node) bool {
 		return false
 	}
 	inside, called := 0.0, false
-	pl.visit(LoopBody(m), map[*callgraph.Function]bool{fn: true}, func(o ast.Node) bool {
+	pl.visit(fn, LoopBody(m), map[*callgraph.Function]bool{fn: true}, func(o ast.Node) bool {
 		inside += pl.weight(o)
 		called = called || pl.Loops[o] != fn
 		return false
@@ -463,7 +481,7 @@ func (pl *Placement) skipped(n ast.Node) bool {
 // loopsInside returns the loops in a loop, or in functions that it calls, that
 // are inside no other loop there.
 func (pl *Placement) loopsInside(n ast.Node) (out []ast.Node) {
-	pl.visit(n, map[*callgraph.Function]bool{pl.Loops[n]: true}, func(m ast.Node) bool {
+	pl.visit(pl.Loops[n], n, map[*callgraph.Function]bool{pl.Loops[n]: true}, func(m ast.Node) bool {
 		if m != n {
 			out = append(out, m)
 		}
@@ -522,6 +540,10 @@ func (pl *Placement) fewTrips(n ast.Node) bool {
 	case *ast.CompositeLit:
 		return true
 	case *ast.CallExpr:
+		if info.Types[x.Fun].IsBuiltin() && len(x.Args) > 1 { // make with a length
+			n, exact := constant.Int64Val(constant.ToInt(cmp.Or(info.Types[x.Args[1]].Value, constant.MakeUnknown())))
+			return exact && n <= fewIterations
+		}
 		f, ok := load.Callee(fn.Pkg, x).(*types.Func)
 		return ok && f.Pkg() != nil && f.Pkg().Path() == "flag" && f.Name() == "Args"
 	case *ast.SelectorExpr:

@@ -60,7 +60,7 @@ func (pl *Placement) searchWarning(n ast.Node, s *search) string {
 // a loop reach without passing through another loop with a point.
 func (pl *Placement) recursiveGroups(n ast.Node) (groups []int) {
 	p := pl.estimate()
-	pl.visit(n, map[*callgraph.Function]bool{}, func(m ast.Node) bool {
+	pl.visit(pl.Loops[n], n, map[*callgraph.Function]bool{}, func(m ast.Node) bool {
 		return m == n || !pl.hasPoint(m)
 	}, func(fn *callgraph.Function) bool {
 		if g := p.group[fn]; g != p.group[pl.Loops[n]] && p.recursive(fn) && !slices.Contains(groups, g) {

@@ -399,11 +399,6 @@ func g() {
 	type local int
 	f(local(1))
 }`, "4:38", "which is instantiated with test/p.local: the type local is declared in a function"},
-		{"method value in an open generic", `func G[T any](x *S[T]) func() T { return x.get }
-
-type S[T any] struct{ x T }
-
-func (s *S[T]) get() T { return s.x }`, "4:42", "the value of a method in G, which is generic"},
 		{"hidden type parameter", `func f[T any](x T) any {
 	if T := 1; true {
 		return func() any { T++; return x }
@@ -469,6 +464,22 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 				t.Errorf("what was not refused: %v\n%s", made.Closures, q.Source["p.go"])
 			}
 		})
+	}
+}
+
+// TestConvert_OpenValues has method values and method expressions of generic
+// functions that other packages instantiate.
+func TestConvert_OpenValues(t *testing.T) {
+	src := "package p\n\ntype S[T any] struct{ x T }\n\nfunc (s *S[T]) get() T { return s.x }\n\nfunc G[T any](x *S[T]) (func() T, func(*S[T]) T) { return x.get, (*S[T]).get }\n"
+	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)
+	_, made, err := Convert(p, allClosures)
+	if err != nil || len(made.Refused) > 0 || len(made.Generic) != 2 {
+		t.Fatal(made, err)
+	}
+	for i, want := range []string{"test/p.G[...].get-fm1", "test/p.G[...].get-fm2"} {
+		if g := made.Generic[i]; g.Name != want || g.Constructor != fmt.Sprint("Cairn_make_value_G_", i+1) || !slices.Equal(g.Params, []int{0}) {
+			t.Errorf("%+v, want %s", g, want)
+		}
 	}
 }
 
