@@ -40,6 +40,9 @@ func canSave(why string, patience time.Duration) bool {
 	}
 	if why == "" {
 		blocked.since, blocked.until = time.Time{}, time.Time{}
+		if run != nil {
+			run.NoteBlocked("")
+		}
 		return true
 	}
 	noteBlocked(why, false)
@@ -50,6 +53,9 @@ func canSave(why string, patience time.Duration) bool {
 // is set, otherwise when it has lasted for warnAfter.
 func noteBlocked(why string, lasting bool) {
 	now := time.Now()
+	if run != nil {
+		run.NoteBlocked(why)
+	}
 	switch {
 	case blocked.since.IsZero() && lasting:
 		blocked.since, blocked.pause = now, warnAfter

@@ -37,6 +37,7 @@ type cutState struct {
 	late    string    // why the last one was
 	stuck   bool      // the last look found only blocked goroutines
 	over    bool      // the program ends, and nothing is saved any more
+	paused  bool      // the run knows that goroutines stand still
 
 	// complete wakes the main goroutine, released all others. With a single
 	// condition, each goroutine that arrives would wake all that have arrived.
@@ -119,6 +120,9 @@ func (c *cutState) request() {
 		return
 	}
 	c.wanted.Store(true)
+	if c.paused = run != nil; c.paused {
+		run.Pause()
+	}
 	c.begun, c.stuck = time.Now(), false
 	setDue()
 	for g := range c.all {
@@ -240,6 +244,10 @@ func (c *cutState) tooEarly() bool {
 // end lets all goroutines continue.
 func (c *cutState) end() {
 	c.wanted.Store(false)
+	if c.paused {
+		run.Continue()
+		c.paused = false
+	}
 	c.arrived, c.saving = 0, false
 	c.ended++
 	for g := range c.all {

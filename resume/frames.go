@@ -383,7 +383,9 @@ func onSaved(s engine.CheckpointInfo) {
 func handlePointError(err error) {
 	switch {
 	case errors.Is(err, engine.ErrStopped):
-		warn("%s", errorText(err))
+		if !supervised || errors.Is(err, engine.ErrNotSaved) { // a supervisor says that it is saved
+			warn("%s", errorText(err))
+		}
 		releaseRun()
 		run.Close()
 		if errors.Is(err, engine.ErrNotSaved) {

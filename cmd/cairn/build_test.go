@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/supervise/client"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
@@ -74,7 +76,7 @@ func (r *result) ended() *result {
 func TestBuild(t *testing.T) {
 	inModule(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing was built before
-	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: built in ", "cairn: ./cmd/sums: written to sums\n")
+	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: compiling with the standard library\n", "cairn: ./cmd/sums: built in ", "cairn: ./cmd/sums: written to sums\n")
 	cairnRun(t, "build", "-q", "./cmd/sums").exit(exitFine)
 	out, err := exec.Command("./sums", "a", "-b").Output()
 	if err != nil || string(out) != summed {
@@ -333,5 +335,41 @@ func main() {
 	}
 	if quiet := lines("-q"); len(quiet) != 1 || warned(quiet) != 1 || !strings.Contains(quiet[0], "WARNING: ") {
 		t.Errorf("with -q: %q", quiet)
+	}
+}
+
+// TestRun_StopSaidOnce shows that only the supervisor says that a compiled
+// program has stopped and is saved.
+func TestRun_StopSaidOnce(t *testing.T) {
+	inModule(t)
+	write(t, "cmd/sums/main.go", `package main
+
+import (
+	"fmt"
+	"time"
+)
+
+func main() {
+	sum := 0
+	for i := 0; i < 1<<40; i++ {
+		sum += i * i
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(sum)
+}
+`)
+	var out, errs lines
+	errs.some.L, out.some.L = &errs.mu, &out.mu
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, []string{"run", "--run", "s.cairn", "./cmd/sums"}, &out, &errs) }()
+	errs.await("started")
+	cairnRun(t, "checkpoint", "s.cairn").ended() // it has reached a point
+	cancel()
+	if c := <-code; c != supervise.StoppedStatus {
+		t.Fatalf("exit code %d\n%s", c, errs.b.String())
+	}
+	if text := errs.b.String(); strings.Contains(text, "stopped on request") || !strings.Contains(text, "stopped with checkpoint 2: interrupted") {
+		t.Errorf("the program says it too:\n%s", text)
 	}
 }

@@ -49,6 +49,8 @@ type (
 	Progress struct {
 		Points   uint64 `json:"points"`
 		Messages uint64 `json:"messages"`
+		Paused   bool   `json:"paused,omitempty"`  // Cairn has paused the program since the last report
+		Blocked  string `json:"blocked,omitempty"` // why no checkpoint can be taken, if the program's run time knows
 	}
 	// Restored says that this rank has restored a checkpoint, or that it
 	// begins anew (Fresh), because there is none.

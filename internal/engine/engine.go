@@ -129,6 +129,9 @@ type Run struct {
 	observed       bool // other ranks or the supervisor must learn of each point
 	points         uint64
 	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
+	pauses         atomic.Int32           // number of Pause without Continue
+	paused         atomic.Bool            // Pause was called since the last report
+	blocked        atomic.Pointer[string] // see NoteBlocked
 	pointsLeft     int                    // points until a checkpoint is due by count
 	wake           atomic.Bool            // the next Point has something to do
 	request        atomic.Pointer[string] // who requested a checkpoint; nil: nobody

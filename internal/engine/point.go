@@ -43,6 +43,8 @@ func (p *Run) pointTogether(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
+	p.Pause()
+	defer p.Continue()
 	p.wake.Store(false)
 	p.precopyImage()
 	select {
@@ -177,6 +179,8 @@ func (p *Run) usable() error {
 
 // save takes a checkpoint in a run of one rank. It waits for the writer before.
 func (p *Run) save(ctx context.Context, reason string) error {
+	p.Pause()
+	defer p.Continue()
 	note := ckpt.Note{Points: p.points, Reason: reason}
 	if _, err := p.copyState(ctx, &note, new(coord.Save)); err != nil {
 		return err

@@ -189,8 +189,30 @@ func (p *Run) report(done <-chan struct{}) {
 	}
 }
 
+// Pause says that the program stands still because of Cairn, until Continue is
+// called. So the supervisor does not miss points.
+func (p *Run) Pause() {
+	p.pauses.Add(1)
+	p.paused.Store(true)
+}
+
+// Continue ends what Pause has begun.
+func (p *Run) Continue() { p.pauses.Add(-1) }
+
+// NoteBlocked records why no checkpoint can be taken, "" if one can.
+func (p *Run) NoteBlocked(why string) {
+	if why == "" {
+		p.blocked.Store(nil)
+		return
+	}
+	p.blocked.Store(&why)
+}
+
 func (p *Run) reportOnce() {
-	m := &control.Progress{Points: p.reportedPoints.Load()}
+	m := &control.Progress{Points: p.reportedPoints.Load(), Paused: p.paused.Swap(false) || p.pauses.Load() > 0}
+	if why := p.blocked.Load(); why != nil {
+		m.Blocked = *why
+	}
 	if p.identity.Size > 1 { // in a run of one rank, World may set peers at any time
 		m.Messages = p.peers.engine.Traffic()
 	}

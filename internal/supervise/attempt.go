@@ -69,6 +69,7 @@ type rank struct {
 
 	pointAt time.Time // time when its last point was seen
 	quiet   bool      // the user was told that it reaches no point
+	blocked string    // why it cannot take a checkpoint, as it says
 	done    bool      // it said Finished or Stopped
 	bad     bool      // it failed
 }
@@ -333,9 +334,10 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	case *control.Endpoint:
 		s.exchangeEndpoint(r, m)
 	case *control.Progress:
-		if text := r.noPoint(m.Points, time.Now()); text != "" {
+		if text := r.noPoint(m, time.Now()); text != "" {
 			s.say("%s", text)
 		}
+		r.blocked = m.Blocked
 		// A destination that has taken over reports its first point later.
 		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64
@@ -398,11 +400,12 @@ func (s *Supervisor) ready(r *rank) {
 // quietFor is how long a rank may reach no point before the user is told.
 const quietFor = time.Minute
 
-// noPoint takes the number of points that a rank has passed. It returns a text
-// for the user, once, if the rank has reached no point for quietFor.
-func (r *rank) noPoint(points uint64, now time.Time) string {
+// noPoint takes what a rank reports. It returns a text for the user, once, if
+// the rank has reached no point for quietFor. The time does not count while
+// Cairn pauses the rank, or while its run time says why it is not saved.
+func (r *rank) noPoint(m *control.Progress, now time.Time) string {
 	switch {
-	case points > r.Points:
+	case m.Points > r.Points, m.Paused, m.Blocked != "":
 		r.pointAt = now
 		return ""
 	case r.quiet || r.State != rundir.Running || now.Sub(r.pointAt) < quietFor:

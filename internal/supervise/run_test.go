@@ -399,7 +399,17 @@ func TestStop_Grace(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(1, 8)
 	l.s.Stop("interrupted")
-	l.ends(rundir.Stopped, UnsavedStatus).says("did not stop within 100 ms")
+	l.ends(rundir.Stopped, UnsavedStatus).says("did not stop within 100 ms", "--grace gives them more time")
+}
+
+// TestAttempt_WhyUnsaved shows that a rank's own reason is given instead of the
+// advice to wait longer, which does not help then.
+func TestAttempt_WhyUnsaved(t *testing.T) {
+	a := &attempt{ranks: make([]rank, 2)}
+	a.ranks[1].Rank, a.ranks[1].blocked = 1, "the main goroutine computes without a point"
+	if got, want := a.whyUnsaved(), "; rank 1: the main goroutine computes without a point"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestHelper_Killed(t *testing.T) {

@@ -135,7 +135,7 @@ func (s *Supervisor) askStop() {
 			}
 			s.say("ranks did not stop within %s and are killed", s.graceText())
 			if a.greeted() && a.unsaved == "" {
-				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s and were killed; --grace gives them more time", s.graceText())
+				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s and were killed%s", s.graceText(), a.whyUnsaved())
 			}
 			s.kill("")
 		})
@@ -147,6 +147,16 @@ func (s *Supervisor) askStop() {
 		s.tellAll(&control.Terminate{})
 	}
 	a.asked = true
+}
+
+// whyUnsaved returns the rest of a sentence about ranks that did not save.
+func (a *attempt) whyUnsaved() string {
+	for i := range a.ranks {
+		if r := &a.ranks[i]; r.blocked != "" {
+			return fmt.Sprintf("; rank %d: %s", r.Rank, r.blocked)
+		}
+	}
+	return "; --grace gives them more time"
 }
 
 // savesKept is how many of the last checkpoints tell how long the next one

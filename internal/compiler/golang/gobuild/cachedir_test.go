@@ -34,6 +34,25 @@ func TestBuilder_CacheDir(t *testing.T) {
 	}
 }
 
+// TestBuilder_First shows that only the first build with a run time is known to
+// compile the standard library.
+func TestBuilder_First(t *testing.T) {
+	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n")
+	b, err := New(t.Context(), dir, nil, Options{Cache: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !b.First() {
+		t.Error("not the first build in an empty cache")
+	}
+	if err := b.addRuntime(); err != nil {
+		t.Fatal(err)
+	}
+	if b.First() {
+		t.Error("still the first build")
+	}
+}
+
 func isDir(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && st.IsDir()
