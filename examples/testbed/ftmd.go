@@ -60,11 +60,11 @@ func (f *ft) toSpace() error {
 	}
 	for _, s := range f.slabs {
 		zs := s.z1 - s.z0
-		for _, o := range f.slabs {
+		for i, o := range f.slabs {
 			if o.out == nil {
 				break
 			}
-			if err := f.place(s, o.out.Rows(s.z0, s.z1), s.space, zs, o.y1-o.y0, f.ny, o.y0); err != nil {
+			if err := f.place(s, i == 0, o.out.Rows(s.z0, s.z1), s.space, zs, o.y1-o.y0, f.ny, o.y0); err != nil {
 				return err
 			}
 		}
@@ -108,7 +108,7 @@ func (f *ft) toWaves() error {
 			if outs[i] == s.waves {
 				break
 			}
-			if err := f.place(s, outs[i].Rows(s.y0, s.y1), s.waves, ys, o.z1-o.z0, f.nz, o.z0); err != nil {
+			if err := f.place(s, i == 0, outs[i].Rows(s.y0, s.y1), s.waves, ys, o.z1-o.z0, f.nz, o.z0); err != nil {
 				return err
 			}
 		}
@@ -121,8 +121,12 @@ func (f *ft) toWaves() error {
 }
 
 // place copies the nb rows of each in[a] into out[a], which has all rows, from
-// row from on.
-func (f *ft) place(s *slab, in, out *device.Array[complex128], na, nb, all, from int) error {
-	return s.dev.Launch(ftPlace, device.Size{f.nx, nb, na}, device.In(in), device.InOut(out),
+// row from on. The first copy says that nothing in out matters.
+func (f *ft) place(s *slab, first bool, in, out *device.Array[complex128], na, nb, all, from int) error {
+	to := device.InOut(out)
+	if first {
+		to = device.Out(out)
+	}
+	return s.dev.Launch(ftPlace, device.Size{f.nx, nb, na}, device.In(in), to,
 		int32(f.nx), int32(na), int32(nb), int32(all), int32(from))
 }

@@ -97,10 +97,11 @@ flow face(water l, water r)
     return f;
 }
 
-// shwa_limit sets the clock for the next step from the fastest waves of all
-// groups of cells. One group of items. It does not use u.
+// shwa_limit sets the clock for the next step from the old one and the fastest
+// waves of all groups of cells. One group of items. It does not use u.
 __kernel void shwa_limit(__global const float *peak, int n, __local float *most,
-                         __global float *clock, float size, float rise, __global const float *u)
+                         __global const float *old, __global float *clock, float size, float rise,
+                         __global const float *u)
 {
     int me = get_local_id(0), items = get_local_size(0);
     float fastest = 0.0f;
@@ -115,7 +116,7 @@ __kernel void shwa_limit(__global const float *peak, int n, __local float *most,
     if (me != 0)
         return;
     fastest = most[0];
-    float t = clock[TIME], phase = clock[PHASE];
+    float t = old[TIME], phase = old[PHASE];
     float ratio = COURANT / LARGER(fastest, SLOWEST);
     float step = ratio * size;
     float half_phase = phase > 0.5f ? phase - 0.5f : phase;

@@ -33,7 +33,8 @@ const shwaPlainSteps = 20_000
 // contaminants): finite volumes of first order, explicit in time.
 //
 // A step launches three kernels on each device. The first finds the length of
-// the step from the fastest wave, and sets the clock. The second adds up the
+// the step from the fastest wave, and sets the clock: on the first device that
+// of the next step, on the others a copy of it. The second adds up the
 // flows through the faces of each cell. The third updates the cells, and finds
 // the fastest wave of each group of 64. The fastest wave on all devices decides
 // how long the step is. The host does not read it: with one device, the host
@@ -50,10 +51,10 @@ type shwa struct {
 
 	// The state. u holds for each row four lines: depth, momentum to the
 	// east and to the north, contaminant.
-	u     *device.Array[float32] // ny × 4 × nx
-	clock *device.Array[float32] // ny × clockLen; a device uses the clock of its first row
-	gate  *device.Array[float32] // ny × 3: flow from the sea, flow to the river, and all water that came in
-	peak  *device.Array[float32] // ny × groups: fastest waves
+	u     *device.Array[float32]    // ny × 4 × nx
+	clock [2]*device.Array[float32] // after an even and after an odd number of steps
+	gate  *device.Array[float32]    // ny × 3: flow from the sea, flow to the river, and all water that came in
+	peak  *device.Array[float32]    // ny × groups: fastest waves
 
 	bed  *device.Array[float32] // ny × nx
 	rate *device.Array[float32] // ny × 4 × nx
@@ -74,7 +75,8 @@ type shwaBand struct {
 	around    *device.Array[float32]
 	aroundBed *device.Array[float32]
 
-	u, clock, gate, peak, rate *device.Array[float32]
+	u, gate, peak, rate *device.Array[float32]
+	clock               [2]*device.Array[float32] // the device's own, except for the first
 }
 
 // shwaSource is the kernels' source with the constants before it.
@@ -110,7 +112,7 @@ func (s *shwa) setup(size string, devs []*device.Device) error {
 // prepare makes the arrays, and the ground.
 func (s *shwa) prepare(devs []*device.Device) error {
 	s.u = device.New[float32](s.ny, 4, s.nx)
-	s.clock = device.New[float32](s.ny, clockLen)
+	s.clock = [2]*device.Array[float32]{device.New[float32](clockLen), device.New[float32](clockLen)}
 	s.gate = device.New[float32](s.ny, 3)
 	s.peak = device.New[float32](s.ny, s.groups())
 	s.bed = device.NewConstant[float32](s.ny, s.nx)
@@ -155,20 +157,13 @@ func (s *shwa) begin([]*device.Device) error {
 
 func (s *shwa) protect(p *cairn.Run) {
 	cairn.Protect(p, "water", s.u)
-	cairn.Protect(p, "clock", s.clock)
+	cairn.Protect(p, "clock0", s.clock[0])
+	cairn.Protect(p, "clock1", s.clock[1])
 	cairn.Protect(p, "gate", s.gate)
 	cairn.Protect(p, "peak", s.peak)
 }
 
 func (s *shwa) spread(devs []*device.Device) error {
-	// Any division among devices has used the clock of the first row.
-	clock, err := s.clock.Data()
-	if err != nil {
-		return err
-	}
-	for j := 1; j < s.ny; j++ {
-		copy(clock[j*clockLen:], clock[:clockLen])
-	}
 	s.divide(devs)
 	return nil
 }
@@ -180,12 +175,17 @@ func (s *shwa) divide(devs []*device.Device) {
 	for k := range n {
 		lo, hi := s.ny*k/n, s.ny*(k+1)/n
 		from, to := max(lo-1, 0), min(hi+1, s.ny)
+		clock := s.clock
+		if k > 0 {
+			clock[0] = device.New[float32](clockLen)
+			clock[1] = clock[0]
+		}
 		s.bands = append(s.bands, shwaBand{
 			dev: devs[k], lo: lo, hi: hi,
 			skip: lo - from, view: to - from,
 			around: s.u.Rows(from, to), aroundBed: s.bed.Rows(from, to),
-			u: s.u.Rows(lo, hi), clock: s.clock.Rows(lo, lo+1), gate: s.gate.Rows(lo, hi),
-			peak: s.peak.Rows(lo, hi), rate: s.rate.Rows(lo, hi),
+			u: s.u.Rows(lo, hi), gate: s.gate.Rows(lo, hi),
+			peak: s.peak.Rows(lo, hi), rate: s.rate.Rows(lo, hi), clock: clock,
 		})
 		s.bands[k].u.Prefer(devs[k])
 	}
@@ -199,20 +199,21 @@ func (s *shwa) step(_ context.Context, i int) error {
 		open = 1
 	}
 	wide := s.groups() * shwaGroup
+	now := (i + 1) % 2 // of the two clocks
 	// These launches copy what devices need from each other. They also copy
 	// the neighbours' rows, which this kernel does not read, so that all
 	// copies are done before any device is busy.
 	for _, b := range s.bands {
 		err := b.dev.Launch(s.limit, device.Size{shwaReducers}.In(shwaReducers),
 			device.In(s.peak), int32(s.ny*s.groups()), device.Local[float32](shwaReducers),
-			device.InOut(b.clock), s.cell(), s.rise, device.In(b.around))
+			device.In(s.clock[i%2]), device.Out(b.clock[now]), s.cell(), s.rise, device.In(b.around))
 		if err != nil {
 			return err
 		}
 	}
 	for _, b := range s.bands {
 		err := b.dev.Launch(s.fluxes, device.Size{wide, b.hi - b.lo}.In(shwaGroup, 1),
-			device.In(b.around), device.In(b.aroundBed), device.In(b.clock),
+			device.In(b.around), device.In(b.aroundBed), device.In(b.clock[now]),
 			device.Out(b.rate), device.InOut(b.gate),
 			nx, int32(b.hi-b.lo), int32(b.skip), int32(b.view), open)
 		if err != nil {
@@ -222,7 +223,7 @@ func (s *shwa) step(_ context.Context, i int) error {
 	si, sj, r2 := s.source()
 	for _, b := range s.bands {
 		err := b.dev.Launch(s.update, device.Size{wide, b.hi - b.lo}.In(shwaGroup, 1),
-			device.InOut(b.u), device.In(b.rate), device.In(b.clock),
+			device.InOut(b.u), device.In(b.rate), device.In(b.clock[now]),
 			device.InOut(b.gate), device.Out(b.peak), device.Local[float32](shwaGroup),
 			nx, int32(b.hi-b.lo), int32(b.lo), int32(si), int32(sj), int32(r2))
 		if err != nil {
@@ -240,7 +241,7 @@ func (s *shwa) result() ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	clock, err := s.clock.Read()
+	clock, err := s.clock[s.steps()%2].Read()
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +285,7 @@ func (s *shwa) paint(step int) error {
 	if err != nil {
 		return err
 	}
-	clock, err := s.clock.Read()
+	clock, err := s.clock[step%2].Read()
 	if err != nil {
 		return err
 	}

@@ -6,11 +6,13 @@ import "github.com/cairnrun/cairn/device"
 
 func shwaLimit(w *device.Work) {
 	peak, n := device.Slice[float32](w, 0), int(device.Value[int32](w, 1))
-	clock, size, rise := device.Slice[float32](w, 3), device.Value[float32](w, 4), device.Value[float32](w, 5)
+	old, clock := device.Slice[float32](w, 3), device.Slice[float32](w, 4)
+	size, rise := device.Value[float32](w, 5), device.Value[float32](w, 6)
 	fastest := float32(0)
 	for _, p := range peak[:n] {
 		fastest = larger(fastest, p)
 	}
+	copy(clock, old)
 	tick(clock, fastest, size, rise)
 }
 

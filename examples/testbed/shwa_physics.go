@@ -16,7 +16,7 @@ const (
 	shwaSlowest = 0.1   // speed of the slowest wave that limits a step
 )
 
-// The elements of a clock. Each device has a clock.
+// The elements of a clock.
 const (
 	clockTime   = iota
 	clockPhase  // of the tide, 0…1
@@ -25,7 +25,7 @@ const (
 	clockTide   // level of the sea outside
 	clockRiver  // … of the river
 	clockSource // 1: open
-	clockLen    = 8
+	clockLen
 )
 
 // Products are converted to float32 before they are added to something. So the

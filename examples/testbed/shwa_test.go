@@ -107,7 +107,7 @@ func TestShwaBalance(t *testing.T) {
 	var closed float64
 	for i := 0; i < 300; i += 20 {
 		s.mustStep(t, i, i+20)
-		u, clock := mustRead(t, s.u), mustRead(t, s.clock)
+		u, clock := mustRead(t, s.u), mustRead(t, s.clock[0])
 		in, most := 0.0, 0.0
 		for j, g := range mustRead(t, s.gate) {
 			if j%3 == 2 {
@@ -251,8 +251,8 @@ func TestShwaTurned(t *testing.T) {
 	}
 }
 
-// A step copies rows at the bounds of bands and the fastest waves between
-// devices, and nothing else. With one device it copies nothing.
+// A step copies rows at the bounds of bands, the fastest waves and the clock
+// between devices, and nothing else. With one device it copies nothing.
 func TestShwaMoves(t *testing.T) {
 	for _, list := range []string{"discrete", "discrete,discrete", "discrete,discrete,discrete"} {
 		t.Run(list, func(t *testing.T) {
@@ -275,11 +275,12 @@ func TestShwaMoves(t *testing.T) {
 			n := int64(len(s.bands))
 			rows := 2 * (n - 1) * int64(4*s.nx*4)
 			peaks := (n - 1) * int64(s.ny*s.groups()*4)
-			if in2-in != steps*(rows+peaks) {
-				t.Errorf("%d bytes went to devices in a step, not %d", (in2-in)/steps, rows+peaks)
+			all := rows + peaks + (n-1)*clockLen*4
+			if in2-in != steps*all {
+				t.Errorf("%d bytes went to devices in a step, not %d", (in2-in)/steps, all)
 			}
-			if out2-out > steps*(rows+peaks) || n > 1 && out2 == out {
-				t.Errorf("%d bytes came from devices in a step, not %d", (out2-out)/steps, rows+peaks)
+			if out2-out > steps*all || n > 1 && out2 == out {
+				t.Errorf("%d bytes came from devices in a step, not %d", (out2-out)/steps, all)
 			}
 		})
 	}

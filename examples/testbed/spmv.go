@@ -136,7 +136,7 @@ func (s *spmv) spread(devs []*device.Device) error {
 	if err != nil {
 		return err
 	}
-	s.shares = s.shares[:0]
+	s.shares = nil
 	row := 0
 	for i, d := range devs {
 		r := spmvRows{dev: d, first: row}
