@@ -48,7 +48,7 @@ type Device struct {
 	done     uint64
 	bad      []badRange // launches that failed after Launch returned
 	err      error      // why it is lost
-	programs map[string]driver.Program
+	programs map[sourceKey]driver.Program
 	kernels  map[weak.Pointer[Kernel]]driver.Kernel
 	buffers  map[*buffer]struct{}
 	ckptSide *checkpointSide
@@ -80,7 +80,7 @@ func newDevice(drv driver.Device) (*Device, error) {
 	d := &Device{drv: drv, info: newInfo(drv.Info()), q: q}
 	d.staged = d.info.Backend == "cuda"
 	d.buffers = make(map[*buffer]struct{})
-	d.programs = make(map[string]driver.Program)
+	d.programs = make(map[sourceKey]driver.Program)
 	d.kernels = make(map[weak.Pointer[Kernel]]driver.Kernel)
 	if d.info.Shared {
 		w, ok := drv.(driver.Wrapper)
@@ -144,6 +144,14 @@ func (d *Device) String() string {
 func (d *Device) Moved() (in, out int64) {
 	d = d.real()
 	return d.in.Load(), d.out.Load()
+}
+
+// Launches returns how many kernels were launched on the device so far.
+func (d *Device) Launches() int64 {
+	d = d.real()
+	d.qmu.Lock()
+	defer d.qmu.Unlock()
+	return int64(d.seq)
 }
 
 // Err returns why the device is lost, or nil if it is not lost.

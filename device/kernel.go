@@ -13,6 +13,7 @@ import (
 type Kernel struct {
 	source, name string
 	host         func(*Work)
+	contract     bool
 
 	self weak.Pointer[Kernel] // the key in Device.kernels
 	mu   sync.Mutex           // held while the kernel is compiled
@@ -27,6 +28,20 @@ type Kernel struct {
 func NewKernel(source, name string, host func(*Work)) *Kernel {
 	k := &Kernel{source: source, name: name, host: host}
 	k.self = weak.Make(k)
+	return k
+}
+
+// Contract allows devices to fuse multiplications and additions in this kernel:
+// a*b + c may be rounded once instead of twice, which is faster, and differs
+// between devices. Without Contract a kernel gives the same bits on all devices
+// if it only adds, multiplies, divides and takes roots; with it, a run that
+// moves to another kind of device may end with other bits than one that does
+// not. Contract has no effect on the Go function. Call it before the kernel is
+// launched. It returns k.
+func (k *Kernel) Contract() *Kernel {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.contract = true
 	return k
 }
 
@@ -67,6 +82,12 @@ func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 	return b, nil
 }
 
+// sourceKey identifies what is compiled.
+type sourceKey struct {
+	text     string
+	contract bool
+}
+
 // compiled is a kernel on a device.
 type compiled struct {
 	d weak.Pointer[Device]
@@ -84,7 +105,8 @@ func forget(c compiled) {
 
 // program returns the compiled source of a kernel.
 func (d *Device) program(k *Kernel) (driver.Program, error) {
-	src := driver.Source{OpenCL: k.source}
+	src := driver.Source{OpenCL: k.source, Contract: k.contract}
+	key := sourceKey{k.source, k.contract}
 	if d.info.Backend == "host" {
 		if k.host == nil {
 			return nil, fmt.Errorf("kernel %s has no Go function, which %v needs: give NewKernel one, or launch it on another device", k.name, d)
@@ -97,7 +119,7 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 	cached := src.Go == nil
 	if cached {
 		d.mu.Lock()
-		p := d.programs[k.source]
+		p := d.programs[key]
 		d.mu.Unlock()
 		if p != nil {
 			return p, nil
@@ -113,10 +135,10 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if first := d.programs[k.source]; first != nil {
+	if first := d.programs[key]; first != nil {
 		go p.Close() // another goroutine was faster
 		return first, nil
 	}
-	d.programs[k.source] = p
+	d.programs[key] = p
 	return p, nil
 }

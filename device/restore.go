@@ -186,6 +186,9 @@ func (k *Kernel) state(c *graph.Coder) error {
 	graph.Field(c, "source", &k.source)
 	graph.Field(c, "name", &k.name)
 	graph.Field(c, "host", &k.host)
+	if !c.Restoring() || c.Has("contract") { // older checkpoints do not say
+		graph.Field(c, "contract", &k.contract)
+	}
 	if c.Restoring() {
 		k.self = weak.Make(k)
 	}
