@@ -46,6 +46,7 @@ func New[T any](dims ...int) *Array[T] {
 	if err != nil {
 		panic("device: " + err.Error())
 	}
+	noteMade(m)
 	return &Array[T]{h: h, hi: n, dims: slices.Clone(dims)}
 }
 
@@ -238,6 +239,9 @@ func (a *Array[T]) Rows(lo, hi int) *Array[T] {
 	v.lo, v.hi = a.lo+int64(lo)*row, a.lo+int64(hi)*row
 	v.dims = slices.Clone(a.dims)
 	v.dims[0] = hi - lo
+	if a.h != nil {
+		noteView(a.h.m, v.lo, v.hi)
+	}
 	return &v
 }
 

@@ -61,6 +61,10 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		if from >= to {
 			continue
 		}
+		if s.gone == errUnwritten { // as zeros; see unwritten
+			out = append(out, mem.Place{Len: to - from, Zero: true})
+			continue
+		}
 		if err := s.check(); err != nil {
 			return nil, err
 		}
@@ -102,10 +106,26 @@ func (m *memory) Host(lo, hi int64) ([]byte, error) {
 	if m.raw.device() {
 		return m.raw.read(m, lo, hi)
 	}
-	if err := m.toHost(nil, lo, hi); err != nil {
+	if err := m.makeHost(); err != nil {
 		return nil, err
 	}
+	for _, r := range m.written(lo, hi) {
+		if err := m.toHost(nil, r[0], r[1]); err != nil {
+			return nil, err
+		}
+	}
 	return m.host[lo:hi:hi], nil
+}
+
+// written returns the parts of bytes lo…hi whose values count. The others are
+// zero in the host copy.
+func (m *memory) written(lo, hi int64) (parts rangeSet) {
+	for _, s := range m.spans {
+		if from, to := max(lo, s.lo), min(hi, s.hi); from < to && s.gone != errUnwritten {
+			parts = parts.with(from, to)
+		}
+	}
+	return parts
 }
 
 // Target returns host memory for bytes lo…hi, which the caller overwrites.

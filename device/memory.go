@@ -246,6 +246,9 @@ func (s *span) check() error {
 	if err == nil {
 		return nil
 	}
+	if err == errUnwritten && division.failed != nil {
+		division.failed(fmt.Errorf("bytes %d to %d of an array were read before they were written", s.lo, s.hi))
+	}
 	if errors.Is(err, ErrLost) {
 		return fmt.Errorf("bytes %d to %d of an array were only on a device that is lost: %w; roll back to the last checkpoint", s.lo, s.hi, err)
 	}

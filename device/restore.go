@@ -150,20 +150,30 @@ type handled interface {
 // state saves and restores the number of devices.
 func (*deviceCount) state(c *graph.Coder) error {
 	machine.Lock()
-	defer machine.Unlock()
 	n := machine.seen
 	if n == 0 {
 		n = len(machine.chosen)
 	}
+	machine.Unlock()
+	var parts []any
+	if !c.Restoring() {
+		parts = unwritten()
+	}
 	graph.Field(c, "devices", &n)
+	if !c.Restoring() || c.Has("unwritten") { // older checkpoints have none
+		graph.Field(c, "unwritten", &parts)
+	}
 	if !c.Restoring() || c.Err() != nil {
 		return c.Err()
 	}
 	if n < 0 || n > 1<<20 {
 		return fmt.Errorf("a program with %d devices", n)
 	}
+	machine.Lock()
 	machine.seen = n
-	return nil
+	machine.Unlock()
+	dividesAnew(n)
+	return restoreUnwritten(parts)
 }
 
 // CairnLost returns why a device of the program is lost, or nil if none is. A

@@ -374,6 +374,7 @@ var failCount uint64
 // one before was not saved. A supervisor reports each checkpoint itself.
 func onSaved(s engine.CheckpointInfo) {
 	files.Committed()
+	endDivision()
 	if n := failures.Over(); n > 0 && !supervised {
 		warn("checkpoint %d is saved, after %d that were not", s.Index, n)
 	}

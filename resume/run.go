@@ -352,6 +352,7 @@ func finish(done bool, status int) {
 		reportUnsaved(failed)
 	}
 	if done && begun.Load() {
+		endDivision()
 		files.End()
 		if err == nil && !supervised { // the end is recorded
 			files.RemoveOverflow()

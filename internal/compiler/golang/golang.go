@@ -7,6 +7,7 @@
 //	load        packages, files and types, by way of the go command
 //	callgraph   what calls lead to, dynamic ones too
 //	lower       Go syntax to the IR of package ir
+//	divide      how work is divided among devices
 //	explain     which loops do the work, and what is in flight there
 //	place       in which loops points are placed, and what they cost
 //	rewrite     the passes over Go source: frames and continuations

@@ -135,7 +135,7 @@ func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread") // two devices
+	cmd.Env = append(os.Environ(), pocl)
 	return cmd
 }
 
@@ -164,10 +164,15 @@ var buildCairn = sync.OnceValues(func() (string, error) {
 // their time.
 const lazyGC = "GOGC=400"
 
-// build builds a program, plain and restartable.
+// build builds a program, plain and restartable, once.
 func build(t *testing.T, name string) (plain, made string) {
 	t.Helper()
+	built.Lock()
+	defer built.Unlock()
 	plain, made = filepath.Join(scratch, "plain", name), filepath.Join(scratch, "made", name)
+	if built.names[name] {
+		return plain, made
+	}
 	for _, cmd := range []*exec.Cmd{
 		command(t, source(t), "go", "build", "-ldflags=-w", "-o", plain, "./"+name),
 		command(t, source(t), cairn(t), "build", "--ldflags=-w", "-o", made, "./"+name),
@@ -177,8 +182,15 @@ func build(t *testing.T, name string) (plain, made string) {
 			t.Fatalf("%s: %v\n%s", cmd, err, text)
 		}
 	}
+	built.names[name] = true
 	return plain, made
 }
+
+// built are the names of the programs that were built.
+var built = struct {
+	sync.Mutex
+	names map[string]bool
+}{names: make(map[string]bool)}
 
 // plainly returns the output of a program that runs without Cairn.
 func plainly(t *testing.T, binary, devices string, args ...string) string {
@@ -222,14 +234,20 @@ func (j *restarts) run(t *testing.T, binary string, args ...string) (out string,
 	}
 }
 
-// opencl reports whether there is OpenCL with two devices.
+// PoCL has as many devices as words.
+const (
+	pocl        = "POCL_DEVICES=pthread pthread pthread pthread"
+	poclDevices = 4
+)
+
+// opencl reports whether there is OpenCL with these devices.
 var opencl = sync.OnceValue(func() bool {
 	path, err := buildCairn()
 	if err != nil {
 		return false
 	}
-	cmd := exec.Command(path, "devices", "opencl:0.0,opencl:0.1")
-	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread")
+	cmd := exec.Command(path, "devices", "opencl:0.0,opencl:0.3")
+	cmd.Env = append(os.Environ(), pocl)
 	return cmd.Run() == nil
 })
 
@@ -244,33 +262,42 @@ func travel(t *testing.T) [][]string {
 	if opencl() {
 		js = append(js, []string{"host,host", "opencl:0.0", "opencl"}, []string{"opencl", "discrete", "host"})
 	} else {
-		t.Log("there is no OpenCL with two devices here, so it was not tried")
+		t.Log("there is no OpenCL with several devices here, so it was not tried")
 	}
 	return js
 }
 
-// restartOver runs a program over lists of devices.
-func restartOver(t *testing.T, over [][]string, plain, made, killAt string, least int, args ...string) {
+// restartOver runs a program over lists of devices. A malleable program ends on
+// as many devices as its last list has, and launches kernels on all of them
+// (or on the first, if all is false).
+func restartOver(t *testing.T, over [][]string, plain, made, killAt string, least int, malleable, all bool, args ...string) {
 	t.Helper()
-	want := make(map[string]string)
+	plainOut := make(map[string]string)
 	for _, devices := range over {
 		first, last := devices[0], devices[len(devices)-1]
-		if want[first] == "" {
-			want[first] = plainly(t, plain, first, args...)
+		if plainOut[first] == "" {
+			plainOut[first] = plainly(t, plain, first, args...)
 		}
 		j := restarts{devices, killAt}
 		got, kills, said := j.run(t, made, args...)
-		if got != want[first] {
-			t.Errorf("over %v, killed %d times: it prints\n%swant\n%s", devices, kills, got, want[first])
+		if got != plainOut[first] {
+			t.Errorf("over %v, killed %d times: it prints\n%swant\n%s", devices, kills, got, plainOut[first])
 		}
 		if kills < least {
 			t.Errorf("over %v: killed %d times only", devices, kills)
 		}
-		// As many devices as at first, all of the last kind.
+		// As many devices as at first or at last, all of the last kind.
+		want := number(first)
+		if malleable {
+			want = number(last)
+		}
+		if idle := strings.Count(said, "launches: 0\n"); all && malleable && idle > 0 {
+			t.Errorf("over %v: it ended with %d idle devices:\n%s", devices, idle, said)
+		}
 		backend, _, _ := strings.Cut(strings.Replace(last, "discrete", "host", 1), ",")
 		backend, _, _ = strings.Cut(backend, ":")
-		if n, k := strings.Count(said, backend+":"), number(first); n != k {
-			t.Errorf("over %v: it ended on %d devices of %s, not %d:\n%s", devices, n, backend, k, said)
+		if n := strings.Count(said, backend+":"); n != want {
+			t.Errorf("over %v: it ended on %d devices of %s, not %d:\n%s", devices, n, backend, want, said)
 		}
 	}
 }
@@ -278,7 +305,7 @@ func restartOver(t *testing.T, over [][]string, plain, made, killAt string, leas
 // number returns how many devices a list stands for.
 func number(list string) int {
 	if list == "opencl" {
-		return 2
+		return poclDevices
 	}
 	return strings.Count(list, ",") + 1
 }
@@ -297,7 +324,42 @@ func TestTestbed(t *testing.T) {
 			if stress {
 				over, killAt = all, "each"
 			}
-			restartOver(t, over, plain, made, killAt, 2, name)
+			restartOver(t, over, plain, made, killAt, 2, name != "summa" && name != "mg", name != "floyd" && name != "ft", name)
+		})
+	}
+}
+
+// TestTestbed_Divide kills malleable programs on k devices and resumes them on
+// m. They divide their work anew, and use all m.
+func TestTestbed_Divide(t *testing.T) {
+	t.Parallel()
+	plain, made := build(t, "testbed")
+	lists := func(name string) (out []string) {
+		for i := range 4 {
+			if name == "opencl" {
+				out = append(out, strings.Join([]string{"opencl:0.0", "opencl:0.1", "opencl:0.2", "opencl:0.3"}[:i+1], ","))
+			} else {
+				out = append(out, strings.Repeat(name+",", i)+name)
+			}
+		}
+		return out
+	}
+	host, other := lists("host"), lists("discrete")
+	if opencl() {
+		other = lists("opencl")
+	}
+	for i, name := range []string{"shwa", "ftmd", "spmv"} {
+		t.Run(name, func(t *testing.T) {
+			over := [][]string{{host[i], other[3], host[2-i]}}
+			if stress {
+				over = nil
+				for k := range 4 {
+					for m := range 4 {
+						over = append(over, []string{host[k], host[m]}, []string{other[k], other[m]}, []string{host[k], other[m]}, []string{other[k], host[m]})
+					}
+				}
+			}
+			restartOver(t, over, plain, made, "2,4", 2, true, true, name)
 		})
 	}
 }
@@ -309,12 +371,12 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "mixed")
 	all := travel(t)
-	restartOver(t, all[:1], plain, made, "each", 12)
+	restartOver(t, all[:1], plain, made, "each", 12, false, false)
 	more := all[len(all)-2:]
 	if stress {
 		more = all[1:]
 	}
-	restartOver(t, more, plain, made, "2,3,7", 3)
+	restartOver(t, more, plain, made, "2,3,7", 3, false, false)
 
 	supervised(t, plain, made)
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/divide"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -390,11 +392,31 @@ func (d *dependence) save(s *load.Package, in *types.Func, n *ast.CallExpr, name
 // DependInfo is a saved variable that depends on the number of devices.
 type DependInfo struct {
 	Name string `json:"name"`
-	File string `json:"file"` // where it is saved
+	File string `json:"file"` // where it is saved or, if the program does not call Protect, where it is
 	Line int    `json:"line"`
 	// Function is the function that saves it.
-	Function string `json:"function"`
-	Why      string `json:"why"`
+	Function string `json:"function,omitempty"`
+	// Type is the type of the program's work for which this holds, if it
+	// may have several.
+	Type string `json:"type,omitempty"`
+	Why  string `json:"why"`
+}
+
+// DivisionInfo says how a program that does not call Protect divides its work
+// among its devices.
+type DivisionInfo struct {
+	// File and Line are those of the loop at whose beginning the work is
+	// divided anew after a restart on another number of devices.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Types are the types of the program's work for which this holds, if it
+	// may have several.
+	Types []string `json:"types,omitempty"`
+	// Derived are variables that follow from the devices, with their
+	// positions. They are not restored, but set again.
+	Derived []string `json:"derived"`
+	// By are the positions of the statements that set them.
+	By []string `json:"by"`
 }
 
 // DeviceInfo describes a program's use of devices.
@@ -403,12 +425,12 @@ type DeviceInfo struct {
 	// number of devices. If not, it is pseudo-malleable, and continues with
 	// as many devices as it had.
 	Malleable bool `json:"malleable"`
-	// Saved is the number of saved variables: of those that Protect is
-	// called for or, if the program does not call it, of those that the
-	// chosen loops use.
+	// Saved is the number of variables that Protect is called for.
 	Saved   int          `json:"saved"`
 	Depends []DependInfo `json:"depends,omitempty"`
-	Kernels []KernelInfo `json:"kernels,omitempty"`
+	// Divisions are of a program that does not call Protect.
+	Divisions []DivisionInfo `json:"divisions,omitempty"`
+	Kernels   []KernelInfo   `json:"kernels,omitempty"`
 }
 
 // KernelInfo is a launch of a kernel.
@@ -421,20 +443,40 @@ type KernelInfo struct {
 	Writes   []string `json:"writes,omitempty"`
 }
 
-// deviceInfo describes the devices of a program with chosen loops. It returns
-// nil if the program has none.
-func deviceInfo(p *lower.Program, chosen []LoopInfo) *DeviceInfo {
+// deviceInfo describes the devices of a program. It returns nil if the program
+// has none, and no division if the program calls Protect.
+func deviceInfo(p *lower.Program) (*DeviceInfo, *divide.Result) {
 	d := newDependence(p.Source, p.At)
 	if d == nil {
-		return nil
+		return nil, nil
 	}
-	info := new(DeviceInfo)
-	saved := d.saved
-	if len(saved) == 0 {
-		saved = d.used(chosen, p.Extents)
+	info := &DeviceInfo{Saved: len(d.saved)}
+	var division *divide.Result
+	if len(d.saved) == 0 {
+		division = divide.Find(p.Source, callgraph.New(p.Source, p.Dynamic))
+		info.divided(p, division)
+	} else {
+		info.saves(p, d)
 	}
-	info.Saved = len(saved)
-	for _, v := range saved {
+	for _, q := range p.Procs {
+		ir.Each(q.Body, func(s ir.Stmt) {
+			if k, ok := s.(*ir.Kernel); ok {
+				info.Kernels = append(info.Kernels, KernelInfo{k.Name, k.File, k.Line, q.Name, varNames(k.In), varNames(k.Out)})
+			}
+		})
+	}
+	slices.SortStableFunc(info.Kernels, func(a, b KernelInfo) int {
+		if a.File != b.File {
+			return strings.Compare(a.File, b.File)
+		}
+		return a.Line - b.Line
+	})
+	return info, division
+}
+
+// saves describes a program that calls Protect.
+func (info *DeviceInfo) saves(p *lower.Program, d *dependence) {
+	for _, v := range d.saved {
 		c, path, ok := d.depends(v.obj, nil)
 		if !ok {
 			continue
@@ -457,20 +499,39 @@ func deviceInfo(p *lower.Program, chosen []LoopInfo) *DeviceInfo {
 		info.Depends = append(info.Depends, x)
 	}
 	info.Malleable = len(info.Depends) == 0
-	for _, q := range p.Procs {
-		ir.Each(q.Body, func(s ir.Stmt) {
-			if k, ok := s.(*ir.Kernel); ok {
-				info.Kernels = append(info.Kernels, KernelInfo{k.Name, k.File, k.Line, q.Name, varNames(k.In), varNames(k.Out)})
-			}
-		})
+}
+
+// divided describes a program that does not call Protect.
+func (info *DeviceInfo) divided(p *lower.Program, r *divide.Result) {
+	if r == nil {
+		return
 	}
-	slices.SortStableFunc(info.Kernels, func(a, b KernelInfo) int {
-		if a.File != b.File {
-			return strings.Compare(a.File, b.File)
+	for _, x := range r.Plans {
+		at := p.At(x.Loop.Pos())
+		v := DivisionInfo{File: at.File, Line: at.Line}
+		for _, t := range x.Types {
+			v.Types = append(v.Types, t.Name())
 		}
-		return a.Line - b.Line
-	})
-	return info
+		for _, y := range x.Derived {
+			v.Derived = append(v.Derived, fmt.Sprintf("%s (%s)", y.Name, p.At(y.At)))
+		}
+		for _, s := range x.Stmts {
+			v.By = append(v.By, p.At(s.Pos()).String())
+		}
+		info.Divisions = append(info.Divisions, v)
+	}
+	for _, x := range r.Refusals {
+		at := p.At(x.At)
+		v := DependInfo{Name: x.Name, File: at.File, Line: at.Line, Why: x.Text}
+		if x.In != nil {
+			v.Type = x.In.Name()
+		}
+		if x.Cause.At.IsValid() {
+			v.Why += fmt.Sprintf(" (%s)", p.At(x.Cause.At))
+		}
+		info.Depends = append(info.Depends, v)
+	}
+	info.Malleable = len(info.Divisions) > 0 && len(info.Depends) == 0
 }
 
 func varNames(list []*ir.Var) (names []string) {
@@ -521,45 +582,15 @@ func (d *dependence) depends(obj types.Object, seen []types.Type) (cause, string
 	return cause{}, "", false
 }
 
-// used returns the variables that chosen loops use and that are declared before
-// them.
-func (d *dependence) used(chosen []LoopInfo, extents []lower.Extent) (list []savedVar) {
-	seen := make(map[types.Object]bool)
-	for _, l := range chosen {
-		if !l.Chosen {
-			continue
-		}
-		end := l.Line
-		for _, x := range extents {
-			if x.File == l.File && x.Line == l.Line {
-				end = x.Last
-			}
-		}
-		inside := func(p token.Pos) bool {
-			at := d.pos(p)
-			return at.File == l.File && at.Line >= l.Line && at.Line <= end
-		}
-		for _, s := range d.ld.Sources {
-			for id, obj := range s.Info.Uses {
-				v, ok := obj.(*types.Var)
-				if !ok || seen[v.Origin()] || !inside(id.Pos()) || inside(v.Pos()) || isDevices(v.Type()) || load.IsDeviceType(v.Type(), "Device") || load.IsDeviceType(v.Type(), "Kernel") {
-					continue
-				}
-				seen[v.Origin()] = true
-				list = append(list, savedVar{name: v.Name(), obj: v.Origin(), at: v.Pos()})
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b savedVar) int { return int(a.at - b.at) })
-	return list
-}
-
 // writeText writes the part about devices.
 func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 	b.WriteString("\nDevices\n")
-	if info.Malleable {
+	switch {
+	case info.Saved == 0:
+		info.writeDivisions(b)
+	case info.Malleable:
 		fmt.Fprintf(b, "  malleable: none of the %s depends on the number of devices\n", Plural(info.Saved, "saved variable"))
-	} else {
+	default:
 		fmt.Fprintf(b, "  pseudo-malleable: it continues with as many devices as it had, because %d of %d saved variables depend on their number\n",
 			len(info.Depends), info.Saved)
 		for _, x := range info.Depends {
@@ -575,6 +606,37 @@ func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 		}
 		if all && len(k.Reads) > 0 {
 			b.WriteString("; reads " + strings.Join(k.Reads, ", "))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// writeDivisions writes how a program that does not call Protect divides its
+// work.
+func (info *DeviceInfo) writeDivisions(b *strings.Builder) {
+	for _, x := range info.Divisions {
+		b.WriteString("  malleable")
+		if len(x.Types) > 0 {
+			b.WriteString(", if its work is a " + strings.Join(x.Types, ", "))
+		}
+		fmt.Fprintf(b, ": on another number of devices it divides its work anew, at %s:%d, as at %s\n    not saved, because it follows from the devices: %s\n",
+			x.File, x.Line, strings.Join(x.By, ", "), strings.Join(x.Derived, ", "))
+	}
+	if len(info.Divisions) == 0 || len(info.Depends) > 0 {
+		b.WriteString("  pseudo-malleable")
+		if len(info.Divisions) > 0 {
+			b.WriteString(" otherwise")
+		}
+		b.WriteString(": it continues with as many devices as it had, because of what follows from their number\n")
+	}
+	for _, x := range info.Depends {
+		fmt.Fprintf(b, "    %s:%d: ", x.File, x.Line)
+		if x.Type != "" {
+			b.WriteString(x.Type + ": ")
+		}
+		b.WriteString(x.Name)
+		if x.Why != "" {
+			b.WriteString(": " + x.Why)
 		}
 		b.WriteString("\n")
 	}

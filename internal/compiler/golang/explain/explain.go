@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/compiler/commcheck"
+	"github.com/cairnrun/cairn/internal/compiler/golang/divide"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 	"github.com/cairnrun/cairn/internal/compiler/hotloops"
@@ -56,6 +57,10 @@ type Explanation struct {
 	AssumedNil int          `json:"assumed_nil"` // conditions in which an error is assumed to be nil
 	Warnings   []string     `json:"warnings,omitempty"`
 	Phases     []load.Phase `json:"phases"`
+
+	// Division says how the program divides its work among devices; nil if
+	// it has none, or saves its state itself.
+	Division *divide.Result `json:"-"`
 
 	curve string
 	// Work is the number of steps of the analysis of messages.
@@ -182,7 +187,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 		}
 		e.Loops = append(e.Loops, l)
 	}
-	e.Devices = deviceInfo(p, e.Loops)
+	e.Devices, e.Division = deviceInfo(p)
 	for i, m := range modes {
 		e.Modes[i].setMalleable(e.Devices, m)
 	}
@@ -196,7 +201,11 @@ func (i *ModeInfo) setMalleable(d *DeviceInfo, m hotloops.Mode) {
 	}
 	yes := true
 	for _, x := range d.Depends {
-		yes = yes && !m.Report.Reaches(x.Function)
+		if x.Type != "" {
+			yes = yes && !strings.Contains(m.Name, "(*"+x.Type+")") && !strings.Contains(m.Name, "("+x.Type+")")
+		} else {
+			yes = yes && x.Function != "" && !m.Report.Reaches(x.Function)
+		}
 	}
 	i.Malleable = &yes
 }

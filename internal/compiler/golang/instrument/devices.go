@@ -3,7 +3,10 @@ package instrument
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"go/types"
+	"os"
+	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
@@ -41,6 +44,42 @@ func (in *instrumenter) checkDevices() error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// divisionFunctions returns the functions that divide the program's work anew
+// after a restart on another number of devices. They have no points, so that no
+// checkpoint is taken meanwhile.
+func (in *instrumenter) divisionFunctions() map[ast.Node]bool {
+	out := map[ast.Node]bool{}
+	if in.explained.Division != nil {
+		for _, p := range in.explained.Division.Plans {
+			for _, fn := range p.Calls {
+				out[fn.Node] = true
+			}
+		}
+	}
+	return out
+}
+
+// markDivision adds code that divides the program's work anew if a restart finds
+// another number of devices. path is the resumable path.
+func (in *instrumenter) markDivision(path map[*callgraph.Function]bool, mark func(s *load.Package, at token.Pos, text string)) error {
+	if in.explained.Division == nil {
+		return nil
+	}
+	fset := in.p.Source.Fset
+	for _, p := range in.explained.Division.Plans {
+		on := func(fn *callgraph.Function) bool { return path[in.Calls.ByNode[fn.Node]] } // explain has a graph of its own
+		if !on(p.Fn) || slices.ContainsFunc(p.Calls, on) {
+			continue
+		}
+		text, err := os.ReadFile(fset.Position(p.Loop.Pos()).Filename)
+		if err != nil {
+			return err
+		}
+		mark(p.Fn.Pkg, p.Body.Lbrace+1, p.Code(fset, text))
 	}
 	return nil
 }

@@ -194,6 +194,10 @@ func (in *instrumenter) failure() error {
 
 // attempt rewrites the program with the current points.
 func (in *instrumenter) attempt() (*Result, error) {
+	divides := in.divisionFunctions()
+	if other := slices.DeleteFunc(slices.Clone(in.Points), func(n ast.Stmt) bool { return divides[in.Loops[n].Node] }); len(other) > 0 {
+		in.Points = other
+	}
 	if len(in.Points) == 0 {
 		return nil, in.failure()
 	}
@@ -221,6 +225,11 @@ func (in *instrumenter) attempt() (*Result, error) {
 		}
 		out.Points = append(out.Points, explain.PointInfo{File: at.File, Line: at.Line, Function: fn.Name()})
 		out.heads = append(out.heads, head)
+	}
+	if err := in.markDivision(path, func(s *load.Package, at token.Pos, text string) {
+		mark(s, at, marks[s][at]+text)
+	}); err != nil {
+		return nil, err
 	}
 	for i, fn := range in.Calls.All {
 		if !path[fn] {

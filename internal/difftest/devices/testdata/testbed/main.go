@@ -60,6 +60,9 @@ func run(name string) error {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "ended on", devs)
+	for _, d := range devs {
+		fmt.Fprintln(os.Stderr, "launches:", d.Launches())
+	}
 	digest := sha256.New()
 	if err := binary.Write(digest, binary.LittleEndian, values); err != nil {
 		return err
