@@ -364,6 +364,46 @@ func TestTestbed_Divide(t *testing.T) {
 	}
 }
 
+// TestParts has divisions that another number of devices cannot continue: each
+// device has an element of an array, or an array whose values live on. The first
+// shows when the work is divided anew, and the program keeps its old division.
+// The second shows when a kernel reads the new array; the program ends, and its
+// next start keeps the old number.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	plain, made := build(t, "parts")
+	over := [][]string{{"host,host", "host,host,host"}, {"host,host,host", "discrete"}}
+	restartOver(t, over, plain, made, "3,6", 2, false, false, "element")
+
+	text, err := command(t, source(t), cairn(t), "explain", "./parts").CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "malleable: on another number of devices it divides its work anew, at parts/main.go:68, as at parts/main.go:62, parts/main.go:63, parts/main.go:67\n") ||
+		!strings.Contains(string(text), "run at its point at parts/main.go:68\n") {
+		t.Errorf("cairn explain: %v\n%s", err, text)
+	}
+	for _, devices := range over {
+		dir := t.TempDir()
+		start := func(devices, killAt string) (string, string, error) {
+			cmd := command(t, dir, made, "own")
+			cmd.Env = append(cmd.Env, "CAIRN_DIR="+dir, "CAIRN_KILL_AT="+killAt, "CAIRN_DEVICES="+devices)
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			err := cmd.Run()
+			return out.String(), errs.String(), err
+		}
+		if _, said, err := start(devices[0], "4"); err == nil {
+			t.Fatalf("it was not killed:\n%s", said)
+		}
+		out, said, err := start(devices[1], "")
+		if err == nil || out != "" || !strings.Contains(said, "The next start keeps the number of devices that the run had") {
+			t.Fatalf("on %s: %v\n%s%s", devices[1], err, out, said)
+		}
+		out, said, err = start(devices[1], "")
+		if want := plainly(t, plain, devices[0], "own"); err != nil || out != want {
+			t.Errorf("on %s again: %v\n%s\nit prints\n%swant\n%s", devices[1], err, said, out, want)
+		}
+	}
+}
+
 // TestMixed has all features of package device in the state: the page of an
 // array that the program keeps, kernels with captured variables, arguments that
 // were made before, devices as keys of a map.

@@ -407,8 +407,13 @@ func (p *Plan) Code(fset *token.FileSet, source []byte) string {
 	text := func(lo, hi token.Pos) string {
 		return string(source[fset.Position(lo).Offset:fset.Position(hi).Offset])
 	}
+	line := func(pos token.Pos) string { // as normalize.Mark has them
+		at := fset.Position(pos)
+		return fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
+	}
 	var b strings.Builder
 	for _, s := range p.Stmts {
+		b.WriteString(line(s.Pos()))
 		switch s := s.(type) {
 		case *ast.AssignStmt:
 			b.WriteString(text(s.Pos(), s.TokPos) + " = " + text(s.Rhs[0].Pos(), s.End()))
@@ -423,7 +428,7 @@ func (p *Plan) Code(fset *token.FileSet, source []byte) string {
 		}
 		b.WriteString("\n")
 	}
-	code := fmt.Sprintf("for %s.CairnDivides() {\n%s}", p.device, b.String())
+	code := fmt.Sprintf("%sfor %s.CairnDivides() {\n%s}", line(p.Loop.Pos()), p.device, b.String())
 	if p.Variant != nil && len(p.Types) > 0 {
 		var list []string
 		for _, t := range p.Types {
@@ -433,7 +438,7 @@ func (p *Plan) Code(fset *token.FileSet, source []byte) string {
 			}
 			list = append(list, star+t.Name())
 		}
-		code = fmt.Sprintf("switch %s.(type) {\ncase %s:\n%s\n}", p.Variant.Name(), strings.Join(list, ", "), code)
+		code = fmt.Sprintf("%sswitch %s.(type) {\ncase %s:\n%s\n}", line(p.Loop.Pos()), p.Variant.Name(), strings.Join(list, ", "), code)
 	}
 	return code + "\n"
 }
