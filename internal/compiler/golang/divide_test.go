@@ -47,11 +47,17 @@ func TestDivide(t *testing.T) {
 			continue
 		}
 		cases++
+		if want == "none" {
+			want = ""
+			if got[i+1] != "" {
+				t.Errorf("main.go:%d: %q, want nothing", i+1, got[i+1])
+			}
+		}
 		if !strings.HasPrefix(got[i+1], want) {
 			t.Errorf("main.go:%d: %q, want %q", i+1, got[i+1], want)
 		}
 	}
-	if cases != 28 {
+	if cases != 34 {
 		t.Errorf("%d cases", cases)
 	}
 }

@@ -397,6 +397,7 @@ func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
 		}
 		return
 	}
+	w.callbacks(n, ctl)
 	if tv := pkg.Info.Types[n.Fun]; tv.IsType() || isBuiltin(pkg, n, "len", "cap", "append", "make", "new", "min", "max", "panic", "print", "println", "real", "imag", "complex") {
 		return
 	}
@@ -431,13 +432,36 @@ func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
 			if slice && reads {
 				continue
 			}
-			obj := object(pkg, e)
-			if v, ok := obj.(*types.Var); ok && d.holds(w.fn, v) == arrayValues {
-				d.setValues(v, e.Pos())
-			}
-			d.mark(obj, *c)
+			d.mark(object(pkg, e), *c)
 			if slice {
 				d.markType(pkg.Info.TypeOf(e), *c)
+			}
+		}
+	}
+}
+
+// callbacks follows functions that are passed to a library.
+func (w *walker) callbacks(n *ast.CallExpr, ctl *Cause) {
+	d, pkg := w.d, w.fn.Pkg
+	if isDeviceFunc(pkg, n, "NewKernel") {
+		return
+	}
+	c := cmp.Or(ctl, w.called)
+	for _, e := range n.Args {
+		c = either2(d, pkg, c, e)
+	}
+	if c == nil {
+		return
+	}
+	for _, e := range n.Args {
+		fn := d.function(pkg, ast.Unparen(e))
+		if fn == nil {
+			continue
+		}
+		w.set(d.control, fn, *c)
+		if sig := signature(fn); sig != nil {
+			for p := range sig.Params().Variables() {
+				d.mark(p, *c)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func newDependence(ld *load.Program, g *callgraph.Graph, v *variant) *dependence
 	d := &dependence{ld: ld, g: g, byObj: map[*types.Func]*callgraph.Function{}, sites: map[*ast.CallExpr]*callgraph.Site{},
 		on: map[types.Object]Cause{}, byType: map[string]Cause{}, results: map[*callgraph.Function]map[int]Cause{},
 		control: map[*callgraph.Function]Cause{}, early: map[*callgraph.Function]Cause{}, loops: map[ast.Stmt]Cause{}, addressed: map[string][]types.Object{},
-		launched: map[*ast.CallExpr]Cause{}, values: map[*types.Var]token.Pos{}, held: map[*types.Var]holding{}, reached: map[*callgraph.Function][]*callgraph.Function{}}
+		launched: map[*ast.CallExpr]Cause{}, held: map[*types.Var]holding{}, reached: map[*callgraph.Function][]*callgraph.Function{}}
 	for _, fn := range g.All {
 		if decl, ok := fn.Node.(*ast.FuncDecl); ok {
 			if f, ok := fn.Pkg.Info.Defs[decl.Name].(*types.Func); ok {
@@ -302,11 +302,10 @@ func (d *dependence) assign(fn *callgraph.Function, lhs ast.Expr, c Cause) {
 	lhs = ast.Unparen(lhs)
 	obj := object(s, lhs)
 	_, plain := lhs.(*ast.Ident)
-	if v, ok := obj.(*types.Var); ok && !plain && d.holds(fn, v) == arrayValues {
-		d.setValues(v, lhs.Pos())
-		return
-	}
 	d.mark(obj, c)
+	if v, ok := obj.(*types.Var); ok && !plain && d.holds(fn, v) == arrayValues {
+		return // see sharedValues
+	}
 	for e := lhs; ; { // an element: other variables may share it
 		if v, ok := obj.(*types.Var); ok && d.holds(fn, v) == ownMemory {
 			return
@@ -325,14 +324,6 @@ func (d *dependence) assign(fn *callgraph.Function, lhs ast.Expr, c Cause) {
 			}
 		}
 		return
-	}
-}
-
-// setValues notes that the host writes values that depend on the devices to an
-// array, by a slice that Data returned.
-func (d *dependence) setValues(v *types.Var, at token.Pos) {
-	if _, on := d.cause(v); !on { // else the array itself depends on them
-		d.values[v] = at
 	}
 }
 
@@ -364,6 +355,41 @@ func (d *dependence) holds(fn *callgraph.Function, v *types.Var) holding {
 		d.held[v] = h
 	}
 	return h
+}
+
+// sharedValues returns a slice of an array's values that depends on the devices
+// though the array does not: the host may have written something there that
+// follows from them.
+func (d *dependence) sharedValues() (found *types.Var, at token.Pos) {
+	for _, fn := range d.g.All {
+		if !d.live[fn] {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			a, ok := n.(*ast.AssignStmt)
+			if !ok || len(a.Rhs) != 1 {
+				return true
+			}
+			call, ok := ast.Unparen(a.Rhs[0]).(*ast.CallExpr)
+			if !ok || !isDeviceFunc(fn.Pkg, call, "Data", "Read") {
+				return true
+			}
+			sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if _, own := d.expr(fn.Pkg, sel.X); own {
+				return true
+			}
+			if v, ok := object(fn.Pkg, a.Lhs[0]).(*types.Var); ok && found == nil {
+				if _, on := d.cause(v); on {
+					found, at = v, a.Pos()
+				}
+			}
+			return true
+		})
+	}
+	return found, at
 }
 
 func (d *dependence) markResult(fn *callgraph.Function, i int, c Cause) {

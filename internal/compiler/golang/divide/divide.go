@@ -100,9 +100,25 @@ func Find(ld *load.Program, g *callgraph.Graph) *Result {
 
 // unsupported returns something for which programs keep their devices.
 func (d *dependence) unsupported() (at token.Pos, why string) {
+	for fn := range d.kernels {
+		if _, ok := fn.Node.(*ast.FuncLit); ok && fn.Decl != nil && !d.live[d.g.ByNode[fn.Decl]] {
+			continue
+		}
+		for _, w := range writes(fn, fn.Body) {
+			v, ok := w.obj.(*types.Var)
+			if ok && !v.IsField() && !w.local && (v.Pos() < fn.Node.Pos() || v.Pos() >= fn.Node.End()) {
+				return w.lhs.Pos(), "a kernel sets " + v.Name() + ", which is not an array"
+			}
+		}
+	}
 	for _, fn := range d.g.All {
 		if !d.live[fn] {
 			continue
+		}
+		for _, t := range fn.Sites {
+			if t.Kind == callgraph.GoCall || t.Kind == callgraph.AsyncCallback && !isDeviceFunc(fn.Pkg, t.Call) {
+				at, why = t.At(), "the program has goroutines"
+			}
 		}
 		ast.Inspect(fn.Body, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -114,7 +130,7 @@ func (d *dependence) unsupported() (at token.Pos, why string) {
 				f, ok := load.Callee(fn.Pkg, n).(*types.Func)
 				switch {
 				case !ok || f.Pkg() == nil:
-				case f.Pkg().Path() == load.DevicePath && slices.Contains([]string{"Open", "Raw"}, f.Name()):
+				case f.Pkg().Path() == load.DevicePath && slices.Contains([]string{"Open", "Raw", "Update"}, f.Name()):
 					at, why = n.Pos(), "the program calls device."+f.Name()
 				case f.Pkg().Path() == "unsafe" || f.Pkg().Path() == "reflect":
 					at, why = n.Pos(), "the program uses package "+f.Pkg().Path()

@@ -171,11 +171,8 @@ func (c *candidate) indexed() *Refusal {
 		}
 		return &Refusal{Variable: Variable{name, e.Pos(), Cause{e.Pos(), text}}}
 	}
-	for v, at := range d.values {
-		if _, on := d.cause(v); on {
-			continue
-		}
-		return &Refusal{Variable: Variable{v.Name(), at, Cause{v.Pos(), "the host writes what follows from the devices to an array that they share"}}}
+	if v, at := d.sharedValues(); v != nil {
+		return &Refusal{Variable: Variable{v.Name(), at, Cause{v.Pos(), "the host may write what follows from the devices to an array that they share"}}}
 	}
 	for _, fn := range d.g.All {
 		if !d.live[fn] {

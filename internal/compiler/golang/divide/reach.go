@@ -164,16 +164,27 @@ func (r *reach) unique(derived map[types.Object]Cause) *Refusal {
 			continue
 		}
 		for n := range r.owners(f) {
-			in := map[any]int{}
+			in := map[*ast.FuncDecl]int{} // nil: package variables
 			for _, root := range r.direct[n] {
-				in[root.Parent()]++
-				if in[root.Parent()] > 1 {
+				decl := r.d.declaring(root)
+				in[decl]++
+				if in[decl] > 1 || in[nil] > 0 && len(in) > 1 {
 					return &Refusal{Variable: Variable{f.Name(), f.Pos(), Cause{root.Pos(), "there may be several values of type " + n.Name() + ", and only one is divided anew"}}}
 				}
 			}
 			if r.other[n] {
 				return &Refusal{Variable: Variable{f.Name(), f.Pos(), Cause{n.Pos(), "there may be several values of type " + n.Name() + ", and only one is divided anew"}}}
 			}
+		}
+	}
+	return nil
+}
+
+// declaring returns the function that declares a variable, or nil.
+func (d *dependence) declaring(o types.Object) *ast.FuncDecl {
+	for _, fn := range d.g.All {
+		if decl, ok := fn.Node.(*ast.FuncDecl); ok && decl.Pos() <= o.Pos() && o.Pos() < decl.End() {
+			return decl
 		}
 	}
 	return nil

@@ -4,9 +4,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"slices"
 
 	"github.com/cairnrun/cairn/device"
 )
@@ -22,7 +24,8 @@ var work = device.NewKernel("", "work", func(w *device.Work) {
 
 func main() {
 	for _, f := range []func() error{inline, method, helper, first, lazy, stale, swapped, counter, perDevice, indexed, viewsInLoop,
-		hostIndexed, hostValues, control, early, aliased, pointer, moved, changing, readsOld, twice, grouped, shadowing, effects, inner, saved, captured, stored} {
+		hostIndexed, hostValues, control, early, aliased, pointer, moved, changing, readsOld, twice, grouped, shadowing, effects, inner, saved, captured, stored,
+		callback, helperValues, partValues, blocks, updated, kernelCounts} {
 		if err := f(); err != nil {
 			log.Fatal(err)
 		}
@@ -261,8 +264,9 @@ func counter() error {
 	if err != nil {
 		return err
 	}
-	grid, launches := device.New[float32](n), 0
-	for range steps { // want launches: the devices
+	grid := device.New[float32](n)
+	launches := 0
+	for range steps { // want launches: the devices, and the loop changes it
 		for _, d := range devs {
 			if err := d.Launch(work, device.Size{n}, device.In(grid)); err != nil {
 				return err
@@ -332,7 +336,7 @@ func hostIndexed() error {
 		return err
 	}
 	sums := device.New[float32](16)
-	for range steps { // want v: the host writes what follows from the devices to an array that they share
+	for range steps { // want v: the host may write what follows from the devices to an array that they share
 		v, err := sums.Data()
 		if err != nil {
 			return err
@@ -358,7 +362,7 @@ func hostValues() error {
 		return err
 	}
 	g[0] = float32(len(devs))
-	for range steps { // want g: the host writes what follows from the devices to an array that they share
+	for range steps { // want g: the host may write what follows from the devices to an array that they share
 		if err := devs[0].Launch(work, device.Size{n}, device.InOut(grid)); err != nil {
 			return err
 		}
@@ -738,5 +742,140 @@ func stored() error {
 		}
 	}
 	fmt.Println(box)
+	return nil
+}
+
+// callback counts in a function that a library calls once for each device.
+func callback() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	launches := 0
+	for range steps { // want devs: the devices, and the loop changes it
+		if slices.ContainsFunc(devs, func(d *device.Device) bool {
+			launches++
+			return d.Launch(work, device.Size{n}, device.In(grid)) != nil
+		}) {
+			return errors.New("a launch failed")
+		}
+	}
+	fmt.Println(launches)
+	return nil
+}
+
+func note(v []float64, k int) { v[k]++ }
+
+func helperValues() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	sums := device.New[float64](16)
+	for range steps { // want v: the host may write what follows from the devices to an array that they share
+		v, err := sums.Data()
+		if err != nil {
+			return err
+		}
+		for k, d := range devs {
+			if err := d.Launch(work, device.Size{1}); err != nil {
+				return err
+			}
+			note(v, k)
+		}
+	}
+	return nil
+}
+
+func partValues() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	sums := device.New[uint8](16)
+	v, err := sums.Data()
+	if err != nil {
+		return err
+	}
+	some := v[1:]
+	some[len(devs)] = 1
+	for range steps { // want v: the host may write what follows from the devices to an array that they share
+		if err := devs[0].Launch(work, device.Size{n}, device.InOut(sums)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blockSim exists twice, in blocks.
+type blockSim struct {
+	grid  *device.Array[float32]
+	parts []*part
+}
+
+func (s *blockSim) divide(devs []*device.Device) {
+	s.parts = nil
+	for k, d := range devs {
+		s.parts = append(s.parts, &part{d, n, s.grid.Rows(n*k/len(devs), n*(k+1)/len(devs))})
+	}
+}
+
+func blocks() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	a := &blockSim{grid: device.New[float32](n)}
+	a.divide(devs)
+	{
+		b := &blockSim{grid: device.New[float32](n)}
+		b.divide(devs)
+		for range steps { // want parts: there may be several values of type blockSim
+			for k := range a.parts {
+				if err := a.parts[k].launch(); err != nil {
+					return err
+				}
+				if err := b.parts[k].launch(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func updated() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	for range steps { // want none
+		if err := grid.Update(func(v []float32) { v[len(devs)]++ }); err != nil {
+			return err
+		}
+		if err := devs[0].Launch(work, device.Size{n}, device.InOut(grid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func kernelCounts() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid, calls := device.New[float32](n), 0
+	count := device.NewKernel("", "count", func(*device.Work) { calls++ })
+	for range steps { // want none
+		for _, d := range devs {
+			if err := d.Launch(count, device.Size{n}, device.In(grid)); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println(calls)
 	return nil
 }
