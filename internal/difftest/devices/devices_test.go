@@ -344,6 +344,10 @@ func TestTestbed_Divide(t *testing.T) {
 		}
 		return out
 	}
+	text, err := command(t, source(t), cairn(t), "explain", "--json", "./testbed").CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "it divides the work among the devices, which is not interrupted") {
+		t.Errorf("cairn explain does not say why the loop in (*spmv).spread has no point: %v\n%s", err, text)
+	}
 	host, other := lists("host"), lists("discrete")
 	if opencl() {
 		other = lists("opencl")

@@ -108,6 +108,7 @@ type instrumenter struct {
 	fields           map[*types.Var]bool // see reassigned
 
 	explained *explain.Explanation
+	undivided []ast.Stmt                       // loops without a point, because they divide work among devices
 	runtime   string                           // import path of the run time
 	stubs     map[*load.Package]*types.Package // see runtimeStub
 }
@@ -175,6 +176,11 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 			out.Uncovered = append(out.Uncovered, fmt.Sprintf("%d more closures cannot be saved", n))
 		}
 		out.without = in.Without()
+		for _, n := range in.undivided {
+			at := p.At(n.Pos())
+			out.without[explain.Location{File: at.File, Line: at.Line}] = &rewrite.Refusal{
+				Reason: "it divides the work among the devices, which is not interrupted"}
+		}
 		out.Refused, out.Explanation, out.ReadsStdin, out.short = in.Refused, e, in.readsInput(), p.ShortName
 		return out, nil
 	}
@@ -195,8 +201,14 @@ func (in *instrumenter) failure() error {
 // attempt rewrites the program with the current points.
 func (in *instrumenter) attempt() (*Result, error) {
 	divides := in.divisionFunctions()
-	if other := slices.DeleteFunc(slices.Clone(in.Points), func(n ast.Stmt) bool { return divides[in.Loops[n].Node] }); len(other) > 0 {
-		in.Points = other
+	inDivision := func(n ast.Stmt) bool { return divides[in.Loops[n].Node] }
+	if slices.ContainsFunc(in.Points, func(n ast.Stmt) bool { return !inDivision(n) }) {
+		for _, n := range in.Points {
+			if inDivision(n) {
+				in.undivided = append(in.undivided, n)
+			}
+		}
+		in.Points = slices.DeleteFunc(slices.Clone(in.Points), inDivision)
 	}
 	if len(in.Points) == 0 {
 		return nil, in.failure()
