@@ -166,7 +166,8 @@ func (w *typeShower) showNew(t types.Type, at token.Pos, seen map[types.Type]boo
 	switch t := t.(type) {
 	case *types.Named:
 		o = t.Obj()
-	case *types.Alias:
+	case *types.Alias: // its name is that of an embedded field
+		o = t.Obj()
 		w.showNew(types.Unalias(t), at, seen)
 	}
 	if o != nil && o.Pkg() == w.p.Types && o.Parent() != o.Pkg().Scope() {
