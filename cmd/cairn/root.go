@@ -40,8 +40,9 @@ func (c *call) does(do action) func(*cobra.Command, []string) error {
 	}
 }
 
-// extra are commands that only some builds have.
-var extra []func(*call) *cobra.Command
+// extra are commands that only some builds have; runCommands are those of them that
+// show runs.
+var extra, runCommands []func(*call) *cobra.Command
 
 func init() { cobra.EnableCommandSorting = false } // help shows them as they are listed here
 
@@ -71,11 +72,15 @@ func newRoot(c *call) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(c.stdout, helpText(cmd)) })
 	root.SetHelpCommand(helpCommand(c))
+	runs := []*cobra.Command{runCommand(c), statusCommand(c)}
+	for _, make := range runCommands {
+		runs = append(runs, make(c))
+	}
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Runs", []*cobra.Command{runCommand(c), statusCommand(c), checkpointCommand(c), stopCommand(c), migrateCommand(c)}},
+		{"Runs", append(runs, checkpointCommand(c), stopCommand(c), migrateCommand(c))},
 		{"Checkpoints", []*cobra.Command{listCommand(c), inspectCommand(c), verifyCommand(c), diffCommand(c), exportCommand(c), copyCommand(c), repairCommand(c), gcCommand(c)}},
 		{"Programs in Go", []*cobra.Command{explainCommand(c), buildCommand(c), instrumentCommand(c)}},
 		{"Others", []*cobra.Command{devicesCommand(c), versionCommand(c), completionCommand(c)}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -130,6 +131,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --from s3://bucket/sim ./sim                 # only the object store is left
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
+  cairn run --http localhost:8077 ./sim                  # and watch it in a browser
   cairn run --on-event 'test $CAIRN_EVENT != failure || mail -s sim me' ./sim
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
 		Annotations: map[string]string{exitCodes: `  0   finished
@@ -181,6 +183,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 	f.BoolVar(&r.live, "live", false, "show output at once, if stdout is not a terminal, too; a restart may repeat lines")
+	f.StringVar(&r.http, "http", "", "show the run on a page at `ADDRESS`, such as localhost:8077; without a host, for this machine only")
 	r.events.declare(f)
 	r.make.declareFew(f)
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
@@ -207,6 +210,7 @@ type runFlags struct {
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
 	plain, live                                 bool
+	http                                        string
 	counted                                     bool // -n was given
 
 	events      eventFlags
@@ -228,6 +232,14 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	}
 	if r.events.to == "-" && c.json {
 		return usagef("run: --json and --events - both want stdout; name a file for the events")
+	}
+	var page net.Listener
+	if r.http != "" {
+		var err error
+		if page, err = listenHTTP("run", r.http); err != nil {
+			return err
+		}
+		defer page.Close()
 	}
 	made, err := r.build(ctx, c)
 	if err != nil {
@@ -272,6 +284,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		if err := r.place(ctx, c, made, s.Dir()); err != nil {
 			return err
 		}
+	}
+	if page != nil {
+		defer serveWeb(page, s.Dir(), func(text string) { fmt.Fprintf(c.stderr, "cairn: %s\n", text) })()
 	}
 	// Output that nobody reads is no reason to end. (A signal that is
 	// ignored would stay ignored in helpers; one that is caught does not.)

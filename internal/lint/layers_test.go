@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"internal/tier/peer"},
 	{"internal/engine", "internal/supervise/client", "internal/supervise/helper", "internal/supervise/output"},
 	{".", "internal/serve", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
-	{"internal/interconnects", "internal/plain", "internal/source", "internal/compiler/golang/explain", "resume"},
+	{"internal/interconnects", "internal/plain", "internal/web", "internal/source", "internal/compiler/golang/explain", "resume"},
 	{"internal/compiler/golang/place", "internal/compiler/golang/gobuild"},
 	{"internal/compiler/golang/instrument"},
 	{"internal/compiler/golang"},
