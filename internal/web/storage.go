@@ -65,11 +65,14 @@ func measureDir(dir string) (s storage) {
 	return s
 }
 
-// space returns the size of a directory's file system, and what is free for users.
+// space returns the size of the file system of a directory, which need not exist
+// yet, and what is free for users.
 func space(dir string) (total, free int64) {
 	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		return 0, 0
+	for unix.Statfs(dir, &st) != nil {
+		if dir = filepath.Dir(dir); len(dir) <= 1 {
+			return 0, 0
+		}
 	}
 	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize
 }
