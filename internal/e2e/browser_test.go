@@ -128,7 +128,7 @@ func (b *browser) eval(expression string) string {
 func (b *browser) await(condition string) {
 	b.t.Helper()
 	limit := time.Now().Add(2 * time.Minute)
-	for b.eval("!!("+condition+")") != "true" {
+	for b.eval("(() => { try { return !!("+condition+"); } catch { return false; } })()") != "true" { // the page may not be loaded yet
 		if time.Now().After(limit) {
 			b.t.Fatalf("%s does not become true; the page says %s", condition, b.eval("document.body.innerText"))
 		}

@@ -92,11 +92,20 @@ function lost(e) {
 
 // ---- drawing
 
-const color = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+let palette = null; // read once per drawing: it changes with the colour scheme
+const color = name => palette[name] || (palette[name] = palette.style.getPropertyValue("--" + name).trim());
+
+// measure reads sizes and colours before anything is changed, so that the browser
+// computes the layout once.
+function measure() {
+  palette = { style: getComputedStyle(document.documentElement) };
+  for (const id of ["timeline", "sizes"]) { const c = $(id); sizes[id] = [c.clientWidth, c.clientHeight]; }
+}
+const sizes = {};
 
 // canvas prepares a canvas for its size on the screen.
 function canvas(id) {
-  const c = $(id), w = c.clientWidth, h = c.clientHeight, k = window.devicePixelRatio || 1;
+  const c = $(id), [w, h] = sizes[id], k = window.devicePixelRatio || 1;
   if (c.width !== Math.round(w * k) || c.height !== Math.round(h * k)) { c.width = Math.round(w * k); c.height = Math.round(h * k); }
   const g = c.getContext("2d");
   g.setTransform(k, 0, 0, k, 0, 0);
@@ -273,6 +282,7 @@ function header() {
   let alert = "";
   if (st.unsaved) alert = "Checkpoints fail since " + clock(st.unsaved.since) + " (" + count(st.unsaved.count, "time") + "): " + st.unsaved.why + (st.unsaved.lost ? ". The work since the last checkpoint is lost." : ". If the run fails now, the work since the last checkpoint is lost.");
   else if (st.why && st.state !== "running") alert = st.why;
+  else if (st.state === "interrupted") alert = "Its supervisor, 'cairn run', was killed. The same command resumes the run.";
   set("alert", alert);
   $("alert").hidden = !alert;
 }
@@ -297,7 +307,8 @@ function ranks() {
         const cell = document.createElement("div"), bar = document.createElement("i");
         cell.append(String(r.rank), bar);
         grid.append(cell);
-        cells[r.rank] = { cell, bar, shown: "" };
+        cell.dataset.rank = r.rank;
+        cells[r.rank] = { cell, bar, state: "", part: -1 };
       }
       div.append(b, info, grid);
       box.append(div);
@@ -309,20 +320,23 @@ function ranks() {
     const c = cells[r.rank];
     if (r.state === "running") running++;
     points += r.points;
-    const part = Math.round(100 * r.points / most), shown = r.state + part + "/" + r.points + "/" + r.messages + "/" + r.pid;
-    if (c.shown === shown) continue;
-    c.shown = shown;
-    c.cell.className = "cell " + r.state;
-    c.cell.title = "rank " + r.rank + (r.host ? " on " + r.host : "") + ": " + r.state + (r.pid ? ", process " + r.pid : "") + ", " + count(r.points, "point") + ", " + count(r.messages, "message");
-    c.bar.style.width = part + "%";
+    const part = Math.round(100 * r.points / most);
+    if (c.state !== r.state) { c.state = r.state; c.cell.className = "cell " + r.state; }
+    if (c.part !== part) { c.part = part; c.bar.style.transform = "scaleX(" + part / 100 + ")"; }
   }
   const t = now();
   if (!run.rate || run.rate.points > points) run.rate = { t, points, speed: 0 };
   else if (t - run.rate.t > 2000) run.rate = { t, points, speed: (points - run.rate.points) / (t - run.rate.t) * 1000 };
-  set("rankInfo", running + " of " + count(st.ranks.length, "rank") + " running" + (run.rate.speed >= 1 ? " · " + Math.round(run.rate.speed).toLocaleString("en") + " points/s" : ""));
+  set("rankInfo", running.toLocaleString("en") + " of " + count(st.ranks.length, "rank") + " running" + (run.rate.speed >= 1 ? " · " + Math.round(run.rate.speed).toLocaleString("en") + " points/s" : ""));
   const moves = (st.moves || []).filter(m => !["moved", "not moved", "rolled back", "unknown"].includes(m.state));
   set("moves", moves.map(m => "moving rank " + m.ranks.join(", ") + " from " + m.from + " to " + m.to + ": " + m.state).join("; "));
 }
+
+// The title of a cell is made when someone points at it.
+$("ranks").addEventListener("pointerover", ev => {
+  const r = run.state && run.state.ranks[ev.target.closest(".cell")?.dataset.rank];
+  if (r) ev.target.closest(".cell").title = "rank " + r.rank + (r.host ? " on " + r.host : "") + ": " + r.state + (r.pid ? ", process " + r.pid : "") + ", " + count(r.points, "point") + ", " + count(r.messages, "message");
+});
 
 // ---- storage
 
@@ -450,12 +464,12 @@ let drawn = 0;
 function draw() {
   drawn = 0;
   const begin = performance.now();
+  measure();
   figures();
   if (run.state) { header(); ranks(); storage(); }
   drawTimeline();
   drawSizes();
-  document.documentElement.dataset.drawMs = (performance.now() - begin).toFixed(1);
-  document.documentElement.dataset.events = run.events.length;
+  run.drawMs = performance.now() - begin;
 }
 function soon() { if (!drawn) drawn = requestAnimationFrame(draw); }
 
@@ -473,7 +487,7 @@ function connect() {
     if (m.storage) run.storage = m.storage;
     if (m.error && !m.state) { set("alert", m.error); $("alert").hidden = false; }
     $("buttons").hidden = !(m.steer && token && live());
-    document.documentElement.dataset.takeMs = (performance.now() - begin).toFixed(1);
+    run.takeMs = performance.now() - begin;
     soon();
   };
 }
