@@ -51,7 +51,7 @@ func (m *meter) reset() {
 func (m *meter) handler() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
 // Describe says that the metrics depend on the run.

@@ -233,7 +233,7 @@ func TestSteer_Refused(t *testing.T) {
 	}
 	open := newSite(t, "")
 	if a, _ := open.do("POST", "/stop", "{}", "Authorization", "Bearer "); a.StatusCode != 403 {
-		t.Errorf("without a token, an empty one opens the door: %d", a.StatusCode)
+		t.Errorf("without a token, an empty one is accepted: %d", a.StatusCode)
 	}
 }
 
