@@ -16,7 +16,7 @@ import (
 func TestScreen_TerminalTakesNothing(t *testing.T) {
 	r, w := io.Pipe()
 	c := &call{stdout: &output{w: w}, stderr: w}
-	s := newScreen(c, false)
+	s := newScreen(c, false, false)
 	for i := range 2 * queueNotes {
 		s.event(supervise.Event{Event: events.Event{Kind: events.Note, Text: fmt.Sprintf("remark %d", i)}})
 	}

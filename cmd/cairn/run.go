@@ -182,6 +182,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
 	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
+	f.BoolVarP(&r.verbose, "verbose", "v", false, "show a line for each checkpoint on a terminal, too")
 	f.BoolVar(&r.live, "live", false, "show output at once, if stdout is not a terminal, too; a restart may repeat lines")
 	f.StringVar(&r.http, "http", "", "show the run on a page at `ADDRESS`, such as localhost:8077; without a host, for this machine only")
 	r.events.declare(f)
@@ -209,7 +210,7 @@ type runFlags struct {
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
-	plain, live                                 bool
+	plain, live, verbose                        bool
 	http                                        string
 	counted                                     bool // -n was given
 
@@ -253,7 +254,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if o.ChangedArgs {
 		os.Setenv(control.EnvChangedArgs, "1") // for the ranks
 	}
-	show := newScreen(c, r.plain)
+	show := newScreen(c, r.plain, r.verbose)
 	var first []*events.Event
 	pass := func(e *events.Event) { first = append(first, e) }
 	o.Event = func(e supervise.Event) {
@@ -264,6 +265,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	}
 	if o.RankOutput == "" && !c.json && r.events.to != "-" {
 		o.Line = show.line
+		if show.stdout {
+			o.Part = show.incomplete
+		}
 	}
 	o.Delay = !r.live && (o.Out != "" || !isTerminal(c.stdout.w))
 	s, err := newSupervisor(ctx, c, *o)

@@ -14,12 +14,15 @@ import (
 
 // input gives rank 0 the command's stdin: a file, or the content of a pipe if the
 // program is known to read it; then the pipe is read to its end first. A program
-// that restarts reads it again. The function that input returns removes what is
+// that restarts reads it again, which a terminal does not allow. The function that input returns removes what is
 // not needed any more.
 func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	none := func() {}
 	st, err := os.Stdin.Stat()
 	if err != nil || st.Mode()&os.ModeCharDevice != 0 || st.IsDir() {
+		if isTerminal(os.Stdin) && !c.quiet && r.reads(made) {
+			fmt.Fprintf(c.stderr, "cairn: stdin is a terminal, and %s gets nothing of it, because a restart could not read it again; if it needs input, use a file (< FILE) or a pipe\n", r.o.Command[0])
+		}
 		return none, nil
 	}
 	if st.Mode().IsRegular() {

@@ -385,23 +385,28 @@ func TestStatusLine(t *testing.T) {
 	now := time.Now()
 	st := control.RunState{State: rundir.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
 		Last: &control.CheckpointState{Index: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, PauseNS: 2_950_000}}
-	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
+	if got, want := statusLine(&st, now, 79), "running · 2 ranks · checkpoint 3, 5 s ago · point 10 · 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	st.Last.State, st.Last.Written = 1, 1 // there is room for all
-	if got, want := statusLine(&st, now, 99), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	st.Began, st.LostNS = now.Add(-100*time.Second), int64(20*time.Second)
+	all := "running · 2 ranks · 1 min 40 s · checkpoint 3, 5 s ago · 20 s lost · point 10 · 1.0 MiB, 1.0 KiB written, paused 2.95 ms"
+	if got := statusLine(&st, now, 130); got != all {
+		t.Errorf("%q, want %q", got, all)
 	}
-	for digits := range uint64(20) { // what does not fit is omitted completely
-		st.Ranks[0].Points, st.Ranks[1].Points = 1<<(3*digits), 1<<(3*digits)
-		got := statusLine(&st, now, 79)
-		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms,", got+",") {
-			t.Errorf("%q", got)
+	for width := range 130 { // what does not fit is omitted completely
+		got := statusLine(&st, now, width)
+		if utf8.RuneCountInString(got) > max(width, len("running")) || !strings.HasPrefix(got, "running") {
+			t.Errorf("%d: %q", width, got)
+		}
+		for part := range strings.SplitSeq(got, " · ") {
+			if !strings.Contains(" · "+all+" · ", " · "+part+" · ") && !strings.HasPrefix("1.0 MiB, 1.0 KiB written, paused 2.95 ms,", part+",") {
+				t.Errorf("%d: %q has a part %q", width, got, part)
+			}
 		}
 	}
 	var b bytes.Buffer
 	c := &call{stdout: &output{w: &b}, stderr: &b}
-	s := newScreen(c, false)
+	s := newScreen(c, false, false)
 	s.terminal = true
 	s.event(supervise.Event{Event: events.Event{Time: now, Kind: events.Start, Text: "started"}, Run: st})
 	s.line(1, 1, []byte("hello"), func(bool) {})

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
@@ -21,26 +23,52 @@ import (
 type screen struct {
 	c        *call
 	prefix   bool
-	terminal bool
+	verbose  bool // a line for each checkpoint
+	terminal bool // stderr is one, and has a status line
+	stdout   bool // stdout is a terminal
 	main     *displayQueue // of stderr, and of stdout unless that goes elsewhere
 	out      *displayQueue // of stdout
 	mu       sync.Mutex
 	last     control.RunState
 	next     time.Time
+	over     chan struct{} // closed by close
 
 	status progress // the line as it is shown; of main
+	part   string   // the last incomplete line of a rank, shown above it; of main
+	above  bool     // part is on the screen; of main
 	unread bool     // stdout is a pipe that nobody reads; of out
 }
 
-func newScreen(c *call, plain bool) *screen {
-	s := &screen{c: c, prefix: !plain, status: progress{c: c}}
+func newScreen(c *call, plain, verbose bool) *screen {
+	s := &screen{c: c, prefix: !plain, verbose: verbose, status: progress{c: c}, over: make(chan struct{})}
 	s.terminal = !c.quiet && isTerminal(c.stderr)
+	s.stdout = isTerminal(c.stdout.w)
 	s.main = newDisplayQueue(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", control.Count(n, "remark"))) })
 	s.out = s.main
 	if _, file := c.stdout.w.(*os.File); file && !isTerminal(c.stdout.w) {
 		s.out = newDisplayQueue(nil)
 	}
+	if s.terminal {
+		go s.tick()
+	}
 	return s
+}
+
+// tick draws the status line again every second: time passes, although nothing
+// happens.
+func (s *screen) tick() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if s.main.idle() {
+				s.main.note(s.draw)
+			}
+		case <-s.over:
+			return
+		}
+	}
 }
 
 // line shows a line of a rank's output, and calls written when that is done. It
@@ -51,15 +79,14 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	s.mu.Unlock()
 	text := make([]byte, 0, len(line)+16)
 	if s.prefix && several {
-		text = append(text, '[')
-		text = strconv.AppendInt(text, int64(rank), 10)
-		text = append(text, "] "...)
+		text = fmt.Appendf(text, "[%d] ", rank)
 	}
 	text = append(append(text, line...), '\n')
 	switch {
 	case stream != 1:
 		s.main.output(len(text), func() {
 			s.hide()
+			s.part = ""
 			_, err := s.c.stderr.Write(text)
 			written(err == nil)
 			s.draw()
@@ -67,6 +94,7 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	case s.out == s.main:
 		s.out.output(len(text), func() {
 			s.hide()
+			s.part = ""
 			written(s.print(text))
 			s.draw()
 		})
@@ -74,6 +102,29 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 		s.out.output(len(text), func() { written(s.print(text)) })
 	}
 }
+
+// incomplete shows the line that a rank is writing, such as its progress, as far as
+// it fits on one line of the terminal. It does not block.
+func (s *screen) incomplete(rank, stream int, text []byte) {
+	part := strings.TrimRight(string(text), "\r")
+	part = part[strings.LastIndexByte(part, '\r')+1:]
+	part = printable(escapes.ReplaceAllString(part, ""))
+	s.mu.Lock()
+	if s.prefix && len(s.last.Ranks) > 1 {
+		part = fmt.Sprintf("[%d] %s", rank, part)
+	}
+	s.mu.Unlock()
+	if s.main.idle() { // else more comes anyway
+		s.main.note(func() {
+			s.hide()
+			s.part = part
+			s.draw()
+		})
+	}
+}
+
+// escapes are the sequences by which programs set colours and clear lines.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // remark shows a remark. It does not block.
 func (s *screen) remark(text string) {
@@ -114,8 +165,14 @@ func (s *screen) event(e supervise.Event) {
 	if s.c.quiet {
 		return
 	}
-	if e.Text != "" {
-		s.main.note(func() { s.note(e.Text) })
+	if e.Text != "" && !(e.Kind == events.Checkpoint && s.terminal && !s.verbose) {
+		s.main.note(func() {
+			if e.Kind == events.Failure || e.Kind == events.End {
+				s.hide()
+				s.part = "" // the rest of it does not come
+			}
+			s.note(e.Text)
+		})
 	} else if now := time.Now(); s.terminal && now.After(s.next) && s.main.idle() {
 		s.next = now.Add(progressEvery)
 		s.main.note(s.draw)
@@ -127,9 +184,23 @@ func (s *screen) hide() {
 		s.status.end()
 	}
 	s.status.width = 0
+	if s.above {
+		s.above = false
+		if s.terminal {
+			fmt.Fprint(s.c.stderr, "\x1b[A")
+		}
+		fmt.Fprint(s.c.stdout, "\r\x1b[K")
+	}
 }
 
 func (s *screen) draw() {
+	if s.part != "" && s.stdout && !s.above {
+		s.above = true
+		fmt.Fprint(s.c.stdout, clipText(s.part, lineWidth(s.c.stdout.w)))
+		if s.terminal {
+			fmt.Fprintln(s.c.stdout)
+		}
+	}
 	if s.terminal {
 		s.mu.Lock()
 		line := statusLine(&s.last, time.Now(), lineWidth(s.c.stderr))
@@ -145,6 +216,7 @@ const closeTime = 2 * time.Second
 // close shows what is left and erases the status line. When ctx is done, it
 // does not wait long for a terminal or a pipe that accepts nothing.
 func (s *screen) close(ctx context.Context) {
+	close(s.over)
 	if s.out != s.main {
 		s.out.close()
 		s.await(ctx, s.out)
@@ -179,6 +251,18 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 		return true
 	}
 	add(" · ", control.Count(len(st.Ranks), "rank"))
+	if !st.Began.IsZero() && now.After(st.Began) {
+		add(" · ", roughly(now.Sub(st.Began)))
+	}
+	var sizes []string
+	if st.Last != nil {
+		parts := checkpointParts(st.Last, now)
+		add(" · ", "checkpoint "+parts[0]+", "+parts[1])
+		sizes = parts[2:]
+	}
+	if st.LostNS > 0 {
+		add(" · ", roughly(time.Duration(st.LostNS))+" lost")
+	}
 	var point uint64
 	for i, r := range st.Ranks {
 		if i == 0 || r.Points < point {
@@ -188,16 +272,9 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 	if point > 0 {
 		add(" · ", fmt.Sprintf("point %d", point))
 	}
-	if st.Last != nil {
-		separator := " · "
-		for i, part := range checkpointParts(st.Last, now) {
-			if i == 0 {
-				part = "checkpoint " + part
-			}
-			if !add(separator, part) {
-				break
-			}
-			separator = ", "
+	for i, part := range sizes {
+		if separator := []string{" · ", ", "}[min(i, 1)]; !add(separator, part) {
+			break
 		}
 	}
 	return line

@@ -319,16 +319,22 @@ func pad(text string, width int) string {
 // clip cuts a row to a width.
 func clip(r row, width int) (out row) {
 	for _, s := range r {
-		if n := utf8.RuneCountInString(s.text); n > width {
-			if width <= 0 {
-				return out
-			}
-			s.text = string([]rune(s.text)[:width-1]) + "…"
+		if width <= 0 {
+			return out
 		}
+		s.text = clipText(s.text, width)
 		out = append(out, s)
 		width -= utf8.RuneCountInString(s.text)
 	}
 	return out
+}
+
+// clipText cuts a text to a width of at least 1.
+func clipText(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }
 
 func stateTone(state string) tone {

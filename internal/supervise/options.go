@@ -301,5 +301,5 @@ func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group,
 
 // sink returns where output goes.
 func (o *Options) sink() output.Options {
-	return output.Options{Run: o.Run, RankOutput: o.RankOutput, Mirror: o.Local != "", Out: o.Out, Delay: o.Delay, Line: o.Line}
+	return output.Options{Run: o.Run, RankOutput: o.RankOutput, Mirror: o.Local != "", Out: o.Out, Delay: o.Delay, Line: o.Line, Part: o.Part}
 }

@@ -122,6 +122,9 @@ type Options struct {
 	// each line and says whether it was written. The next start shows what was
 	// not.
 	Line func(rank, stream int, line []byte, done func(written bool))
+	// Part, if not nil, shows a line that is not complete yet. It is called after
+	// each piece of it, with all of it, until Line gets the line. It must not block.
+	Part func(rank, stream int, text []byte)
 	// Delay says that what Line shows of stdout cannot be taken back: it gets what
 	// was printed before a secure checkpoint, and the rest when the run ends.
 	// So does a pipe that Out names.

@@ -41,6 +41,8 @@ type Options struct {
 	Delay bool
 	// Line shows a line, see supervise.Options.
 	Line func(rank, stream int, line []byte, done func(written bool))
+	// Part shows a line that is not complete, see supervise.Options.
+	Part func(rank, stream int, text []byte)
 }
 
 // Sink shows the ranks' output and writes Options.Out. Helpers send one piece
@@ -425,6 +427,9 @@ func (k *Sink) show(p piece) {
 	}
 	if len(st.line) > 1<<20 { // too long for a line
 		k.give(rank, m.Stream, end)
+	}
+	if len(st.line) > 0 && k.o.Part != nil {
+		k.o.Part(rank, m.Stream, st.line)
 	}
 }
 
