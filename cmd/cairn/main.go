@@ -12,6 +12,8 @@
 //	summary.go        a checkpoint in a few numbers
 //	text.go           sizes, ages, tables, JSON
 //	progress.go       the progress line; reporter.go: the steps of a build
+//	run_events.go     what run does with events; detach_linux.go: without a terminal
+//	top_frame.go      the picture of 'cairn top'
 //	screen.go         what 'cairn run' shows; display_queue.go: without blocking
 //	list.go, …        one file per command
 //	run_source.go     what run does with source; run_input.go: with stdin

@@ -113,6 +113,10 @@ If --from names the run directory or checkpoint directory of another run, Cairn
 copies its newest checkpoint to RUN/from, and resumes the copy: it is a run of its
 own, and the other one may continue.
 
+With --detach, 'cairn run' leaves the terminal as soon as the ranks run; 'cairn
+attach' shows the run, and 'cairn logs' its output. If the terminal is lost, the
+run goes on in the background; with --hangup stop, it saves and stops.
+
 Every event of the run (a start, a checkpoint, a failure, …) is a JSON document in
 RUN/events.jsonl. --events writes them elsewhere, too, and --on-event runs a
 command for each: to send a mail, or to start something else. The run never waits
@@ -131,6 +135,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --from s3://bucket/sim ./sim                 # only the object store is left
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
+  cairn run --detach ./sim                               # in the background; 'cairn attach' shows it
   cairn run --http localhost:8077 ./sim                  # and watch it in a browser
   cairn run --on-event 'test $CAIRN_EVENT != failure || mail -s sim me' ./sim
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
@@ -184,12 +189,15 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 	f.BoolVarP(&r.verbose, "verbose", "v", false, "show a line for each checkpoint on a terminal, too")
 	f.BoolVar(&r.live, "live", false, "show output at once, if stdout is not a terminal, too; a restart may repeat lines")
+	f.BoolVar(&r.detach, "detach", false, "continue in the background as soon as the ranks run; 'cairn attach' shows the run")
+	f.StringVar(&r.hangup, "hangup", "continue", "what to do when the terminal is gone (a lost ssh): `WHAT` is continue, or stop: save and stop")
 	f.StringVar(&r.http, "http", "", "show the run on a page at `ADDRESS`, such as localhost:8077; without a host, for this machine only")
 	r.events.declare(f)
 	r.make.declareFew(f)
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
 	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
 	c.completeValues(cmd, "transport", transports...)
+	c.completeValues(cmd, "hangup", "continue", "stop")
 	c.completeDirs(cmd, "run", "dir", "local", "rank-output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		r.counted = f.Changed("ranks")
@@ -210,8 +218,8 @@ type runFlags struct {
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
-	plain, live, verbose                        bool
-	http                                        string
+	plain, live, verbose, detach                bool
+	http, hangup                                string
 	counted                                     bool // -n was given
 
 	events      eventFlags
@@ -230,6 +238,10 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	}
 	if err := r.checkRunDir(); err != nil {
 		return err
+	}
+	background := isDetached()
+	if r.detach && !background {
+		return detach(ctx, c)
 	}
 	if r.events.to == "-" && c.json {
 		return usagef("run: --json and --events - both want stdout; name a file for the events")
@@ -257,13 +269,22 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	show := newScreen(c, r.plain, r.verbose)
 	var first []*events.Event
 	pass := func(e *events.Event) { first = append(first, e) }
+	left := false // the other command, by detach
 	o.Event = func(e supervise.Event) {
 		show.event(e)
 		if e.Kind != "" {
 			pass(&e.Event)
 		}
+		if background && e.Kind == events.Start && !left {
+			left = true
+			show.main.note(func() {
+				if err := leave(c, e.Run.Run); err != nil {
+					show.note(fmt.Sprintf("the run cannot go on in the background: %v", err))
+				}
+			})
+		}
 	}
-	if o.RankOutput == "" && !c.json && r.events.to != "-" {
+	if o.RankOutput == "" && !c.json && r.events.to != "-" && (!background || c.stdout.regular()) {
 		o.Line = show.line
 		if show.stdout {
 			o.Part = show.incomplete
@@ -298,6 +319,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
 	defer watchEvacuate(s)()
+	defer onHangup(r.hangup == "stop", s)()
 	kill, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -424,7 +446,7 @@ func (r *runFlags) checkRunDir() error {
 }
 
 // runNames are the files that a run directory may hold without a run.json.
-var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "events.jsonl", "hosts", "lock", "log", "output", "output-offsets", "requeue.lock", "run-copy.json.tmp", "run.json.tmp"}
+var runNames = []string{"bin", "ckpt", "control.sock", "detached.log", "evacuate", "events.jsonl", "hosts", "lock", "log", "output", "output-offsets", "requeue.lock", "run-copy.json.tmp", "run.json.tmp"}
 
 // complete turns flags and arguments into options.
 func (r *runFlags) complete(args []string) error {
@@ -474,6 +496,12 @@ func (r *runFlags) complete(args []string) error {
 	}
 	if r.flags.Changed("every-points") && o.EveryPoints == 0 {
 		return usagef("run: --every-points 0: a checkpoint is taken every 1 or more points; leave the flag out to let Cairn choose the time")
+	}
+	if r.hangup != "continue" && r.hangup != "stop" {
+		return usagef("run: --hangup %s: write continue or stop", r.hangup)
+	}
+	if r.detach && r.events.to == "-" {
+		return usagef("run: --detach leaves this terminal, so nothing can be written to stdout; name a file for the events")
 	}
 	if r.counted && o.Ranks < 1 {
 		return usagef("run: -n %d: a run has at least one rank", o.Ranks)

@@ -23,9 +23,9 @@ import (
 type screen struct {
 	c        *call
 	prefix   bool
-	verbose  bool // a line for each checkpoint
-	terminal bool // stderr is one, and has a status line
-	stdout   bool // stdout is a terminal
+	verbose  bool          // a line for each checkpoint
+	terminal bool          // stderr is one, and has a status line
+	stdout   bool          // stdout is a terminal
 	main     *displayQueue // of stderr, and of stdout unless that goes elsewhere
 	out      *displayQueue // of stdout
 	mu       sync.Mutex
@@ -147,6 +147,9 @@ func (s *screen) print(text []byte) bool {
 		return false
 	}
 	_, err := s.c.stdout.Write(text)
+	if errors.Is(err, syscall.EIO) && s.stdout { // the terminal is gone; the run goes on
+		s.unread, s.c.stdout.err = true, nil
+	}
 	if errors.Is(err, syscall.EPIPE) {
 		s.unread, s.c.stdout.err = true, nil
 		s.main.note(func() { s.note("nobody reads stdout any more, so the rest of it is not shown") })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,16 @@ import (
 type output struct {
 	w   io.Writer
 	err error
+}
+
+// regular reports whether the output goes to a regular file.
+func (o *output) regular() bool {
+	f, ok := o.w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode().IsRegular()
 }
 
 func (o *output) Write(p []byte) (int, error) {

@@ -78,6 +78,12 @@ func (s *Supervisor) Stop(why string) {
 	s.post(func() { s.stop(why) })
 }
 
+// Note reports something about the run to its log and its user. Any goroutine may
+// call it, at any time.
+func (s *Supervisor) Note(text string) {
+	s.post(func() { s.say("%s", text) })
+}
+
 // post makes the goroutine of Run call f.
 func (s *Supervisor) post(f func()) {
 	select {

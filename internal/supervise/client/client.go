@@ -29,6 +29,13 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	m, err := ask(short, run, &control.Status{})
+	for errors.Is(err, errNoAnswer) && short.Err() == nil { // it has just ended, or it is too busy
+		select {
+		case <-short.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+		m, err = ask(short, run, &control.Status{})
+	}
 	if err == nil && m.Run != nil {
 		return m.Run, nil
 	}

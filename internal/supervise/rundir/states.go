@@ -8,6 +8,7 @@
 //	  run-copy.json     the same, in case that it is damaged
 //	  log               one line per event
 //	  events.jsonl      the same with figures, for programs (package events)
+//	  detached.log      what a detached supervisor has shown
 //	  control.sock      for cairn status, checkpoint, stop, migrate
 //	  evacuate          written by people: hosts to evacuate at SIGUSR2
 //	  hosts/NAME.lock   locked by the helper of that host; lists its ranks

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+
+	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
+)
+
+func detach(context.Context, *call) error { return rundir.ErrUnsupported }
+
+func isDetached() bool { return false }
+
+func leave(*call, string) error { return rundir.ErrUnsupported }
+
+func onHangup(bool, *supervise.Supervisor) (end func()) { return func() {} }
