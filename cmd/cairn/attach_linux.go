@@ -58,7 +58,7 @@ directory here.`,
 	}
 	var l logs
 	f := cmd.Flags()
-	f.BoolVarP(&l.follow, "follow", "f", false, "go on with what is printed, until the run ends")
+	f.BoolVarP(&l.follow, "follow", "f", false, "continue with what is printed, until the run ends")
 	f.IntVar(&l.rank, "rank", -1, "only the output of rank `N`")
 	f.BoolVar(&l.stderr, "stderr", false, "what the program has written to stderr")
 	f.BoolVar(&l.events, "events", false, "what has happened to the run, in place of the program's output")

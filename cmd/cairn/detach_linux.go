@@ -18,7 +18,7 @@ import (
 
 // A detached run: 'cairn run --detach' starts itself again, in a session of its
 // own, and shows what that process says until the ranks run. Then it ends, and the
-// other one goes on without a terminal.
+// other one continues without a terminal.
 
 const (
 	envDetached  = "CAIRN_DETACHED" // set for the other process
@@ -100,9 +100,9 @@ func isDetached() bool {
 	return os.Getenv(envDetached) != ""
 }
 
-// leave ends the other command, because the ranks run: from now on, stderr is a
+// goBackground ends the other command, because the ranks run: from now on, stderr is a
 // file in the run directory.
-func leave(c *call, run string) error {
+func goBackground(c *call, run string) error {
 	f, err := vfs.OpenPrivate(filepath.Join(run, detachedFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func onHangup(stop bool, s *supervise.Supervisor) (end func()) {
 				if stop {
 					s.Stop("the terminal is gone")
 				} else {
-					s.Note("the terminal is gone, and the run goes on in the background; 'cairn attach' shows it, 'cairn stop' makes it save and stop")
+					s.Note("the terminal is gone, and the run continues in the background; 'cairn attach' shows it, 'cairn stop' makes it save and stop")
 				}
 			case <-ended:
 				return

@@ -13,6 +13,6 @@ func detach(context.Context, *call) error { return rundir.ErrUnsupported }
 
 func isDetached() bool { return false }
 
-func leave(*call, string) error { return rundir.ErrUnsupported }
+func goBackground(*call, string) error { return rundir.ErrUnsupported }
 
 func onHangup(bool, *supervise.Supervisor) (end func()) { return func() {} }

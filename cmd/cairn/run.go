@@ -115,7 +115,7 @@ own, and the other one may continue.
 
 With --detach, 'cairn run' leaves the terminal as soon as the ranks run; 'cairn
 attach' shows the run, and 'cairn logs' its output. If the terminal is lost, the
-run goes on in the background; with --hangup stop, it saves and stops.
+run continues in the background; with --hangup stop, it saves and stops.
 
 Every event of the run (a start, a checkpoint, a failure, …) is a JSON document in
 RUN/events.jsonl. --events writes them elsewhere, too, and --on-event runs a
@@ -278,8 +278,8 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		if background && e.Kind == events.Start && !left {
 			left = true
 			show.main.note(func() {
-				if err := leave(c, e.Run.Run); err != nil {
-					show.note(fmt.Sprintf("the run cannot go on in the background: %v", err))
+				if err := goBackground(c, e.Run.Run); err != nil {
+					show.note(fmt.Sprintf("the run cannot continue in the background: %v", err))
 				}
 			})
 		}

@@ -147,7 +147,7 @@ func (s *screen) print(text []byte) bool {
 		return false
 	}
 	_, err := s.c.stdout.Write(text)
-	if errors.Is(err, syscall.EIO) && s.stdout { // the terminal is gone; the run goes on
+	if errors.Is(err, syscall.EIO) && s.stdout { // the terminal is gone; the run continues
 		s.unread, s.c.stdout.err = true, nil
 	}
 	if errors.Is(err, syscall.EPIPE) {

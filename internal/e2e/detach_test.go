@@ -98,7 +98,7 @@ func TestHangup(t *testing.T) {
 	for _, c := range []struct {
 		flag, state, log string
 	}{
-		{"--hangup=continue", rundir.Finished, "the terminal is gone, and the run goes on"},
+		{"--hangup=continue", rundir.Finished, "the terminal is gone, and the run continues"},
 		{"--hangup=stop", rundir.Stopped, "the terminal is gone: ranks are to save and stop"},
 	} {
 		t.Run(c.flag, func(t *testing.T) {

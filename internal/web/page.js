@@ -428,7 +428,7 @@ async function ask(path, body) {
   return v;
 }
 
-// confirm asks the visitor, and returns whether to go on.
+// confirm asks the visitor, and returns whether to continue.
 function sure(title, text, yes, fields) {
   set("dialogTitle", title); set("dialogText", text); set("dialogYes", yes);
   $("fields").hidden = !fields;
