@@ -46,8 +46,9 @@ func (l *displayQueue) output(bytes int, show func()) {
 	}
 }
 
-// note shows a remark. It does not block; beyond queueNotes it is dropped.
-func (l *displayQueue) note(show func()) {
+// note shows a remark. It does not block; beyond queueNotes the remark is dropped.
+// note reports whether it was not.
+func (l *displayQueue) note(show func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -57,7 +58,9 @@ func (l *displayQueue) note(show func()) {
 	default:
 		l.list = append(l.list, queued{0, show})
 		l.some.Broadcast()
+		return true
 	}
+	return false
 }
 
 // idle reports whether nothing waits.

@@ -36,7 +36,10 @@ type screen struct {
 	status progress // the line as it is shown; of main
 	part   string   // the last incomplete line of a rank, shown above it; of main
 	above  bool     // part is on the screen; of main
-	unread bool     // stdout is a pipe that nobody reads; of out
+
+	newPart    string // the next one; guarded by mu
+	partQueued bool   // main shows it; guarded by mu
+	unread     bool   // stdout is a pipe that nobody reads; of out
 }
 
 func newScreen(c *call, plain, verbose bool) *screen {
@@ -110,17 +113,20 @@ func (s *screen) incomplete(rank, stream int, text []byte) {
 	part = part[strings.LastIndexByte(part, '\r')+1:]
 	part = printable(escapes.ReplaceAllString(part, ""))
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.prefix && len(s.last.Ranks) > 1 {
 		part = fmt.Sprintf("[%d] %s", rank, part)
 	}
-	s.mu.Unlock()
-	if s.main.idle() { // else more comes anyway
-		s.main.note(func() {
-			s.hide()
-			s.part = part
-			s.draw()
-		})
+	if s.newPart = part; s.partQueued {
+		return // what is in the queue shows this one
 	}
+	s.partQueued = s.main.note(func() {
+		s.hide()
+		s.mu.Lock()
+		s.part, s.partQueued = s.newPart, false
+		s.mu.Unlock()
+		s.draw()
+	})
 }
 
 // escapes are the sequences by which programs set colours and clear lines.
