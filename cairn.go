@@ -165,8 +165,12 @@ type Options struct {
 	// take another one together.
 	SafePoints bool
 
-	// Keep is the number of checkpoints to keep (default: 2).
-	Keep int
+	// Keep is the number of checkpoints to keep (default: 2). DiskLimit bounds
+	// the bytes that the checkpoints of all ranks may take (default: no bound):
+	// the oldest ones are removed first, and the newest one never. While a
+	// checkpoint is written, it comes in addition.
+	Keep      int
+	DiskLimit int64
 
 	// Memory bounds the memory for copies of changed blocks, in bytes (default:
 	// the size of the state).
@@ -230,7 +234,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	o := engine.Options{
 		Dir: cmp.Or(opts.Local, opts.Dir), PerHost: opts.Local != "", Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
 		Every: opts.Every, EveryPoints: opts.EveryPoints, Auto: opts.Auto, MTBF: opts.MTBF, SafePoints: opts.SafePoints,
-		Keep: opts.Keep, Memory: opts.Memory, Compression: engine.Compression(opts.Compression),
+		Keep: opts.Keep, DiskLimit: opts.DiskLimit, Memory: opts.Memory, Compression: engine.Compression(opts.Compression),
 		MaxBases: opts.MaxBases, NoTracking: opts.NoTracking, OutsideFiles: opts.OutsideFiles,
 		Drop: opts.Drop, OnError: opts.OnError, Log: opts.Log,
 	}

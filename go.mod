@@ -3,6 +3,7 @@ module github.com/cairnrun/cairn
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.5.0
 	github.com/ebitengine/purego v0.10.0
 	github.com/gdamore/tcell/v2 v2.13.0
 	github.com/klauspost/compress v1.20.3

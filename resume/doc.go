@@ -44,8 +44,7 @@
 //
 //	CAIRN_DIR           the checkpoint directory, without a supervisor
 //	CAIRN_FRESH         1: discard an earlier run in CAIRN_DIR and start over
-//	CAIRN_EVERY         a duration such as 10m: a checkpoint is due so long after the last
-//	CAIRN_EVERY_POINTS  a checkpoint is due so many points after the last
+//	CAIRN_EVERY, …      options of the library (docs/settings.md)
 //	CAIRN_KILL_AT       for tests: numbers of points, 3 or 3,7,8, counted over all
 //	                    starts of the run. The process saves there and, when the
 //	                    checkpoint is committed, kills itself with SIGKILL. "each"

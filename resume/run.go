@@ -24,10 +24,8 @@ import (
 
 // Environment variables.
 const (
-	envDir         = "CAIRN_DIR"
-	envEvery       = "CAIRN_EVERY"
-	envEveryPoints = "CAIRN_EVERY_POINTS"
-	envKillAt      = "CAIRN_KILL_AT"
+	envDir    = "CAIRN_DIR"
+	envKillAt = "CAIRN_KILL_AT"
 )
 
 // Exit statuses that Cairn gives to a program.
@@ -99,17 +97,6 @@ func init() {
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
 	opts := engine.Options{Dir: dir, Log: logger, OnDue: onDue, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
-	var err error
-	if s := os.Getenv(envEvery); s != "" {
-		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
-			fatal("%s=%q: not a duration such as 10m", envEvery, s)
-		}
-	}
-	if s := os.Getenv(envEveryPoints); s != "" {
-		if opts.EveryPoints, err = strconv.Atoi(s); err != nil || opts.EveryPoints < 1 {
-			fatal("%s=%q: not a number of points", envEveryPoints, s)
-		}
-	}
 	switch s := os.Getenv(envKillAt); s {
 	case "":
 	case "each":
@@ -126,6 +113,7 @@ func init() {
 	// Programs that this one starts do not belong to this run.
 	os.Unsetenv(envDir)
 	start.note()
+	var err error
 	run, err = engine.Open(context.Background(), opts)
 	os.Unsetenv(engine.EnvFresh)
 	finished := new(engine.FinishedError)

@@ -46,6 +46,12 @@ Without --every and --every-points, Cairn measures what a checkpoint costs, and
 chooses the interval at which the least time is lost (Young's and Daly's optimum).
 The first checkpoint comes after about 13 s, or later if the state is large.
 
+Every flag, but for those that discard or change a run, can also be set by an
+environment variable (CAIRN_KEEP for --keep, CAIRN_EVERY_POINTS for
+--every-points), or in a file cairn.toml beside the program (keep = 3). The flag
+comes first, then the environment, the file, and what the program itself says;
+'cairn status -v' shows which it was (docs/settings.md).
+
 The run directory holds the log, the ranks' output and the checkpoints (unless
 --dir or the program puts them elsewhere). Its name is PROGRAM.cairn without the
 program's extension: sim.cairn for ./sim.bin or ./cmd/sim. --run names another. The
@@ -135,6 +141,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --from s3://bucket/sim ./sim                 # only the object store is left
   cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
   cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
+  cairn run --keep 5 --compression zstd ./sim            # five checkpoints, compressed
   cairn run --detach ./sim                               # in the background; 'cairn attach' shows it
   cairn run --http localhost:8077 ./sim                  # and watch it in a browser
   cairn run --on-event 'test $CAIRN_EVENT != failure || mail -s sim me' ./sim
@@ -166,8 +173,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&o.Launcher, "launcher", "fork", "start ranks by `NAME`: fork, mpirun or srun")
 	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, separated by spaces")
 	f.StringVar(&r.transport, "transport", "", "use only these transports between ranks: `LIST` of shm, tcp, mpi, tcp-reopen (default: each pair chooses)")
-	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: the optimum for its cost)")
-	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
+	declareLibrary(f)
 	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
 	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
@@ -200,9 +206,12 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	c.completeValues(cmd, "hangup", "continue", "stop")
 	c.completeDirs(cmd, "run", "dir", "local", "rank-output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		var err error
+		if o.Settings, err = settle(f, c.args[0]); err != nil {
+			return err
+		}
 		r.counted = f.Changed("ranks")
 		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
-		var err error
 		if r.makeOptions, err = r.make.options(f); err != nil {
 			return err
 		}
@@ -471,9 +480,6 @@ func (r *runFlags) complete(args []string) error {
 	if o.Hosts, err = parseHosts(r.hosts); err != nil {
 		return err
 	}
-	if !r.flags.Changed("tiers") {
-		o.Tiers = os.Getenv("CAIRN_TIERS")
-	}
 	if name, ok := strings.CutPrefix(o.Tiers, "@"); ok {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -484,7 +490,7 @@ func (r *runFlags) complete(args []string) error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"evacuate-poll", o.EvacuatePoll}} {
+	}{{"stall", o.Stall}, {"grace", o.Grace}, {"evacuate-poll", o.EvacuatePoll}} {
 		if d.value < 0 {
 			return usagef("run: --%s %v is negative", d.name, d.value)
 		}
@@ -493,9 +499,6 @@ func (r *runFlags) complete(args []string) error {
 		if value < 0 {
 			return usagef("run: --%s %d is negative", name, value)
 		}
-	}
-	if r.flags.Changed("every-points") && o.EveryPoints == 0 {
-		return usagef("run: --every-points 0: a checkpoint is taken every 1 or more points; leave the flag out to let Cairn choose the time")
 	}
 	if r.hangup != "continue" && r.hangup != "stop" {
 		return usagef("run: --hangup %s: write continue or stop", r.hangup)

@@ -17,8 +17,9 @@ import (
 )
 
 func statusCommand(c *call) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status [RUN]",
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "status [flags] [RUN]",
 		Short: "show the state of a run",
 		Long: `Shows the state of a run, its ranks, its newest checkpoint, and its moves, whether
 it is running or not. RUN is the run directory that 'cairn run' made; if left out,
@@ -37,6 +38,10 @@ checkpoint it has, which is on its way there, and why that fails. A line "scrub"
 says how much of old checkpoints was read again and repaired; each line "damaged"
 names something that could not be repaired.
 
+With -v, a table of settings says where each value comes from: a flag of 'cairn
+run', the environment, cairn.toml beside the program, the program itself, or the
+default.
+
 A line "not saved" says that checkpoints fail, since when and why: the work since
 the last checkpoint would be lost.
 
@@ -44,11 +49,14 @@ POINTS counts the points of a rank since the run began; in programs that 'cairn
 build' made, only those at which Cairn checked whether a checkpoint is due.
 MESSAGES counts those since the last start.`,
 		Example: `  cairn status                                    # the run in this directory
+  cairn status -v                                 # with its settings, and where each comes from
   cairn status --json sim.cairn | jq .last.index  # its newest checkpoint`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
-		RunE:              c.does(status),
 	}
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show the settings of the run, and where each comes from")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return status(ctx, c, verbose) })
+	return cmd
 }
 
 // theRun returns the run directory that the arguments name, or the only one
@@ -76,7 +84,7 @@ func (c *call) theRun() (string, error) {
 	return "", usagef("several run directories here; name one of %s", strings.Join(runs, ", "))
 }
 
-func status(ctx context.Context, c *call) error {
+func status(ctx context.Context, c *call, verbose bool) error {
 	run, err := c.theRun()
 	if err != nil {
 		return err
@@ -137,6 +145,14 @@ func status(ctx context.Context, c *call) error {
 	}
 	for _, text := range moveTexts(st.Moves, c.now) {
 		c.printf("move        %s\n", printable(text))
+	}
+	if verbose {
+		c.printf("\n")
+		t := c.table("", "SETTING", "VALUE", "FROM")
+		for _, x := range st.Settings {
+			t.row(x.Name, printable(x.Value), x.From)
+		}
+		t.flush()
 	}
 	if st.Pid == 0 {
 		return nil

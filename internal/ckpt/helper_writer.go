@@ -61,7 +61,7 @@ func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 	if err := helperSupport(); err != nil {
 		return nil, err
 	}
-	h := hello{Version: wireVersion, Dir: dir.Path(), Rank: dir.Rank(), Ranks: opts.Ranks, Keep: opts.Keep, Line: line}
+	h := hello{Version: wireVersion, Dir: dir.Path(), Rank: dir.Rank(), Ranks: opts.Ranks, Keep: opts.Keep, Limit: opts.DiskLimit, Line: line}
 	for _, index := range slices.Sorted(maps.Keys(opts.Damaged)) {
 		if opts.Damaged[index] {
 			h.Damaged = append(h.Damaged, index)

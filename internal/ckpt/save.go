@@ -23,6 +23,7 @@ type Options struct {
 	Rank, Ranks int
 	Run         string // becomes Header.Run
 	Attempt     string // becomes Header.Attempt
+	DiskLimit   int64  // bytes that this rank's files may take; 0: no bound. One checkpoint stays in any case
 	Keep        int    // checkpoints to keep, at and below the recovery line if there are several ranks; 0: 2
 	Compression Compression
 	Memory      int64   // bound on staging memory; 0: the size of the state
@@ -74,6 +75,7 @@ type Saver struct {
 // it is not nil, the first save is differential.
 func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	opts.Keep = cmp.Or(opts.Keep, 2)
+	dir.SetLimit(opts.DiskLimit)
 	opts.MaxBases = cmp.Or(opts.MaxBases, 64)
 	opts.Ranks = cmp.Or(opts.Ranks, 1)
 	next, err := dir.Next()

@@ -183,6 +183,7 @@ func (s *server) greet(m message) error {
 		damaged[index] = false
 	}
 	s.hello, s.dir = &h, store.ForHelper(s.opts.fs, h.Dir, h.Rank, lock)
+	s.dir.SetLimit(h.Limit)
 	s.writer = newFileWriter(newDirTarget(s.dir, h.Ranks, h.Keep, damaged, h.Line), s.staging)
 	s.writer.release = s.giveBack
 	return nil

@@ -86,6 +86,7 @@ type hello struct {
 	Rank    int      `json:"rank"`
 	Ranks   int      `json:"ranks"`
 	Keep    int      `json:"keep"`
+	Limit   int64    `json:"limit,omitempty"`
 	Damaged []uint64 `json:"damaged,omitempty"`
 	Aside   []uint64 `json:"aside,omitempty"` // in Options.Damaged with the value false
 	Line    uint64   `json:"line,omitempty"`

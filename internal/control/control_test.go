@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // pair returns two ends that are connected by a Unix socket.
@@ -43,7 +42,7 @@ func TestConn_AllKinds(t *testing.T) {
 		&Endpoint{Epoch: 1 << 60, Data: []byte{0, 1, 255}},
 		&Endpoints{Endpoints: [][]byte{{1}, {}, {2, 3}}},
 		&Saved{Index: 1<<64 - 1, State: 1 << 50, Pause: 5, Took: 6},
-		&Welcome{Rank: 3, Size: 4, Secret: []byte("s"), Every: time.Minute, Avoid: []uint64{7}, Output: true, Move: &Move{ID: 2, Ranks: []int{3}}},
+		&Welcome{Rank: 3, Size: 4, Secret: []byte("s"), Settings: map[string]string{"keep": "3"}, Avoid: []uint64{7}, Output: true, Move: &Move{ID: 2, Ranks: []int{3}}},
 		&Switch{Move: Move{ID: 2, Ranks: []int{1}}, OK: true, Endpoints: [][]byte{nil, {1}}},
 		&Launch{Start{Launch: "x", Ranks: []int{0}, Command: []string{"/bin/true"}, OutputOffsets: [][2]int64{{1, 2}}, Welcome: Welcome{Size: 1}}},
 		&FromRank{Process{Rank: 3, ByMove: 1}, "x", Carried{&Output{Stream: Stdout, Data: bytes.Repeat([]byte("x"), 1<<20)}}},

@@ -58,6 +58,8 @@ type (
 		Index  uint64 `json:"index"`
 		Fresh  bool   `json:"fresh,omitempty"`
 		Stdout int64  `json:"stdout"` // size of the rank's stdout file; NoStdout: not known
+		// Settings are those of the program, of rank 0.
+		Settings []Setting `json:"settings,omitempty"`
 	}
 	// Saved says that this rank's part of a checkpoint is durable.
 	Saved struct {
@@ -403,10 +405,9 @@ type Welcome struct {
 	AttemptID string `json:"attemptId,omitempty"`
 	Only      uint64 `json:"only,omitempty"`
 	Above     uint64 `json:"above,omitempty"`
-	// Every and EveryPoints say when checkpoints are due; zero: as the
-	// program says.
-	Every       time.Duration `json:"every,omitempty"`
-	EveryPoints uint64        `json:"everyPoints,omitempty"`
+	// Settings are options of the library that the user of 'cairn run' has set
+	// in place of the program, such as keep=3.
+	Settings map[string]string `json:"settings,omitempty"`
 	// Fresh tells the ranks to discard what the checkpoint directory holds of
 	// an earlier run.
 	Fresh bool `json:"fresh,omitempty"`

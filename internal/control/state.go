@@ -24,6 +24,7 @@ type RunState struct {
 	Scrub       *ScrubState      `json:"scrub,omitempty"`    // what hosts have read again
 	Ranks       []RankState      `json:"ranks"`
 	Moves       []MoveState      `json:"moves,omitempty"` // the latest, the newest at the end
+	Settings    []Setting        `json:"settings,omitempty"`
 }
 
 // RankState is one rank of a running run.

@@ -66,6 +66,7 @@ type Options struct {
 	SafePoints  bool
 
 	Keep         int
+	DiskLimit    int64
 	Memory       int64
 	Compression  Compression
 	MaxBases     int
@@ -106,6 +107,7 @@ type CheckpointInfo struct {
 type Run struct {
 	phase    phase
 	opts     Options
+	settled  []control.Setting // the options that can be set from outside, and by whom
 	runID    runID
 	identity *identity
 	peers    *peers // nil: there are no other ranks, and no messages
@@ -196,7 +198,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	for _, o := range []struct {
 		name  string
 		value int64
-	}{{"Every", int64(opts.Every)}, {"EveryPoints", int64(opts.EveryPoints)}, {"MTBF", int64(opts.MTBF)}, {"Keep", int64(opts.Keep)}, {"Memory", opts.Memory}} {
+	}{{"Every", int64(opts.Every)}, {"EveryPoints", int64(opts.EveryPoints)}, {"MTBF", int64(opts.MTBF)}, {"Keep", int64(opts.Keep)}, {"Memory", opts.Memory}, {"DiskLimit", opts.DiskLimit}} {
 		if o.value < 0 {
 			return nil, fmt.Errorf("cairn: Options.%s is negative", o.name)
 		}
@@ -228,6 +230,10 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			}
 		}
 	}
+	settled, err := opts.settle(id.Settings)
+	if err != nil {
+		return nil, err
+	}
 	opts.readFresh(id)
 	saveEvery := opts.adaptToDriver(id)
 	if opts.Dir == "" {
@@ -237,8 +243,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		opts.Auto = true
 	}
 	opts.MTBF = cmp.Or(opts.MTBF, 24*time.Hour)
-	p := &Run{opts: opts, leads: id.Rank == 0, driven: driven{saveEvery: saveEvery}, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
-	var err error
+	p := &Run{opts: opts, settled: settled, leads: id.Rank == 0, driven: driven{saveEvery: saveEvery}, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	if p.isDestination() { // its source has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
 	} else if p.dir, err = p.opts.createDir(ctx, id.Rank, id.Size); err != nil {

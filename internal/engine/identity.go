@@ -58,12 +58,6 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		}
 		opts.PerHost = w.PerHost // otherwise the supervisor makes sure that there is one host
 		opts.GroupReadable, opts.AnyOwner = opts.GroupReadable || w.Group, opts.AnyOwner || w.AnyOwner
-		if w.Every > 0 {
-			opts.Every = w.Every
-		}
-		if w.EveryPoints > 0 {
-			opts.EveryPoints = int(w.EveryPoints)
-		}
 		return s, nil
 	case !errors.Is(err, control.ErrAlone):
 		return nil, fmt.Errorf("cairn: %w", err)

@@ -89,15 +89,23 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	p.schedule()
 	p.signals = watchSignals(p)
-	p.identity.supervisor.send(&control.Restored{Index: p.lastCommitted, Fresh: table == nil, Stdout: p.files.printed})
+	p.identity.supervisor.send(&control.Restored{Index: p.lastCommitted, Fresh: table == nil, Stdout: p.files.printed, Settings: p.leadSettings()})
 	return table != nil, nil
+}
+
+// share returns a rank's part of what all ranks together may use.
+func (p *Run) share(all int64) int64 {
+	if all == 0 {
+		return 0
+	}
+	return max(1, all/int64(p.identity.Size))
 }
 
 // readySaver makes the saver, and reserves memory for the state as it is.
 func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	opts := ckpt.Options{
 		Rank: p.identity.Rank, Ranks: p.identity.Size, Run: p.runID.Run, Attempt: p.runID.Attempt, Helper: p.identity.writer,
-		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
+		Keep: p.opts.Keep, DiskLimit: p.share(p.opts.DiskLimit), Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
 	if d := p.opts.Driver; d != nil {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -22,7 +24,7 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 // that all ranks are known to have. PruneLine keeps everything above line, and
 // the newest keep checkpoints of the others. Checkpoints in damaged do not
 // count. Those with the value true are removed; those with false belong to
-// another run, and stay.
+// another run, and stay. With a limit (see SetLimit), fewer are kept.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -33,7 +35,7 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 		return nil, err
 	}
 	var removed []uint64
-	kept := 0
+	kept, used, seen := 0, int64(0), make(map[uint64]bool)
 	for _, n := range all {
 		if !slices.Contains(committed, n) {
 			if n <= line || d.has(n) { // otherwise another rank may have just begun it
@@ -45,7 +47,11 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 		if bad && !remove {
 			continue
 		}
-		if !bad && (n > line || kept < keep) {
+		if !bad && d.limit > 0 {
+			used += d.usage(n, seen)
+		}
+		fits := d.limit <= 0 || used <= d.limit || kept == 0
+		if !bad && (n > line || kept < keep && fits) {
 			if n <= line {
 				kept++
 			}
@@ -59,6 +65,29 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 		}
 	}
 	return removed, err
+}
+
+// SetLimit bounds the bytes that the rank's files may take in all checkpoints
+// together; 0: no bound. PruneLine keeps at least one checkpoint.
+func (d *Dir) SetLimit(bytes int64) { d.limit = bytes }
+
+// usage returns the size of the rank's files of a checkpoint. A file that newer
+// checkpoints have links to counts for the first of them that is asked for.
+func (d *Dir) usage(index uint64, seen map[uint64]bool) (sum int64) {
+	d.each(index, func(name string) {
+		st, err := d.fs.Stat(filepath.Join(d.checkpointDir(index), name))
+		if err != nil {
+			return
+		}
+		if inode := control.Inode(st); inode != 0 {
+			if seen[inode] {
+				return
+			}
+			seen[inode] = true
+		}
+		sum += st.Size()
+	})
+	return sum
 }
 
 // has reports whether the rank has any file in a checkpoint's directory.

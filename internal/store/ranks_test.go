@@ -71,6 +71,35 @@ func TestPruneLine(t *testing.T) {
 	}
 }
 
+// TestPrune_Limit has checkpoints of ten bytes each, and a limit.
+func TestPrune_Limit(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		line  uint64
+		want  []uint64
+	}{
+		{0, 9, []uint64{6, 5, 4, 3}},
+		{100, 9, []uint64{6, 5, 4, 3}},
+		{30, 9, []uint64{6, 5, 4}},
+		{29, 9, []uint64{6, 5}},
+		{1, 9, []uint64{6}},           // the newest one stays in any case
+		{1, 4, []uint64{6, 5, 4}},     // those that other ranks may not have do not count
+		{45, 4, []uint64{6, 5, 4, 3}}, // but they take room
+	} {
+		d := create(t, vfstest.NewMem(), 1)
+		d.SetLimit(c.limit)
+		for n := range uint64(6) {
+			publish(t, d, n+1, "ten bytes.", 0)
+		}
+		if _, err := d.PruneLine(c.line, 4, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Committed(); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("limit %d, line %d: left %v, want %v (%v)", c.limit, c.line, got, c.want, err)
+		}
+	}
+}
+
 // TestBegin_RanksAtOnce publishes and prunes with several ranks at the same
 // time. A rank may remove an empty directory that another one is about to use.
 func TestBegin_RanksAtOnce(t *testing.T) {

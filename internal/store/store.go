@@ -46,7 +46,8 @@ type Dir struct {
 	rank int
 	lock io.Closer
 
-	perHost bool // see PerHost
+	perHost bool  // see PerHost
+	limit   int64 // see SetLimit
 }
 
 // Open returns the directory at path for reading. It need not exist.

@@ -215,7 +215,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	h.busy, h.served = true, true
 	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, KeepOutput: a.kept, Grace: s.o.Grace,
 		Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: a.secret, Transports: s.o.Transports, Dir: s.o.Dir,
-			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Quarantined, Output: true}}
+			Settings: s.librarySettings(), Avoid: s.rec.Quarantined, Output: true}}
 	if s.last != nil {
 		m.Welcome.Expect = s.last.Index
 	}
@@ -354,6 +354,9 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	case *control.Restored:
 		a.moved = time.Now()
 		if r.byMove == 0 { // the state of a destination does not come from a checkpoint
+			if m.Settings != nil {
+				s.recordSettings(m.Settings)
+			}
 			s.restored(r, m)
 			s.restoredOutput(r.Rank, m)
 			s.ready(r)

@@ -124,6 +124,7 @@ func New(o Options) (*Supervisor, error) {
 	if s.rec.Began.IsZero() {
 		s.rec.Began = time.Now()
 	}
+	s.recordSettings(nil)
 	s.recordHosts()
 	return s, nil
 }

@@ -86,9 +86,10 @@ type Options struct {
 	Launcher             string   // "fork" (default), "mpirun" or "srun": who starts the ranks
 	LauncherArgs         []string
 
-	Transports  []string      // for the ranks; none: they choose
-	Every       time.Duration // when checkpoints are due; 0: as the program says
-	EveryPoints uint64
+	Transports []string // for the ranks; none: they choose
+	// Settings are the options of the command that were given. Those of the
+	// library are passed on to the ranks.
+	Settings []control.Setting
 
 	Run         string // the run directory; default ./PROGRAM.cairn
 	Dir         string // checkpoint directory; default RUN/ckpt

@@ -359,6 +359,7 @@ func (s *Supervisor) snapshot() control.RunState {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
 	}
+	st.Settings = s.rec.Settings
 	st.Moves, st.Tiers, st.Scrub = s.snapMoves(), s.tierStates(), s.rec.Scrub
 	return st
 }

@@ -84,9 +84,10 @@ type Record struct {
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
 	Quarantined      []uint64                 `json:"quarantined"`
 	Last             *control.CheckpointState `json:"last,omitempty"`
-	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
-	Moves            []control.MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end
-	Moved            uint64                   `json:"moved,omitempty"`   // number of the last requested move
+	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"`  // why checkpoints fail now
+	Moves            []control.MoveState      `json:"moves,omitempty"`    // the latest, the newest at the end
+	Settings         []control.Setting        `json:"settings,omitempty"` // as far as they are known
+	Moved            uint64                   `json:"moved,omitempty"`    // number of the last requested move
 	Time             time.Time                `json:"time"`
 
 	places places // the places that its paths are relative to
