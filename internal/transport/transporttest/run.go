@@ -271,7 +271,8 @@ type (
 )
 
 // run runs the body and returns its result. A rank that fails leaves a note for
-// the others.
+// the others. One that skips the test does not: the others do so, too, and may
+// not have read yet what it gave them.
 func (r *Rank) run(body func(*Rank)) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -283,7 +284,7 @@ func (r *Rank) run(body func(*Rank)) (err error) {
 		default:
 			err = fmt.Errorf("rank %d of %d: panic: %v\n%s", r.ID, r.N, v, debug.Stack())
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errSkip) {
 			os.WriteFile(filepath.Join(r.dir, "failed-"+strconv.Itoa(r.process)), nil, 0o600)
 		}
 		if cerr := r.cleanUp(); err == nil && cerr != nil {
