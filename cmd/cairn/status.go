@@ -106,6 +106,13 @@ func status(ctx context.Context, c *call, verbose bool) error {
 	if st.Job != "" {
 		c.printf("job         %s\n", printable(st.Job))
 	}
+	if !st.Began.IsZero() {
+		c.printf("began       %s, %s", st.Began.Local().Format(time.DateTime), age(c.now, st.Began))
+		if st.LostNS > 0 {
+			c.printf("; %s of work was lost after failures, and computed again", roughly(time.Duration(st.LostNS)))
+		}
+		c.printf("\n")
+	}
 	c.printf("start       %d", st.Attempt)
 	if st.Restored != nil {
 		c.printf(", from checkpoint %d", *st.Restored)
