@@ -136,7 +136,7 @@ func (p *Run) leadSettings() []control.Setting {
 func atLeast(least int, text, what string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least {
-		return 0, fmt.Errorf("%q is not a number of %s", text, what)
+		return 0, fmt.Errorf("%q is not a number of %s, %d or more", text, what, least)
 	}
 	return n, nil
 }
