@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,6 +79,10 @@ func RenameLocals(p *rewrite.Package, resumable rewrite.ResumablePath) (*rewrite
 	renameTypes(p, resumable, taken, names, keep)
 	if len(names) > 0 {
 		q, err := p.Rename(names)
+		if err != nil { // types keep their names then, and one of each name moves
+			maps.DeleteFunc(names, func(o types.Object, _ string) bool { _, is := o.(*types.TypeName); return is })
+			q, err = p.Rename(names)
+		}
 		if err != nil {
 			return nil, err
 		}
