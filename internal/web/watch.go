@@ -107,6 +107,7 @@ func (w *watcher) look() {
 			err = serr
 		}
 		if state != nil {
+			state.Settings = nil // --on-event may have a secret in it, and visitors have no token
 			s = w.measure(state)
 		}
 		w.asked = time.Now()

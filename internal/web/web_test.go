@@ -39,7 +39,7 @@ func newSite(t *testing.T, token string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(dir.Close)
-	rec := &rundir.Record{ID: "x", Command: []string{"/bin/sim"}, Ranks: 2, State: rundir.Stopped, Began: time.Now(), Attempt: 1,
+	rec := &rundir.Record{ID: "x", Command: []string{"/bin/sim"}, Ranks: 2, State: rundir.Stopped, Began: time.Now(), Attempt: 1, Settings: []control.Setting{{Name: "on-event", Value: "curl hooks.example/secret"}},
 		CheckpointDir: filepath.Join(path, "ckpt"), RequestedDir: filepath.Join(path, "ckpt"), Output: filepath.Join(path, "output")}
 	if err := dir.Write(rec); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestStream(t *testing.T) {
 	if m := next(func(m *message) bool { return len(m.Events) > 0 }); !m.Anew || len(m.Events) != 1 || m.Events[0].Ranks != 2 || !strings.HasSuffix(m.Events[0].Text, "\ndata: x") {
 		t.Errorf("the history is %+v", m)
 	}
-	if m := next(func(m *message) bool { return m.State != nil }); m.State.State != rundir.Stopped || len(m.State.Ranks) != 2 || m.Storage == nil || m.Storage.Total == 0 {
+	if m := next(func(m *message) bool { return m.State != nil }); m.State.State != rundir.Stopped || len(m.State.Ranks) != 2 || m.Storage == nil || m.Storage.Total == 0 || m.State.Settings != nil {
 		t.Errorf("the state is %+v, %+v", m.State, m.Storage)
 	}
 	s.add(events.Event{Kind: events.Checkpoint, Text: "a long text", Checkpoint: &control.CheckpointState{Index: 7, PauseNS: 2e6, TookNS: 3e6, Written: 100}})
