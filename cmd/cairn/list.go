@@ -60,6 +60,7 @@ type listDocument struct {
 	Checkpoints []listedCheckpoint `json:"checkpoints"`
 	DiskBytes   int64              `json:"diskBytes"` // of all files of checkpoints, each counted once
 	Unfinished  []unfinished       `json:"unfinished"`
+	Pinned      []pinnedCheckpoint `json:"pinned,omitempty"`
 	Hosts       []listedHost       `json:"hosts,omitempty"` // if they share no files: what each has
 	// Tiers says where each checkpoint is, of a run with --tiers.
 	Tiers []supervise.TieredCheckpoint `json:"tiers,omitempty"`
@@ -101,8 +102,11 @@ func list(ctx context.Context, c *call) error {
 			c.notef("%v", err)
 		}
 	}
+	if c.hosts == nil {
+		doc.Pinned = pins(dir)
+	}
 	checkpoints, err := c.members(dir)
-	if err != nil && len(doc.Tiers) == 0 {
+	if err != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
 		return err
 	}
 	committed := make(map[uint64]bool)
@@ -318,6 +322,9 @@ func (c *call) listText(doc *listDocument) {
 	}
 	t.flush()
 	c.printf("\n%s, %s on disk\n", control.Count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
+	for _, p := range doc.Pinned {
+		c.printf("checkpoint %d is kept as %s\n", p.Index, printable(p.Path))
+	}
 	if several && doc.Line == 0 {
 		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}

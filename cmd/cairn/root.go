@@ -81,7 +81,7 @@ func newRoot(c *call) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Runs", append(runs, checkpointCommand(c), stopCommand(c), migrateCommand(c))},
-		{"Checkpoints", []*cobra.Command{listCommand(c), inspectCommand(c), verifyCommand(c), diffCommand(c), exportCommand(c), copyCommand(c), repairCommand(c), gcCommand(c)}},
+		{"Checkpoints", []*cobra.Command{listCommand(c), inspectCommand(c), verifyCommand(c), diffCommand(c), exportCommand(c), copyCommand(c), pinCommand(c), repairCommand(c), gcCommand(c)}},
 		{"Programs in Go", []*cobra.Command{explainCommand(c), buildCommand(c), instrumentCommand(c)}},
 		{"Others", []*cobra.Command{devicesCommand(c), versionCommand(c), completionCommand(c)}},
 	} {
