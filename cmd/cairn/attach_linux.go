@@ -32,7 +32,7 @@ func attachCommand(c *call) *cobra.Command {
 does: the program's output on stdout, events on stderr, and on a terminal a status
 line. The run may have been started with --detach, or in another terminal. Ctrl-C
 ends this command, and the run continues. When the run ends, the command ends with
-the run's exit status. RUN is the run directory; if left out, the only *.cairn
+the run's exit status; if the run is over, at once. RUN is the run directory; if left out, the only *.cairn
 directory here.`,
 		Example: `  cairn run --detach ./sim && cairn attach
   cairn attach sim.cairn`,
@@ -81,7 +81,10 @@ func (l *logs) print(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if l.rank >= len(st.Ranks) {
+	if c.json {
+		return usagef("logs: output is text; %s has the events as JSON", filepath.Join(run, events.FileName))
+	}
+	if l.rank >= len(st.Ranks) || l.rank < -1 {
 		return usagef("logs: --rank %d: the run has the ranks 0 to %d", l.rank, len(st.Ranks)-1)
 	}
 	if l.events {
@@ -175,7 +178,7 @@ func attach(ctx context.Context, c *call) error {
 		return err
 	}
 	if !supervised(st) {
-		return usagef("attach: %s is %s; 'cairn logs' prints its output, and the same 'cairn run' command resumes it if it was stopped", run, st.State)
+		return attachEnded(c, run, st)
 	}
 	show := newScreen(c, false, false)
 	reader := events.NewReader(filepath.Join(run, events.FileName))
@@ -239,6 +242,25 @@ func attach(ctx context.Context, c *call) error {
 		return statusError{status: end.Status}
 	}
 	return errors.New("the supervisor of the run was killed; the same 'cairn run' command resumes it")
+}
+
+// attachEnded ends with the status of a run that is over.
+func attachEnded(c *call, run string, st *control.RunState) error {
+	list, _, err := events.NewReader(filepath.Join(run, events.FileName)).Next()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || list[len(list)-1].Kind != events.End || st.State == rundir.Interrupted {
+		return fmt.Errorf("%s is %s, and there is nothing to attach to; the same 'cairn run' command resumes it, and 'cairn logs' prints its output", run, st.State)
+	}
+	end := list[len(list)-1]
+	if !c.quiet {
+		c.notef("%s: it is over: %s; 'cairn logs %s' prints its output", run, printable(end.Text), run)
+	}
+	if end.Status == 0 {
+		return nil
+	}
+	return statusError{status: end.Status}
 }
 
 // outputFile is a rank's output that is read while it grows. A rank that goes back

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,6 +33,21 @@ func watchEvacuate(s *supervise.Supervisor) (stop func()) {
 		signal.Stop(told)
 		close(ended)
 	}
+}
+
+// trusted checks that a file is a regular one of this user or of root, and that
+// nobody else can write it.
+func trusted(st fs.FileInfo) error {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	switch {
+	case !st.Mode().IsRegular():
+		return errors.New("it is not a regular file")
+	case ok && int(s.Uid) != os.Geteuid() && s.Uid != 0:
+		return errors.New("it belongs to another user")
+	case st.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others may write it (mode %04o)", st.Mode().Perm())
+	}
+	return nil
 }
 
 // ownGroup makes a command the leader of a process group, so that Ctrl-C does

@@ -210,6 +210,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 		if o.Settings, err = settle(f, c.args[0]); err != nil {
 			return err
 		}
+		c.sayFile(o.Settings)
 		r.counted = f.Changed("ranks")
 		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
 		if r.makeOptions, err = r.make.options(f); err != nil {

@@ -43,6 +43,7 @@ func (f *eventFlags) start(c *call, run string, say func(string)) (add func(*eve
 			return nil, nil, err
 		}
 		l := newEventLines(w, func(err error) {
+			c.stdout.err = nil // a reader that has left is no failure of the run
 			say(fmt.Sprintf("--events: events cannot be written any more: %v; %s has them", err, filepath.Join(run, events.FileName)))
 		})
 		adds, ends = append(adds, l.add), append(ends, l.close)

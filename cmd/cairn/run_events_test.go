@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,4 +103,22 @@ func TestRun_EventHookFails(t *testing.T) {
 	if r.code != exitFine || r.out != "fine\n" || strings.Count(r.errors, "no mail today") != 1 || !strings.Contains(r.errors, `--on-event: the command failed for the event "`) {
 		t.Errorf("%q %q", r.out, r.errors)
 	}
+}
+
+// TestRun_EventsReaderGone has a reader of events that leaves. The run does not
+// care.
+func TestRun_EventsReaderGone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := exec.Command(self(t), "_main", "run", "--events", "-", "true")
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = w, &said
+	if err := cmd.Run(); err != nil || !strings.Contains(said.String(), "--events: events cannot be written any more") {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	w.Close()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,10 +103,14 @@ func readSettings(program string) (values map[string]string, path string, err er
 		dir = filepath.Dir(program)
 	}
 	path = filepath.Join(dir, settingsFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
+	st, err := os.Lstat(path)
+	if err != nil { // there is none, or the program's directory is not ours to read
 		return nil, path, nil
 	}
+	if err := trusted(st); err != nil {
+		return nil, path, usagef("run: %s: %v; its settings can name commands, so it must be a file of yours that nobody else can write", path, err)
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, path, usagef("run: %v", err)
 	}
@@ -125,6 +128,9 @@ func readSettings(program string) (values map[string]string, path string, err er
 		case string, int64, bool, float64:
 			values[name] = fmt.Sprint(v)
 		case []any:
+			if name != "hosts" && name != "tiers" && name != "transport" {
+				return nil, path, usagef("run: %s: %s has one value, not a list", path, name)
+			}
 			var items []string
 			for _, x := range v {
 				items = append(items, fmt.Sprint(x))
@@ -135,4 +141,17 @@ func readSettings(program string) (values map[string]string, path string, err er
 		}
 	}
 	return values, path, nil
+}
+
+// sayFile says which settings come from a file: nobody has typed them.
+func (c *call) sayFile(list []control.Setting) {
+	var names []string
+	for _, s := range list {
+		if s.From == control.FromFile {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) > 0 && !c.quiet {
+		fmt.Fprintf(c.stderr, "cairn: %s beside the program sets %s\n", settingsFile, strings.Join(names, ", "))
+	}
 }

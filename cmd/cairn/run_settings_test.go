@@ -3,9 +3,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -72,5 +74,47 @@ func TestRun_Settings(t *testing.T) {
 		t.Setenv("CAIRN_KEEP", c.env)
 		args := append([]string{"run", "--run", "r2"}, strings.Fields(c.args)...)
 		cairnRun(t, append(args, program, "_counter", "go")...).exit(exitUsage).complains(strings.ReplaceAll(c.want, "--keep", "keep"))
+	}
+}
+
+// TestRun_SettingsOfOthers has files beside the program that others may have put
+// there. Their settings could name commands.
+func TestRun_SettingsOfOthers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	program, err := filepath.Abs("bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, "bin/true", "#!/bin/sh\n")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, want string
+		make       func(path string) error
+	}{
+		{"pipe", "it is not a regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+		{"link", "it is not a regular file", func(path string) error { return os.Symlink("/etc/passwd", path) }},
+		{"open", "others may write it (mode 0666)", func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o666), os.Chmod(path, 0o666))
+		}},
+		{"another's", "it belongs to another user", func(path string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give files away")
+			}
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 12345, -1))
+		}},
+		{"list", "on-event has one value, not a list", func(path string) error {
+			return os.WriteFile(path, []byte("on-event = [\"a\", \"b\"]\n"), 0o600)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := "bin/cairn.toml"
+			if err := c.make(path); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			cairnRun(t, "run", "--run", "r", program).exit(exitUsage).complains("cairn.toml", c.want)
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,10 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	s.mu.Unlock()
 	text := make([]byte, 0, len(line)+16)
 	if s.prefix && several {
+		if s.stdout { // it would overwrite the prefix
+			line = bytes.TrimRight(line, "\r")
+			line = line[bytes.LastIndexByte(line, '\r')+1:]
+		}
 		text = fmt.Appendf(text, "[%d] ", rank)
 	}
 	text = append(append(text, line...), '\n')
@@ -111,7 +116,7 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 func (s *screen) incomplete(rank, stream int, text []byte) {
 	part := strings.TrimRight(string(text), "\r")
 	part = part[strings.LastIndexByte(part, '\r')+1:]
-	part = printable(escapes.ReplaceAllString(part, ""))
+	part = printable(strings.ReplaceAll(escapes.ReplaceAllString(part, ""), "\t", " "))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.prefix && len(s.last.Ranks) > 1 {

@@ -91,9 +91,6 @@ func newWeb(l net.Listener, run string) (*web.Server, string) {
 	host, port, _ := net.SplitHostPort(l.Addr().String())
 	a, err := netip.ParseAddr(host)
 	local := err == nil && a.IsLoopback()
-	if local {
-		host = "localhost"
-	}
 	return web.New(run, token, local), fmt.Sprintf("http://%s/#token=%s", net.JoinHostPort(host, port), token)
 }
 

@@ -27,7 +27,7 @@ func TestRun_HTTP(t *testing.T) {
 	}()
 	said.await("started: ")
 	said.mu.Lock()
-	m := regexp.MustCompile(`http://(localhost:\d+)/#token=(\S+)`).FindStringSubmatch(said.b.String())
+	m := regexp.MustCompile(`http://(127.0.0.1:\d+)/#token=(\S+)`).FindStringSubmatch(said.b.String())
 	said.mu.Unlock()
 	if m == nil {
 		t.Fatalf("no address in %q", said.b.String())

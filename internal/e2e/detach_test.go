@@ -84,7 +84,7 @@ func TestDetach(t *testing.T) {
 	if text, _ := cairnTool(t, "logs", "-f", "--events", run); !strings.Contains(text, "started: 1 rank") || !strings.Contains(text, "failed: ") {
 		t.Errorf("logs --events printed %q", text)
 	}
-	if text, code := cairnTool(t, "attach", run); code != 2 || !strings.Contains(text, "failed") {
+	if text, code := cairnTool(t, "attach", run); code != 5 || !strings.Contains(text, "it is over: failed") {
 		t.Errorf("attach to a run that is over: %d %s", code, text)
 	}
 	// What fails before the ranks run is reported, with its status.

@@ -20,10 +20,14 @@ const maxLine = 1 << 20
 
 // File is the history of a run on disk. Its methods are for one goroutine.
 type File struct {
-	f    *os.File
-	next uint64 // sequence number of the next event
-	torn bool   // the last line is not complete
+	f       *os.File
+	next    uint64   // sequence number of the next event
+	size    int64    // of the whole lines in the file
+	waiting [][]byte // lines that could not be written: the disk was full
 }
+
+// maxWaiting bounds the lines that wait for room on the disk.
+const maxWaiting = 10000
 
 // OpenFile opens a history, and creates it if necessary. A crash may have left an
 // incomplete last line; OpenFile removes it.
@@ -53,6 +57,7 @@ func (h *File) recover() error {
 		return err
 	}
 	whole := bytes.LastIndexByte(tail, '\n') + 1
+	h.size = from + int64(whole)
 	if whole < len(tail) {
 		if err := h.f.Truncate(from + int64(whole)); err != nil {
 			return err
@@ -73,11 +78,12 @@ func (h *File) recover() error {
 
 // Clear removes all events: another run begins in the directory.
 func (h *File) Clear() error {
-	h.next, h.torn = 1, false
+	h.next, h.size, h.waiting = 1, 0, nil
 	return h.f.Truncate(0)
 }
 
-// Append gives an event its version and sequence number, and appends it.
+// Append gives an event its version and sequence number, and appends it. If that
+// fails, the next call tries again.
 func (h *File) Append(e *Event) error {
 	e.Version, e.Seq = Version, h.next
 	h.next++
@@ -85,15 +91,21 @@ func (h *File) Append(e *Event) error {
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
-	if h.torn {
-		line = append([]byte{'\n'}, line...)
+	if len(h.waiting) < maxWaiting {
+		h.waiting = append(h.waiting, append(line, '\n'))
 	}
-	n, err := h.f.Write(line)
-	if n > 0 {
-		h.torn = n < len(line)
+	for len(h.waiting) > 0 {
+		n, err := h.f.Write(h.waiting[0])
+		if err != nil {
+			if n > 0 { // no half line stays
+				err = errors.Join(err, h.f.Truncate(h.size))
+			}
+			return err
+		}
+		h.size += int64(n)
+		h.waiting = h.waiting[1:]
 	}
-	return err
+	return nil
 }
 
 // Close closes the file.

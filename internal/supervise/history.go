@@ -18,6 +18,7 @@ type history struct {
 	anew  bool            // the run is new: the history of an earlier one is discarded first
 	first []*events.Event // until then
 	err   error
+	told  bool // err was reported
 }
 
 // open opens the history. That of an earlier run stays until begin.
@@ -71,12 +72,12 @@ func (s *Supervisor) say(format string, args ...any) {
 func (s *Supervisor) report(e events.Event, format string, args ...any) {
 	e.Version, e.Time, e.Attempt, e.Text = events.Version, time.Now(), s.rec.Attempt, fmt.Sprintf(format, args...)
 	s.dir.Log(e.Time, e.Text)
-	before := s.history.err
 	s.history.add(&e)
 	if s.o.Event != nil {
 		s.o.Event(Event{e, s.snapshot()})
 	}
-	if err := s.history.err; err != nil && before == nil {
+	if err := s.history.err; err != nil && !s.history.told {
+		s.history.told = true
 		s.say("the history of the run could not be written: %v; the run continues", err)
 	}
 }

@@ -111,11 +111,16 @@ func state(st *control.RunState, send func(name, help string, value float64, lab
 	if c := st.Last; c != nil {
 		send("cairn_last_checkpoint_index", "The newest committed checkpoint.", float64(c.Index))
 		send("cairn_last_checkpoint_timestamp_seconds", "When it was committed.", seconds(c.Time))
-		send("cairn_checkpoint_state_bytes", "Size of the state of all ranks in it.", float64(c.State))
+		if c.State > 0 {
+			send("cairn_checkpoint_state_bytes", "Size of the state of all ranks in it.", float64(c.State))
+		}
 	}
 	send("cairn_checkpoints_failing", "1 while checkpoints cannot be saved.", number(st.Unsaved != nil))
 	send("cairn_failures_in_a_row", "Failures without progress since.", float64(st.Failures))
 	for _, r := range st.Ranks {
+		if st.Pid == 0 {
+			break // nothing is known of ranks without a supervisor
+		}
 		rank := strconv.Itoa(r.Rank)
 		send("cairn_rank_points", "Points that the rank has reached.", float64(r.Points), "rank", rank, "host", r.Host)
 		send("cairn_rank_messages", "Messages of the rank since its last start.", float64(r.Messages), "rank", rank, "host", r.Host)

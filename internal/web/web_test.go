@@ -285,7 +285,6 @@ func TestMetrics(t *testing.T) {
 			`cairn_lost_work_seconds_total{run="sim"} 1.5`,
 			`cairn_run_state{run="sim",state="stopped"} 1`,
 			`cairn_run_state{run="sim",state="running"} 0`,
-			`cairn_rank_running{host="",rank="1",run="sim"} 0`,
 			`cairn_checkpoints_failing{run="sim"} 0`,
 		} {
 			if !strings.Contains(text, "\n"+line+"\n") {
