@@ -191,7 +191,7 @@ func sourceArgs(command []string) int {
 	}
 	first := command[0]
 	if st, err := os.Stat(first); err == nil && st.IsDir() {
-		if found, _ := filepath.Glob(filepath.Join(first, "*.go")); len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(vfs.QuoteGlob(first), "*.go")); len(found) > 0 {
 			return 1
 		}
 		return 0

@@ -205,6 +205,16 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRun_OddNames has run directories whose names are patterns.
+func TestRun_OddNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"r[1", "r[1]", "r*", `r\`, "r?"} {
+		if r := cairnRun(t, "run", "--run", name, "echo", name); r.code != exitFine || r.out != name+"\n" {
+			t.Errorf("%q: %d %q %q", name, r.code, r.out, r.errors)
+		}
+	}
+}
+
 func TestRun_Usage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "used/notes", "")

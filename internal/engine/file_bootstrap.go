@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // fileBootstrap lets ranks exchange endpoints through a directory that all of
@@ -31,7 +33,7 @@ func (m *fileBootstrap) exchange(ctx context.Context, endpoint []byte) ([][]byte
 		return nil, err
 	}
 	if m.round == 1 { // files of an earlier start with the same name
-		old, _ := filepath.Glob(filepath.Join(m.dir, fmt.Sprintf("*-%04d", m.rank)))
+		old, _ := filepath.Glob(filepath.Join(vfs.QuoteGlob(m.dir), fmt.Sprintf("*-%04d", m.rank)))
 		for _, f := range old {
 			os.Remove(f)
 		}

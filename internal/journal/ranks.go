@@ -16,6 +16,7 @@ import (
 	_ "unsafe" // go:linkname
 
 	"github.com/cairnrun/cairn/internal/coord"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Several ranks may change one file. Each rank has its own journal, with
@@ -209,7 +210,7 @@ func (j *Journal) findName(w *openFile) bool {
 		w.path = name
 		return true
 	}
-	kept, _ := filepath.Glob(filepath.Join(j.Dir, strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
+	kept, _ := filepath.Glob(filepath.Join(vfs.QuoteGlob(j.Dir), strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
 	return slices.ContainsFunc(kept, w.is)
 }
 

@@ -4,7 +4,18 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"runtime"
+	"strings"
 )
+
+// QuoteGlob returns a pattern for filepath.Glob that matches only this path:
+// directories may be called run[1].
+func QuoteGlob(path string) string {
+	if runtime.GOOS == "windows" { // names have no * and ?, and there is no escaping
+		return strings.ReplaceAll(path, "[", "[[]")
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
 
 // ReadFile returns the content of a file of at most limit bytes.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {

@@ -119,7 +119,7 @@ func (h *helper) setupReader(name string, m *control.LocalDir) error {
 // ranks of those that died. The caller has locked the setup, so that no other
 // helper begins.
 func otherHelper(dir, supervisor string) (holder string, err error) {
-	names, err := filepath.Glob(filepath.Join(filepath.Dir(rundir.HostLock(dir, "")), "*.lock"))
+	names, err := filepath.Glob(filepath.Join(vfs.QuoteGlob(filepath.Dir(rundir.HostLock(dir, ""))), "*.lock"))
 	if err != nil {
 		return "", err
 	}

@@ -266,7 +266,7 @@ func (d *Dir) worthless(r *Record) bool {
 	} else if there, err := store.Holds(d.FS, r.CheckpointDir); err != nil || there {
 		return false
 	}
-	locks, err := filepath.Glob(d.File("hosts", "*.lock"))
+	locks, err := filepath.Glob(filepath.Join(vfs.QuoteGlob(d.File("hosts")), "*.lock"))
 	if err != nil {
 		return false
 	}

@@ -103,7 +103,7 @@ func (d *Dir) Log(at time.Time, text string) {
 // AwaitHelpers waits until all helpers of an earlier supervisor have ended. It
 // calls waiting once for each that it waits for.
 func (d *Dir) AwaitHelpers(ctx context.Context, waiting func(host, holder string)) error {
-	names, err := filepath.Glob(d.File("hosts", "*.lock"))
+	names, err := filepath.Glob(filepath.Join(vfs.QuoteGlob(d.File("hosts")), "*.lock"))
 	if err != nil {
 		return err
 	}

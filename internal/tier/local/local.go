@@ -226,7 +226,7 @@ func (d *Dir) Discard(ranks int, keep []int) error {
 		if err := d.removeOwn(r, ranks, true); err != nil {
 			return err
 		}
-		packs, err := filepath.Glob(filepath.Join(d.packsDir(), fmt.Sprintf("rank-%04d-*", r)))
+		packs, err := filepath.Glob(filepath.Join(vfs.QuoteGlob(d.packsDir()), fmt.Sprintf("rank-%04d-*", r)))
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Offsets in the head of an inbox.
@@ -305,7 +307,7 @@ func startOf(process string) (uint64, error) {
 
 // sweep removes files of any run whose processes have ended.
 func sweep(dir, pidns string) {
-	names, _ := filepath.Glob(filepath.Join(globQuote(dir), "cairn-*"))
+	names, _ := filepath.Glob(filepath.Join(vfs.QuoteGlob(dir), "cairn-*"))
 	for _, name := range names {
 		f := strings.Split(strings.TrimSuffix(filepath.Base(name), ".bell"), "-")
 		if len(f) < 6 {
@@ -325,9 +327,4 @@ func sweep(dir, pidns string) {
 		}
 		os.Remove(name)
 	}
-}
-
-// globQuote returns a pattern that matches only s.
-func globQuote(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }
