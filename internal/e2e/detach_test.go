@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -95,6 +96,11 @@ func TestDetach(t *testing.T) {
 
 // TestHangup closes the terminal of a run, as a lost connection does.
 func TestHangup(t *testing.T) {
+	// Under nohup this process ignores SIGHUP, and so would the run. A signal that
+	// is caught here is not ignored there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	for _, c := range []struct {
 		flag, state, log string
 	}{
@@ -140,11 +146,14 @@ func TestHangup(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			if c.state == rundir.Finished {
-				log := filepath.Join(run, "log")
+				log, limit := filepath.Join(run, "log"), time.After(patience)
 				for text := []byte(nil); !bytes.Contains(text, []byte(c.log)); text, _ = os.ReadFile(log) {
 					select {
 					case err := <-ended:
 						t.Fatalf("the run has ended: %v; its log: %s", err, text)
+					case <-limit:
+						cmd.Process.Kill()
+						t.Fatalf("the run does not notice; its log: %s", text)
 					default:
 						unix.Poll(nil, 20)
 					}
