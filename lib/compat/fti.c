@@ -6,6 +6,7 @@
 
 #include <cairn_mpi.h>
 #include <limits.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -690,6 +691,17 @@ static int level_of(const char *function, int level)
 	return level > 4 ? level - 4 : level; /* all checkpoints are differential */
 }
 
+/* drain waits until the reader of stderr has taken the texts, but not long: after
+ * MPI_Abort, mpirun may not read any more. */
+static void drain(void)
+{
+	int unread = 0;
+	for (int i = 0; i < 200 && ioctl(2, FIONREAD, &unread) == 0 && unread > 0; i++) {
+		struct timespec pause = {0, 5000000};
+		nanosleep(&pause, NULL);
+	}
+}
+
 static cairn_status open_run(int fresh);
 
 /*
@@ -730,6 +742,7 @@ static void reopen(const char *function)
 	if (fti.all.topology.myRank == 0)
 		say("%s: a helper process was lost, and no other can be started. The program ends, because it would continue without checkpoints; %s", function,
 			fti.supervised ? "'cairn run' starts it again" : "start it again: it resumes from its last checkpoint");
+	drain();
 	MPI_Barrier(FTI_COMM_WORLD); /* the texts come first */
 	MPI_Abort(fti.all.execution.globalComm, 1);
 	exit(1);
