@@ -73,11 +73,7 @@ type logs struct {
 }
 
 func (l *logs) print(ctx context.Context, c *call) error {
-	run, err := c.theRun()
-	if err != nil {
-		return err
-	}
-	st, err := client.Read(ctx, run)
+	run, st, err := c.theState(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,11 +165,7 @@ func supervised(st *control.RunState) bool {
 
 // attach shows a run until it ends.
 func attach(ctx context.Context, c *call) error {
-	run, err := c.theRun()
-	if err != nil {
-		return err
-	}
-	st, err := client.Read(ctx, run)
+	run, st, err := c.theState(ctx)
 	if err != nil {
 		return err
 	}

@@ -84,12 +84,16 @@ func (c *call) theRun() (string, error) {
 	return "", usagef("several run directories here; name one of %s", strings.Join(runs, ", "))
 }
 
-func status(ctx context.Context, c *call, verbose bool) error {
-	run, err := c.theRun()
-	if err != nil {
-		return err
+// theState returns the run that theRun finds, and its state.
+func (c *call) theState(ctx context.Context) (run string, st *control.RunState, err error) {
+	if run, err = c.theRun(); err == nil {
+		st, err = client.Read(ctx, run)
 	}
-	st, err := client.Read(ctx, run)
+	return run, st, err
+}
+
+func status(ctx context.Context, c *call, verbose bool) error {
+	_, st, err := c.theState(ctx)
 	if err != nil {
 		return err
 	}
