@@ -88,6 +88,10 @@ var (
 	// ErrMismatch is wrapped when the program protects other variables or
 	// types than the checkpoint holds.
 	ErrMismatch = engine.ErrMismatch
+	// ErrRollback is wrapped by the errors of Point, Checkpoint and the
+	// operations of package mpi when another rank rolls back. Call
+	// Run.Rollback, or end the program: then all ranks are restarted.
+	ErrRollback = engine.ErrRollback
 	// ErrFinished is wrapped by the error of Open when the run in the
 	// directory has finished. Options.Fresh starts over.
 	ErrFinished = engine.ErrFinished
@@ -409,8 +413,14 @@ func (r *Run) Due() bool { return r.run.Due() }
 // After an error the values of the variables are undefined. The run saves nothing
 // until another Rollback succeeds.
 //
-// In a run of several ranks Rollback returns an error. The program ends with it,
-// and 'cairn run' restarts all ranks.
+// In a run of several ranks all ranks roll back together, in their running
+// processes, to the newest checkpoint that all have. One rank calls Rollback.
+// On the others, Point and the operations of package mpi return an error that
+// wraps ErrRollback, also those that wait, and these ranks call Rollback, too.
+// Messages that were sent since the checkpoint are dropped, and those that were
+// in flight at the checkpoint come again. If Rollback returns an error, because a
+// rank has ended, dies, moves to another host or cannot load its part, the
+// program ends with it, and 'cairn run' restarts all ranks.
 func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollback(ctx) }
 
 // OpenFile opens a data file as os.OpenFile does, and makes it part of the state:

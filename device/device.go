@@ -274,6 +274,8 @@ func (d *Device) lose(err error) bool {
 		d.err = err
 		d.bad = append(d.bad, badRange{d.done + 1, math.MaxUint64, err, true})
 		d.epoch.Add(1)
+		loss := fmt.Errorf("%v is lost: %w", d, err)
+		lastLoss.Store(&loss)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 	"weak"
 
@@ -176,16 +177,14 @@ func (*deviceCount) state(c *graph.Coder) error {
 	return restoreUnwritten(parts)
 }
 
+// lastLoss is why the last device was lost that this process has lost.
+var lastLoss atomic.Pointer[error]
+
 // CairnLost returns why a device of the program is lost, or nil if none is. A
 // program that fails after such a loss may be restarted.
 func (*deviceCount) CairnLost() error {
-	machine.Lock()
-	all := slices.Concat(machine.chosen, machine.given)
-	machine.Unlock()
-	for _, d := range all {
-		if err := d.Err(); err != nil {
-			return fmt.Errorf("%v is lost: %w", d, err)
-		}
+	if err := lastLoss.Load(); err != nil {
+		return *err
 	}
 	return nil
 }

@@ -141,6 +141,7 @@ func TestRestore_OpenedDevice(t *testing.T) {
 func TestLost_Reported(t *testing.T) {
 	bad, err := newDevice(faulty.Wrap(host.New(host.Options{Index: 64}), &faulty.Fault{At: 2, Kind: faulty.Lost}))
 	must(t, err)
+	lastLoss.Store(nil) // of other tests
 	start(t, shared(t, 60), bad)
 	if err := new(deviceCount).CairnLost(); err != nil {
 		t.Error(err)

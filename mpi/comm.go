@@ -25,6 +25,9 @@ const MaxTag = 1<<31 - 1
 var (
 	// ErrLost: a rank of the run died. No operation works any more.
 	ErrLost = p2p.ErrLost
+	// ErrRollback: another rank rolls back. No operation works before this
+	// rank calls cairn.Run.Rollback, too.
+	ErrRollback = p2p.ErrRollback
 	// ErrEnded: the other rank has ended its run.
 	ErrEnded = p2p.ErrEnded
 	// ErrTruncated: the message is longer than the buffer of its receive.

@@ -38,7 +38,8 @@
 //   - A rank may use its communicators from several goroutines.
 //
 // When a rank of the run dies, all operations fail with an error that wraps
-// ErrLost.
+// ErrLost. When one rolls back, they fail with ErrRollback until this rank does,
+// too.
 //
 // A checkpoint holds the messages in flight and the pending receives. To have a
 // pending receive restored, protect its *Request like any other variable.

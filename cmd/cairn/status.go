@@ -42,6 +42,9 @@ With -v, a table of settings says where each value comes from: a flag of 'cairn
 run', the environment, cairn.toml beside the program, the program itself, or the
 default.
 
+A line "rolled back" says how often running ranks returned to a checkpoint because
+one had lost a device, and what happened last.
+
 A line "not saved" says that checkpoints fail, since when and why: the work since
 the last checkpoint would be lost.
 
@@ -129,6 +132,9 @@ func status(ctx context.Context, c *call, verbose bool) error {
 		c.printf("checkpoint  %s\n", checkpointText(st.Last, c.now))
 	} else {
 		c.printf("checkpoint  none\n")
+	}
+	if r := st.RolledBack; r != nil {
+		c.printf("rolled back %s, %s: %s\n", control.Count(r.Count, "time"), age(c.now, r.Time), printable(r.Text))
 	}
 	if u := st.Unsaved; u != nil {
 		lost := ""

@@ -349,7 +349,7 @@ func stateTone(state string) tone {
 
 func eventTone(k events.Kind) tone {
 	switch k {
-	case events.Failure, events.Unsaved, events.Warning:
+	case events.Failure, events.Rollback, events.Unsaved, events.Warning:
 		return bad
 	case events.Start, events.Restore, events.End:
 		return strong

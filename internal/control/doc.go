@@ -29,6 +29,7 @@
 //	                             ←    Checkpoint   to rank 0, or to any rank
 //	  Saved, or SaveFailed       →
 //	  Committed                  →         every rank has saved it
+//	  RolledBack                 →         all ranks have, after one lost a device
 //	                             ←    Lost         another rank is gone
 //	  Stopped, or Finished       →
 //

@@ -16,7 +16,7 @@ type Message interface {
 
 // kinds has one value of every message type.
 var kinds = []Message{
-	(*Hello)(nil), (*Endpoint)(nil), (*Progress)(nil), (*Restored)(nil), (*Saved)(nil), (*SaveFailed)(nil), (*Committed)(nil), (*Refused)(nil), (*Damaged)(nil), (*Finished)(nil), (*Stopped)(nil),
+	(*Hello)(nil), (*Endpoint)(nil), (*Progress)(nil), (*Restored)(nil), (*RolledBack)(nil), (*Saved)(nil), (*SaveFailed)(nil), (*Committed)(nil), (*Refused)(nil), (*Damaged)(nil), (*Finished)(nil), (*Stopped)(nil),
 	(*Welcome)(nil), (*Endpoints)(nil), (*Checkpoint)(nil), (*Lost)(nil),
 	(*Listening)(nil), (*Precopy)(nil), (*Precopied)(nil), (*Pause)(nil), (*Paused)(nil), (*Sent)(nil), (*Received)(nil), (*Switch)(nil), (*HandedOver)(nil), (*Linked)(nil),
 	(*MoveFailed)(nil), (*Spawn)(nil), (*Spawned)(nil),
@@ -60,6 +60,14 @@ type (
 		Stdout int64  `json:"stdout"` // size of the rank's stdout file; NoStdout: not known
 		// Settings are those of the program, of rank 0.
 		Settings []Setting `json:"settings,omitempty"`
+	}
+	// RolledBack says that this rank, and all others, have returned to a
+	// checkpoint in their running processes, because one of them has lost a
+	// device.
+	RolledBack struct {
+		Rank  int    `json:"rank"`          // that began it
+		Why   string `json:"why,omitempty"` // the device that it has lost
+		Index uint64 `json:"index"`         // the checkpoint; 0: the beginning
 	}
 	// Saved says that this rank's part of a checkpoint is durable.
 	Saved struct {
@@ -518,6 +526,7 @@ func (*Hello) Kind() Kind            { return "hello" }
 func (*Endpoint) Kind() Kind         { return "endpoint" }
 func (*Progress) Kind() Kind         { return "progress" }
 func (*Restored) Kind() Kind         { return "restored" }
+func (*RolledBack) Kind() Kind       { return "rolledBack" }
 func (*Saved) Kind() Kind            { return "saved" }
 func (*SaveFailed) Kind() Kind       { return "saveFailed" }
 func (*Committed) Kind() Kind        { return "committed" }

@@ -16,12 +16,13 @@ type RunState struct {
 	LostNS      int64            `json:"lostNS"`   // computing time that was repeated after failures
 	Failures    int              `json:"failures"` // in a row without progress
 	Why         string           `json:"why,omitempty"`
-	Quarantined []uint64         `json:"quarantined"`        // checkpoints that are not restored
-	Restored    *uint64          `json:"restored,omitempty"` // the checkpoint that this attempt resumed from
-	Last        *CheckpointState `json:"last,omitempty"`     // the newest checkpoint known to be committed
-	Unsaved     *Unsaved         `json:"unsaved,omitempty"`  // checkpoints fail
-	Tiers       []TierState      `json:"tiers,omitempty"`    // besides the hosts' disks
-	Scrub       *ScrubState      `json:"scrub,omitempty"`    // what hosts have read again
+	Quarantined []uint64         `json:"quarantined"`          // checkpoints that are not restored
+	Restored    *uint64          `json:"restored,omitempty"`   // the checkpoint that this attempt resumed from
+	Last        *CheckpointState `json:"last,omitempty"`       // the newest checkpoint known to be committed
+	Unsaved     *Unsaved         `json:"unsaved,omitempty"`    // checkpoints fail
+	RolledBack  *RollbackState   `json:"rolledBack,omitempty"` // the last rollback in running processes
+	Tiers       []TierState      `json:"tiers,omitempty"`      // besides the hosts' disks
+	Scrub       *ScrubState      `json:"scrub,omitempty"`      // what hosts have read again
 	Ranks       []RankState      `json:"ranks"`
 	Moves       []MoveState      `json:"moves,omitempty"` // the latest, the newest at the end
 	Settings    []Setting        `json:"settings,omitempty"`
@@ -48,6 +49,14 @@ type CheckpointState struct {
 	Written int64     `json:"written"`
 	PauseNS int64     `json:"pauseNS"`
 	TookNS  int64     `json:"tookNS"`
+}
+
+// RollbackState describes the last time that all ranks returned to a checkpoint
+// in their running processes.
+type RollbackState struct {
+	Time  time.Time `json:"time"`
+	Count int       `json:"count"` // how many there were
+	Text  string    `json:"text"`
 }
 
 // Unsaved describes the checkpoints that could not be saved since the last one

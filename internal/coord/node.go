@@ -276,6 +276,13 @@ func (n *Node) Ask(reason string, stop bool) {
 	}
 }
 
+// Asked reports whether an Ask of this rank has not been served, and whether
+// one asks to stop: a driver that replaces the Node asks again.
+func (n *Node) Asked() (asked, stop bool) {
+	stop = n.askedStop || n.stopping
+	return n.asked || stop, stop
+}
+
 // ask sends an Ask up, unless one that was sent before serves it, too.
 func (n *Node) ask(m Message) {
 	stop := m.Flags&FlagStop != 0

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -404,5 +405,45 @@ func TestDevices_Lost(t *testing.T) {
 				sameOutput(t, r.output(), want)
 			})
 		}
+	}
+}
+
+// TestDevices_LostWithRanks runs three ranks, of which one loses a device. All
+// roll back in their processes, over each transport. If a rank is killed
+// meanwhile, all restart.
+func TestDevices_LostWithRanks(t *testing.T) {
+	t.Parallel()
+	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)
+	const n = 3
+	want := undisturbed(t, n, bin)
+	if strings.Count(want, "step") != 12*n {
+		t.Fatalf("undisturbed:\n%s", want)
+	}
+	for _, c := range []struct{ name, env, event string }{
+		{"shm", "CAIRN_TRANSPORT=shm", ""},
+		{"tcp", "CAIRN_TRANSPORT=tcp", ""},
+		{"killed at the begin", "CAIRN_STEP=rollback.begin=kill", "started again"},
+		{"killed at the end", "CAIRN_STEP=rollback.done=kill", "started again"},
+	} {
+		if os.Getenv("CAIRN_LONG") == "" && c.name != "shm" && c.name != "killed at the begin" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			r := newRun(t, bin, "-devices", "2", "-mark", filepath.Join(t.TempDir(), "mark"))
+			s := r.startIn([]string{c.env}, "-n", strconv.Itoa(n), "--every-points", "20")
+			s.finishes()
+			must(t, s.text(), "the device is lost: call 9")
+			if c.event != "" {
+				must(t, s.text(), c.event)
+			} else {
+				must(t, s.text(), "rank 1 lost its device (", "; all ranks rolled back to checkpoint ", "losing: back to step")
+				if strings.Contains(s.text(), "started again") {
+					t.Errorf("it was started again:\n%s", s.text())
+				}
+				status, _ := cairnTool(t, "status", r.run())
+				must(t, status, "rolled back 1 time", "rank 1 lost its device (")
+			}
+			sameOutput(t, r.output(), want)
+		})
 	}
 }

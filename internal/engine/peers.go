@@ -316,7 +316,7 @@ func (t *peers) load(ctx context.Context, line uint64) (table *ckpt.Table, worst
 		worst, err = t.agree(noOlderHelps(p.files.check(), p.dir.File(line)))
 	}
 	if err == nil {
-		worst, err = t.agree(noOlderHelps(p.files.apply(false), p.dir.File(line)))
+		worst, err = t.agree(noOlderHelps(p.files.apply(p.phase == phaseRunning), p.dir.File(line)))
 	}
 	if err != nil {
 		if mine == nil {

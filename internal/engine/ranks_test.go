@@ -74,6 +74,9 @@ func newCrew(n int, o mem.Options) *crew {
 // errKilled makes a rank end without a message.
 var errKilled = errors.New("killed")
 
+// errDevice makes a rank roll back.
+var errDevice = errors.New("a device is lost")
+
 // run runs a program on all ranks and returns their errors.
 func (c *crew) run(opts Options, program func(p *Run) error) []error {
 	return c.runWith(opts, program, func(int, *Options) {})
@@ -142,68 +145,85 @@ func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []u
 			s.Sum = s.Sum*31 + x[0]
 			return err
 		}
-		if !restored {
-			if err := recvSkewed(); err != nil {
-				return err
-			}
-		}
-		for ; s.Step < steps; s.Step++ {
-			if err := p.Point(ctx); err != nil {
-				return err
-			}
-			if skew && r < n-1 {
-				if err := mpi.Send(w, []uint64{s.Sum + uint64(s.Step)}, right, tagSkew); err != nil {
+		work := func(restored bool) error {
+			if !restored {
+				if err := recvSkewed(); err != nil {
 					return err
 				}
 			}
-			if at != nil {
-				if err := at(p, s.Step); err != nil {
+			for ; s.Step < steps; s.Step++ {
+				if err := p.Point(ctx); err != nil {
 					return err
 				}
-			}
-			// A receive that stays pending over some points …
-			if pending == nil && s.Step%5 == 0 && (!skew || r > 0) {
-				pending = mpi.Irecv(w, buf, mpi.AnySource, tagLate)
-			}
-			// … and is satisfied by a message that was sent some points ago.
-			if s.Step%5 == 2 && (!skew || r < n-1) {
-				big := make([]uint64, 1+(s.Step*37)%300)
-				for i := range big {
-					big[i] = uint64(r*1000 + s.Step + i)
-				}
-				if err := sendLater(w, big, right); err != nil {
-					return err
-				}
-			}
-			if s.Step%5 == 4 && pending != nil {
-				st, err := pending.Wait()
-				if err != nil {
-					return err
-				}
-				for _, x := range buf[:mpi.Count[uint64](st)] {
-					s.Sum = s.Sum*31 + x
-				}
-				pending = nil
-			}
-			if skew { // a ring would leave no moment at which all ranks are at a point
-				if s.Step < steps-1 {
-					if err := recvSkewed(); err != nil {
+				if skew && r < n-1 {
+					if err := mpi.Send(w, []uint64{s.Sum + uint64(s.Step)}, right, tagSkew); err != nil {
 						return err
 					}
 				}
-				continue
-			}
-			out, in := []uint64{s.Sum + uint64(r)}, []uint64{0}
-			if _, err := mpi.Sendrecv(w, out, right, tagRing, in, left, tagRing); err != nil {
-				return err
-			}
-			s.Sum = s.Sum*31 + in[0]
-			if s.Step%7 == 0 {
-				if err := mpi.Allreduce(w, []uint64{s.Sum}, in, mpi.BXor); err != nil {
+				if at != nil {
+					if err := at(p, s.Step); err != nil {
+						return err
+					}
+				}
+				// A receive that stays pending over some points …
+				if pending == nil && s.Step%5 == 0 && (!skew || r > 0) {
+					pending = mpi.Irecv(w, buf, mpi.AnySource, tagLate)
+				}
+				// … and is satisfied by a message that was sent some points ago.
+				if s.Step%5 == 2 && (!skew || r < n-1) {
+					big := make([]uint64, 1+(s.Step*37)%300)
+					for i := range big {
+						big[i] = uint64(r*1000 + s.Step + i)
+					}
+					if err := sendLater(w, big, right); err != nil {
+						return err
+					}
+				}
+				if s.Step%5 == 4 && pending != nil {
+					st, err := pending.Wait()
+					if err != nil {
+						return err
+					}
+					for _, x := range buf[:mpi.Count[uint64](st)] {
+						s.Sum = s.Sum*31 + x
+					}
+					pending = nil
+				}
+				if skew { // a ring would leave no moment at which all ranks are at a point
+					if s.Step < steps-1 {
+						if err := recvSkewed(); err != nil {
+							return err
+						}
+					}
+					continue
+				}
+				out, in := []uint64{s.Sum + uint64(r)}, []uint64{0}
+				if _, err := mpi.Sendrecv(w, out, right, tagRing, in, left, tagRing); err != nil {
 					return err
 				}
-				s.Sum += in[0]
+				s.Sum = s.Sum*31 + in[0]
+				if s.Step%7 == 0 {
+					if err := mpi.Allreduce(w, []uint64{s.Sum}, in, mpi.BXor); err != nil {
+						return err
+					}
+					s.Sum += in[0]
+				}
 			}
+			return nil
+		}
+		err = work(restored)
+		for errors.Is(err, errDevice) || errors.Is(err, ErrRollback) {
+			ok, rerr := p.Rollback(ctx)
+			if rerr != nil {
+				return rerr
+			}
+			if !ok {
+				s, pending = relay{}, nil
+			}
+			err = work(ok)
+		}
+		if err != nil {
+			return err
 		}
 		out[r] = s.Sum
 		p.Finish()

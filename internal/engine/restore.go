@@ -134,45 +134,6 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	return nil
 }
 
-// Rollback restores the newest checkpoint in the running program; see
-// cairn.Run.Rollback.
-func (p *Run) Rollback(ctx context.Context) (bool, error) {
-	if err := p.usable(); err != nil {
-		return false, err
-	}
-	if p.identity.Size > 1 {
-		return false, errors.New("cairn: Rollback is not possible in a run of several ranks: end the program, and all ranks are restarted from their last checkpoint")
-	}
-	p.Cancel()
-	if err := p.awaitWriter(ctx); err != nil {
-		return false, err
-	}
-	if _, err := p.files.entries(); err != nil { // removes closed files
-		return false, fmt.Errorf("cairn: %w", err)
-	}
-	indices, err := p.dir.Committed()
-	if err != nil {
-		return false, fmt.Errorf("cairn: %w", err)
-	}
-	table, err := p.restoreAlone(ctx, indices)
-	if err == nil && table == nil {
-		err = p.files.finish(true)
-	}
-	if err != nil {
-		p.stateErr = fmt.Errorf("cairn: the state is undefined because Rollback failed: %w", err)
-		p.wakePoint() // every Point returns the error
-		return false, fmt.Errorf("cairn: %w", err)
-	}
-	p.stateErr = nil
-	p.saver.Rewind(table, p.damaged)
-	p.pendingErr, p.deferredReason = nil, ""
-	if table == nil {
-		p.points = 0 // the program starts from the beginning
-	}
-	p.schedule()
-	return table != nil, nil
-}
-
 // restoreAlone loads the newest checkpoint that can be loaded. It returns nil
 // if there is none.
 func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, error) {

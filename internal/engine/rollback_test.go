@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/cairnrun/cairn/device"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
-	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // rollback goes back and expects that there is a checkpoint, or none.
@@ -225,26 +223,6 @@ func TestRollback_Damaged(t *testing.T) {
 	}
 	if err := p.Checkpoint(ctx); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("a checkpoint of a spoiled state: %v", err)
-	}
-}
-
-// TestRollback_Ranks: ranks go back together or not at all.
-func TestRollback_Ranks(t *testing.T) {
-	for _, err := range newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir(), EveryPoints: 1000}, func(p *Run) error {
-		step := 0
-		Protect(p, "step", &step)
-		if _, err := p.Restore(context.Background()); err != nil {
-			return err
-		}
-		ok, err := p.Rollback(context.Background())
-		if ok || err == nil || !strings.Contains(err.Error(), "all ranks are restarted") {
-			return fmt.Errorf("Rollback = %v, %v", ok, err)
-		}
-		return nil
-	}) {
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }
 

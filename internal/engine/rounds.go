@@ -90,7 +90,7 @@ func (t *peers) coordinate(cfg coord.Config, state []byte) (err error) {
 	}
 	c.begun = true
 	t.line, t.recorderDone = make(chan uint64, 1), make(chan struct{})
-	go t.recordLines()
+	go t.recordLines(t.line, t.recorderDone)
 	for _, m := range t.earlyMessages {
 		t.Control(m.from, m.raw)
 	}
@@ -255,11 +255,7 @@ func (t *peers) perform(a coord.Action) {
 		t.stop = &a
 	case coord.Committed:
 		t.outcomes = append(t.outcomes, outcome{index: a.Index})
-		select {
-		case <-t.line: // only the newest counts
-		default:
-		}
-		t.line <- a.Index
+		t.recordLine(a.Index)
 	case coord.Failed:
 		t.outcomes = append(t.outcomes, outcome{a.Index, a.Err})
 		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks take another one together
@@ -277,11 +273,20 @@ func (t *peers) perform(a coord.Action) {
 	t.engine.Wake()
 }
 
+// recordLine makes recordLines record a checkpoint. The lock is held.
+func (t *peers) recordLine(index uint64) {
+	select {
+	case <-t.line: // only the newest counts
+	default:
+	}
+	t.line <- index
+}
+
 // recordLines records the recovery line, in a goroutine of its own: the
 // program's may be busy for long.
-func (t *peers) recordLines() {
-	defer close(t.recorderDone)
-	for index := range t.line {
+func (t *peers) recordLines(line <-chan uint64, done chan<- struct{}) {
+	defer close(done)
+	for index := range line {
 		if !t.recordsLine() {
 			continue
 		}
@@ -326,6 +331,9 @@ func (t *peers) point(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.Wake)()
 	e.Lock()
 	defer e.Unlock()
+	if err := e.RollbackWanted(); err != nil {
+		return fmt.Errorf("cairn: %w", err)
+	}
 	t.mayPass = false
 	if t.node.AtPoint(t.points.Load()) {
 		t.act()

@@ -20,6 +20,7 @@ type Kind string
 const (
 	Start      Kind = "start"      // an attempt began: all ranks were started
 	Restore    Kind = "restore"    // the ranks continue from a checkpoint
+	Rollback   Kind = "rollback"   // running ranks returned to a checkpoint
 	Checkpoint Kind = "checkpoint" // a checkpoint was committed
 	Unsaved    Kind = "unsaved"    // a checkpoint could not be saved
 	Failure    Kind = "failure"    // the attempt failed
@@ -47,9 +48,9 @@ type Event struct {
 	Status     int                      `json:"status,omitempty"`     // of End and Failure: the exit status
 	Ranks      int                      `json:"ranks,omitempty"`      // of Start: how many
 	Hosts      []string                 `json:"hosts,omitempty"`      // of Start: the host of each rank
-	Rank       *int                     `json:"rank,omitempty"`       // of Failure and Unsaved: the first rank that failed
+	Rank       *int                     `json:"rank,omitempty"`       // of Failure and Unsaved: the first rank that failed; of Rollback: the rank that began it
 	Host       string                   `json:"host,omitempty"`       // of Failure: where that was
-	Index      uint64                   `json:"index,omitempty"`      // of Restore, Unsaved, Tier and Quarantine: the checkpoint
+	Index      uint64                   `json:"index,omitempty"`      // of Restore, Rollback, Unsaved, Tier and Quarantine: the checkpoint
 	LostNS     int64                    `json:"lostNS,omitempty"`     // of Start and Restore: computing time since the checkpoint, which is repeated
 	DelayNS    int64                    `json:"delayNS,omitempty"`    // of Wait: until the next start
 	Checkpoint *control.CheckpointState `json:"checkpoint,omitempty"` // of Checkpoint

@@ -19,8 +19,8 @@
 // The frame header, in little-endian order:
 //
 //	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
-//	 4 context u32   8 tag i32
-//	12 epoch u32   16 number of the message in its pair, or of the Detach u64   24 length u64
+//	 4 context u32   8 tag i32 (Rollback: the rank that began it)
+//	12 epoch u32   16 number of the message in its pair, of the Detach or Rollback u64   24 length u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64
 //
@@ -40,6 +40,12 @@
 // (Detach), and it hands over its counters (Counters). Then they connect with
 // the destination (Relink), or use the old links again (Reattach).
 //
+// # Rollback
+//
+// All ranks can return to a checkpoint without new processes and new links (see
+// rollback.go). Every rank sends a Rollback frame to every other one. Frames
+// that come before it are dropped.
+//
 // # Files
 //
 //	engine.go       an engine: its state, and the frames that links deliver
@@ -49,6 +55,7 @@
 //	wait.go         polling and blocking; sleep_*.go: sleeping
 //	checkpoint.go   messages and receives in a checkpoint
 //	migrate.go      links when a rank moves
+//	rollback.go     the same links after all ranks have rolled back
 //	replay.go       messages that a destination's program gets again
 //	frame.go        the frame header
 package p2p

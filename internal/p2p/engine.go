@@ -36,6 +36,7 @@ type Observer interface {
 	Blocked()                         // the result of BlockedOn may have changed
 	Ended(rank int)                   // the rank sends no more messages
 	Lost(rank int, err error)         // the rank died
+	Rollback()                        // RollbackWanted returns an error from now on
 }
 
 // Config is the configuration of an Engine.
@@ -80,6 +81,7 @@ type peer struct {
 	peerDetaches uint64   // detach frames that the peer has sent
 	gone         error    // why it was lost after it had detached
 	backlog      [][]byte // control messages that wait until it is not muted
+	rollbacks    uint64   // number in its last Rollback frame
 	machine      string   // its machine
 }
 
@@ -121,7 +123,10 @@ type Engine struct {
 	recording      recording
 	resuming       bool   // receives of a checkpoint are being posted
 	restoredFlags  []bool // see Counters
-	err            error  // why nothing works any more
+	rollbacks      uint64 // number of the last Rollback of this rank
+	rollbackBy     int    // the rank that began it
+	rollbackWhy    string // its reason
+	err            error  // why nothing works any more, or until Rollback
 	closed         bool
 	header         transport.Header
 	head           frame
@@ -253,7 +258,7 @@ func (e *Engine) Fail(err error) {
 func (e *Engine) FailLocked(err error) { e.fail(err) }
 
 func (e *Engine) fail(err error) {
-	if e.err == nil {
+	if e.err == nil || errors.Is(e.err, ErrRollback) {
 		e.err = err
 	}
 	e.sleep.wake()
@@ -268,6 +273,9 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 	p := &e.peers[from]
 	f := &e.head
 	f.get(h)
+	if p.rollbacks < e.rollbacks { // its time is abandoned
+		return make([]byte, n)
+	}
 	if f.kind == kindEager {
 		p.recorded = e.record(from, f, n)
 		m := (*message)(nil)
@@ -307,6 +315,9 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	p := &e.peers[from]
 	f := &e.head
 	f.get(h)
+	if p.rollbacks < e.rollbacks && f.kind != kindRollback && f.kind != kindBye {
+		return // see Rollback
+	}
 	switch f.kind {
 	case kindEager:
 		p.recorded.setData(buf)
@@ -388,6 +399,8 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			e.observer.Ended(from)
 		}
 		e.sleep.broadcast()
+	case kindRollback:
+		e.rollbackArrived(from, f.seq, int(f.tag), string(buf))
 	case kindDetach:
 		p.detached, p.peerDetaches = true, f.seq
 		e.sleep.broadcast()

@@ -19,6 +19,7 @@ const (
 	kindBye      // this rank sends no more messages
 	kindDetach   // the last frame before this link is closed, to be reopened or because the process is replaced
 	kindReattach // cancels kindDetach: this link is used again
+	kindRollback // what this rank sent before belongs to an abandoned time
 )
 
 // Bits of the byte order in frames.

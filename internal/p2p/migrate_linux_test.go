@@ -58,6 +58,7 @@ func (c *controls) Control(from int, m []byte) { c.got[from] = append(c.got[from
 func (c *controls) MessageDone(int)            {}
 func (c *controls) Blocked()                   {}
 func (c *controls) Ended(int)                  {}
+func (c *controls) Rollback()                  {}
 func (c *controls) Lost(rank int, err error)   { c.lost = append(c.lost, rank) }
 
 // stage is a run whose ranks move.

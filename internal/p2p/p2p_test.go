@@ -152,6 +152,7 @@ func (w *watcher) Control(from int, m []byte) { w.control = append(w.control, m)
 func (w *watcher) MessageDone(from int)       { w.arrived[from]++ }
 func (w *watcher) Blocked()                   {}
 func (w *watcher) Ended(int)                  {}
+func (w *watcher) Rollback()                  {}
 func (w *watcher) Lost(int, error)            {}
 
 // TestCapture captures the state of a rank while messages for it are unexpected

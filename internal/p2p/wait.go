@@ -57,7 +57,7 @@ func (e *Engine) wait(r *Request) error {
 // is held. on is the rank that the caller waits for.
 func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
-	idle, limit := 0, spins
+	idle, limit, rollbacks := 0, spins, e.rollbacks
 	var since time.Time // time when it became blocked
 	if e.oversubscribed {
 		limit = oversubscribedSpins
@@ -68,6 +68,12 @@ func (e *Engine) until(on int, done func() bool) error {
 				e.unblock(blocked)
 			}
 			return e.err
+		}
+		if e.rollbacks != rollbacks { // another goroutine has rolled back
+			if blocked != nil {
+				e.unblock(blocked)
+			}
+			return &rollbackError{e.rollbackBy, e.rollbackWhy}
 		}
 		if e.unconnected && on != none && on != e.rank {
 			return ErrNotConnected

@@ -361,6 +361,8 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 			s.restoredOutput(r.Rank, m)
 			s.ready(r)
 		}
+	case *control.RolledBack:
+		s.rolledBack(r, m)
 	case *control.Saved:
 		a.moved = time.Now()
 		s.saved(m)
@@ -497,6 +499,40 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 		s.report(events.Event{Kind: events.Restore, Index: index, LostNS: int64(s.lost(a.base))}, "restored checkpoint %d", index)
 		s.advanced(index)
 	}
+}
+
+// rolledBack records that a rank has returned to a checkpoint in its running
+// process. All ranks do so together, and rank 0 speaks for them.
+func (s *Supervisor) rolledBack(r *rank, m *control.RolledBack) {
+	s.a.moved = time.Now()
+	r.Points, r.Messages = 0, 0 // it counts from the checkpoint on
+	if r.Rank != 0 {
+		return
+	}
+	s.reportCheckpoint()
+	var text string
+	switch {
+	case m.Why != "":
+		text = fmt.Sprintf("rank %d lost its device (%s)", m.Rank, m.Why)
+	default:
+		text = fmt.Sprintf("rank %d called Rollback", m.Rank)
+	}
+	to := "the beginning"
+	if m.Index > 0 {
+		to = fmt.Sprintf("checkpoint %d", m.Index)
+	}
+	if s.n > 1 {
+		text += "; all ranks rolled back to " + to
+	} else {
+		text += "; rolled back to " + to
+	}
+	state := &control.RollbackState{Time: s.a.moved, Count: 1, Text: text}
+	if before := s.rec.RolledBack; before != nil {
+		state.Count += before.Count
+	}
+	s.rec.RolledBack = state
+	s.save()
+	s.report(events.Event{Kind: events.Rollback, Index: m.Index, Rank: &m.Rank}, "%s", text)
 }
 
 func (s *Supervisor) exited(r *rank, m *control.Exited) {

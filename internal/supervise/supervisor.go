@@ -345,7 +345,7 @@ func (s *Supervisor) record() error {
 // snapshot returns the state that status shows.
 func (s *Supervisor) snapshot() control.RunState {
 	st := control.RunState{Run: s.dir.Path, Job: s.rec.Job.String(), State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Output: s.o.RankOutput, Pid: os.Getpid(), Began: s.rec.Began, Attempt: s.rec.Attempt, LostNS: s.rec.LostNS,
-		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
+		Unsaved: s.rec.Unsaved, RolledBack: s.rec.RolledBack, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
 	if s.last != nil {
 		last := *s.last
 		st.Last = &last

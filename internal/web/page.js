@@ -69,6 +69,9 @@ function add(e) {
     if (open) open.failed = true;
     run.marks.push({ t: e.t, kind: "fail", text: e.text });
     break;
+  case "rollback":
+    run.marks.push({ t: e.t, kind: "fail", text: e.text });
+    break;
   case "unsaved":
     run.unsaved++;
     run.marks.push({ t: e.t, kind: "fail", text: e.text });

@@ -51,7 +51,7 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 		return nil, fmt.Errorf("%s: %w", run, rundir.ErrNoRun)
 	}
 	st := &control.RunState{Run: run, State: rec.Settled(), Command: rec.Command, Dir: rec.CheckpointDir, Output: rec.Output, Job: rec.Job.String(), Began: rec.Began, Attempt: rec.Attempt, LostNS: rec.LostNS, Why: rec.Why,
-		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, Tiers: rec.Tiers, Scrub: rec.Scrub, Ranks: []control.RankState{}, Moves: rec.Moves, Settings: rec.Settings}
+		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, RolledBack: rec.RolledBack, Tiers: rec.Tiers, Scrub: rec.Scrub, Ranks: []control.RankState{}, Moves: rec.Moves, Settings: rec.Settings}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}

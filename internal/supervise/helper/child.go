@@ -314,7 +314,7 @@ func (c *child) listen() {
 					close(c.outputReady)
 				}
 			}
-		case *control.Endpoint, *control.Progress, *control.Saved, *control.SaveFailed,
+		case *control.Endpoint, *control.Progress, *control.RolledBack, *control.Saved, *control.SaveFailed,
 			*control.Committed, *control.Refused, *control.Damaged, *control.Finished, *control.Stopped,
 			*control.Listening, *control.Precopied, *control.Paused, *control.Sent, *control.Received, *control.MoveFailed, *control.Spawned:
 		case *control.Linked:

@@ -84,10 +84,11 @@ type Record struct {
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
 	Quarantined      []uint64                 `json:"quarantined"`
 	Last             *control.CheckpointState `json:"last,omitempty"`
-	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"`  // why checkpoints fail now
-	Moves            []control.MoveState      `json:"moves,omitempty"`    // the latest, the newest at the end
-	Settings         []control.Setting        `json:"settings,omitempty"` // as far as they are known
-	Moved            uint64                   `json:"moved,omitempty"`    // number of the last requested move
+	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"`    // why checkpoints fail now
+	RolledBack       *control.RollbackState   `json:"rolledBack,omitempty"` // the last rollback in running processes
+	Moves            []control.MoveState      `json:"moves,omitempty"`      // the latest, the newest at the end
+	Settings         []control.Setting        `json:"settings,omitempty"`   // as far as they are known
+	Moved            uint64                   `json:"moved,omitempty"`      // number of the last requested move
 	Time             time.Time                `json:"time"`
 
 	places places // the places that its paths are relative to
@@ -269,7 +270,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // checkpoints show, too.
 func (r *Record) essence() string {
 	c := *r
-	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Tiers, c.Scrub, c.Time = 0, nil, nil, nil, 0, nil, nil, time.Time{}
+	c.Seq, c.Last, c.Unsaved, c.RolledBack, c.Moves, c.Moved, c.Tiers, c.Scrub, c.Time = 0, nil, nil, nil, nil, 0, nil, nil, time.Time{}
 	return fmt.Sprintf("%+v", c)
 }
 

@@ -1,6 +1,7 @@
 // Losing is a program whose device is lost on the way. With one device it ends
 // with the error, and does better when it is started again; with more it goes
-// back to its last checkpoint and continues with the others.
+// back to its last checkpoint and continues with the others. If it has several
+// ranks, each with devices of its own, rank 1 loses one.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
+	"github.com/cairnrun/cairn/mpi"
 )
 
 const (
@@ -52,11 +54,11 @@ func main() {
 }
 
 // open makes the devices. The first is lost after some calls.
-func open() ([]*device.Device, error) {
+func open(rank, ranks int) ([]*device.Device, error) {
 	var devs []*device.Device
 	for i := range *count {
 		drv := host.New(host.Options{Index: i, Discrete: true})
-		if _, err := os.Stat(*mark); i == 0 && *mark != "" && errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(*mark); i == 0 && rank == min(1, ranks-1) && *mark != "" && errors.Is(err, os.ErrNotExist) {
 			fault := &faulty.Fault{At: 90, Kind: faulty.Lost}
 			if *late {
 				fault.Kind = faulty.Late
@@ -73,15 +75,15 @@ func open() ([]*device.Device, error) {
 }
 
 func run(ctx context.Context) error {
-	devs, err := open()
-	if err != nil {
-		return err
-	}
 	p, err := cairn.Open(ctx, cairn.Options{})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
+	devs, err := open(p.World().Rank(), p.World().Size())
+	if err != nil {
+		return err
+	}
 	step, a := 0, device.New[uint64](rows, width)
 	cairn.Protect(p, "step", &step)
 	cairn.Protect(p, "a", &a)
@@ -94,15 +96,17 @@ func run(ctx context.Context) error {
 			p.Finish()
 			return p.Close()
 		}
-		if !errors.Is(err, device.ErrLost) {
+		if !errors.Is(err, device.ErrLost) && !errors.Is(err, cairn.ErrRollback) {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "losing:", err)
-		if err := os.WriteFile(*mark, nil, 0o666); err != nil {
-			return err
-		}
-		if devs = devs[1:]; len(devs) == 0 {
-			return errors.New("there is no device left")
+		if errors.Is(err, device.ErrLost) {
+			if err := os.WriteFile(*mark, nil, 0o666); err != nil {
+				return err
+			}
+			if devs = devs[1:]; len(devs) == 0 {
+				return errors.New("there is no device left")
+			}
 		}
 		ok, err := p.Rollback(ctx)
 		if err != nil || !ok {
@@ -129,6 +133,9 @@ func work(ctx context.Context, p *cairn.Run, devs []*device.Device, step *int, a
 				return err
 			}
 		}
+		if err := exchange(p.World(), *step, a); err != nil {
+			return err
+		}
 		if *step%10 == 9 {
 			all, err := a.Read()
 			if err != nil {
@@ -142,4 +149,34 @@ func work(ctx context.Context, p *cairn.Run, devs []*device.Device, step *int, a
 		}
 	}
 	return nil
+}
+
+// exchange mixes a row of the rank to the left into the first row. Messages of
+// every second step are received one step later. A checkpoint has them.
+func exchange(w *mpi.Comm, step int, a *device.Array[uint64]) error {
+	n := w.Size()
+	if n == 1 {
+		return nil
+	}
+	left, right := (w.Rank()+n-1)%n, (w.Rank()+1)%n
+	if step%2 == 0 {
+		row, err := a.Rows(rows-1, rows).Read()
+		if err != nil {
+			return err
+		}
+		_, _, err = mpi.Isend(w, row, right, 1).Test()
+		return err
+	}
+	got := make([]uint64, width)
+	if _, err := mpi.Recv(w, got, left, 1); err != nil {
+		return err
+	}
+	first, err := a.Rows(0, 1).Data()
+	if err != nil {
+		return err
+	}
+	for i, x := range got {
+		first[i] ^= x
+	}
+	return w.Barrier()
 }
