@@ -70,8 +70,8 @@ func appendMappings(b []byte, ms []Mapping) []byte {
 	for _, m := range ms {
 		b = append(append(b, m.File...), 0)
 		b = append(append(b, m.Path...), 0)
-		b = appendBox(b, m)
-		b = appendBox(b, m)
+		b = appendBox(b, m.source())
+		b = appendBox(b, Box{m.Start, m.Count})
 	}
 	return le.AppendUint32(b, lookup3(b[start:]))
 }
@@ -79,7 +79,7 @@ func appendMappings(b []byte, ms []Mapping) []byte {
 // appendBox appends a selection of one block. It uses version 1 if the
 // coordinates fit in 32 bits, otherwise version 2, which libraries before 1.10
 // cannot read.
-func appendBox(b []byte, m Mapping) []byte {
+func appendBox(b []byte, m Box) []byte {
 	rank := len(m.Start)
 	wide := false
 	for i, s := range m.Start {

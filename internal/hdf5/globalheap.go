@@ -1,5 +1,7 @@
 package hdf5
 
+import "slices"
+
 // collection is a global heap collection, with the places of its objects.
 type collection struct {
 	bytes   uint64
@@ -75,17 +77,25 @@ func (d *Dataset) parseVirtual(id heapID) error {
 	n := c.length()
 	for i := uint64(0); i < n && !c.bad; i++ {
 		m := Mapping{File: c.cstring(), Path: c.cstring()}
-		sstart, scount, err := d.box(c)
+		from, err := d.box(c)
 		if err != nil {
 			return err
 		}
-		if m.Start, m.Count, err = d.box(c); err != nil {
+		box, err := d.box(c)
+		if err != nil {
 			return err
 		}
-		for j := range m.Start {
-			if sstart[j] != m.Start[j] || scount[j] != m.Count[j] {
-				return unsupported(at, "mapping between different places")
+		if len(box.Start) != len(d.Dims) {
+			return corrupt(at, "selection of another rank")
+		}
+		for i, n := range d.Dims {
+			if box.Count[i] > n || box.Start[i] > n-box.Count[i] {
+				return corrupt(at, "selection outside the dataset")
 			}
+		}
+		m.Start, m.Count = box.Start, box.Count
+		if !slices.Equal(from.Start, box.Start) || !slices.Equal(from.Count, box.Count) {
+			m.From = &from
 		}
 		d.Virtual = append(d.Virtual, m)
 	}
@@ -95,52 +105,64 @@ func (d *Dataset) parseVirtual(id heapID) error {
 	return nil
 }
 
-// box reads a selection, which must consist of one block.
-func (d *Dataset) box(c *cursor) (start, count []uint64, err error) {
+// box reads a selection, which must consist of one block. That everything is
+// selected stands for all of the virtual dataset.
+func (d *Dataset) box(c *cursor) (b Box, err error) {
 	at := c.here()
 	kind, version := c.u32(), c.u32()
-	rank := len(d.Dims)
-	start, count = make([]uint64, rank), make([]uint64, rank)
+	rank := 0
+	ranked := func() bool {
+		if rank = int(c.u32()); c.bad || rank == 0 || rank > maxRank {
+			c.bad = true
+			return false
+		}
+		b = Box{make([]uint64, rank), make([]uint64, rank)}
+		return true
+	}
 	switch {
-	case kind == 3: // everything is selected
+	case kind == 3:
 		c.skip(8)
-		copy(count, d.Dims)
+		b = Box{make([]uint64, len(d.Dims)), slices.Clone(d.Dims)}
 	case kind == 2 && version == 1:
 		c.skip(8)
-		if r, blocks := c.u32(), c.u32(); int(r) != rank || blocks != 1 {
-			return nil, nil, unsupported(at, "selection of %d blocks", blocks)
+		if !ranked() {
+			break
 		}
-		for i := range start {
-			start[i] = uint64(c.u32())
+		if blocks := c.u32(); blocks != 1 {
+			return b, unsupported(at, "selection of %d blocks", blocks)
 		}
-		for i := range count {
+		for i := range b.Start {
+			b.Start[i] = uint64(c.u32())
+		}
+		for i := range b.Count {
 			end := uint64(c.u32())
-			if end < start[i] {
+			if end < b.Start[i] {
 				c.bad = true
 			}
-			count[i] = end - start[i] + 1
+			b.Count[i] = end - b.Start[i] + 1
 		}
 	case kind == 2 && version == 2:
 		flags := c.u8()
 		c.skip(4)
-		if r := c.u32(); int(r) != rank || flags != 1 {
-			return nil, nil, unsupported(at, "selection that is not regular")
+		if flags != 1 {
+			return b, unsupported(at, "selection that is not regular")
 		}
-		for i := range start {
-			start[i] = c.u64()
+		if !ranked() {
+			break
+		}
+		for i := range b.Start {
+			b.Start[i] = c.u64()
 			c.skip(8) // stride
 			blocks := c.u64()
-			if count[i] = c.u64(); blocks != 1 {
-				return nil, nil, unsupported(at, "selection of %d blocks", blocks)
+			if b.Count[i] = c.u64(); blocks != 1 {
+				return b, unsupported(at, "selection of %d blocks", blocks)
 			}
 		}
 	default:
-		return nil, nil, unsupported(at, "selection of type %d, version %d", kind, version)
+		return b, unsupported(at, "selection of type %d, version %d", kind, version)
 	}
-	for i, n := range d.Dims {
-		if c.bad || count[i] > n || start[i] > n-count[i] {
-			return nil, nil, corrupt(at, "selection outside the dataset")
-		}
+	if c.bad {
+		return b, corrupt(at, "selection cut short, or of no rank")
 	}
-	return start, count, nil
+	return b, nil
 }

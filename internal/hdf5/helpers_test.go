@@ -295,9 +295,10 @@ func everything(t testing.TB) *builder {
 	b := filterable(t)
 	b.plain("/plain/empty", "<f8", []uint64{3, 0, 2}, nil)
 	b.must(b.w.Dataset("/virtual", DatasetSpec{Type: mustType(t, "<u4"), Dims: []uint64{37, 21}, Virtual: []Mapping{
-		{".", "/chunked/d2f0", []uint64{0, 0}, []uint64{8, 21}},
-		{".", "/chunked/d2f0", []uint64{10, 5}, []uint64{27, 16}},
+		{File: ".", Path: "/chunked/d2f0", Start: []uint64{0, 0}, Count: []uint64{8, 21}},
+		{File: ".", Path: "/chunked/d2f0", Start: []uint64{10, 5}, Count: []uint64{27, 16}},
 	}}))
+	b.views("/chunked/d2f0")
 	data := slices.Clone(b.want["/chunked/d2f0"].data)
 	clear(data[8*21*4 : 10*21*4])
 	for row := 10; row < 37; row++ {
@@ -305,6 +306,28 @@ func everything(t testing.TB) *builder {
 	}
 	b.want["/virtual"] = want{"<u4", []uint64{37, 21}, data}
 	return b
+}
+
+// views adds virtual datasets whose elements are elsewhere in their source, and
+// have another shape there.
+func (b *builder) views(path string) {
+	whole := b.want[path].data // rows of 21 numbers of 4 bytes
+	for name, v := range map[string]struct {
+		dims []uint64
+		from Box
+		at   int // the first number
+	}{
+		"rows": {[]uint64{105}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
+		"cube": {[]uint64{3, 7, 5}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
+		"part": {[]uint64{7}, Box{[]uint64{2, 5}, []uint64{1, 7}}, 47},
+		"one":  {[]uint64{1}, Box{[]uint64{36, 20}, []uint64{1, 1}}, 776},
+	} {
+		n, _ := elements(v.dims)
+		b.must(b.w.Dataset("/views/"+name, DatasetSpec{Type: mustType(b.t, "<u4"), Dims: v.dims, Virtual: []Mapping{
+			{File: ".", Path: path, Start: make([]uint64, len(v.dims)), Count: v.dims, From: &v.from},
+		}}))
+		b.want["/views/"+name] = want{"<u4", v.dims, whole[4*v.at:][:4*n]}
+	}
 }
 
 // filterable returns the same without the datasets that h5repack 1.10 cannot

@@ -17,6 +17,8 @@ type part struct {
 	k    int    // a row extends along dimension k and contains all of the dimensions after it
 	here []uint64
 	far  []uint64 // bytes from one index to the next, in the virtual dataset and the source
+
+	at, from uint64 // where the bytes of a flatPart begin, in both
 }
 
 // strides returns, for each dimension, the number of bytes from one index to
@@ -75,15 +77,24 @@ func (d *Dataset) parts() ([]*part, error) {
 		switch {
 		case src.layout.class == layoutVirtual:
 			return nil, fmt.Errorf("%w: %q, source of a virtual dataset, is one itself", ErrUnsupported, m.Path)
-		case !src.Type.Equal(d.Type) || len(src.Dims) != len(d.Dims):
+		case !src.Type.Equal(d.Type) || len(src.Dims) != len(m.source().Start):
 			return nil, fmt.Errorf("%w: %q in %q is %s of %d", ErrUnsupported, m.Path, m.File, src.Type, src.Dims)
 		}
-		p := &part{m: m, src: src, here: strides(d.Dims, d.Type.Size), far: strides(src.Dims, src.Type.Size)}
+		from := m.source()
 		for i, n := range src.Dims {
-			if m.Start[i] > n || m.Count[i] > n-m.Start[i] {
+			if from.Start[i] > n || from.Count[i] > n-from.Start[i] {
 				return nil, fmt.Errorf("%w: %q in %q is %s of %d: too small", ErrCorrupt, m.Path, m.File, src.Type, src.Dims)
 			}
 		}
+		if m.From != nil {
+			p, err := flatPart(d, src, m)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, p)
+			continue
+		}
+		p := &part{m: m, src: src, here: strides(d.Dims, d.Type.Size), far: strides(src.Dims, src.Type.Size)}
 		p.k = len(d.Dims) - 1
 		for p.k > 0 && m.Count[p.k] == d.Dims[p.k] && m.Count[p.k] == src.Dims[p.k] {
 			p.k--
@@ -99,6 +110,36 @@ func (d *Dataset) parts() ([]*part, error) {
 	return parts, nil
 }
 
+// flatPart is a mapping between different places, as one row. Elements must be
+// consecutive in both.
+func flatPart(d, src *Dataset, m Mapping) (*part, error) {
+	at, n, ok := run(d.Dims, Box{m.Start, m.Count})
+	from, n2, ok2 := run(src.Dims, *m.From)
+	if !ok || !ok2 || n != n2 {
+		return nil, fmt.Errorf("%w: %q: a mapping between boxes of different shapes", ErrUnsupported, m.Path)
+	}
+	size := uint64(d.Type.Size)
+	m.Start, m.Count = []uint64{0}, []uint64{n}
+	return &part{m: m, src: src, rows: 1, row: n * size, at: at * size, from: from * size, here: []uint64{size}, far: []uint64{size}}, nil
+}
+
+// run returns the first element of a box and their number, if they are
+// consecutive in a dataset with these dimensions.
+func run(dims []uint64, b Box) (at, n uint64, ok bool) {
+	n, ok = elements(b.Count)
+	whole := true // all dimensions after this one are in the box as a whole
+	for i := len(dims) - 1; i >= 0; i-- {
+		if !whole && b.Count[i] != 1 {
+			return 0, 0, false
+		}
+		whole = whole && b.Count[i] == dims[i]
+	}
+	for i, s := range b.Start {
+		at = at*dims[i] + s
+	}
+	return at, n, ok
+}
+
 func (d *Dataset) readVirtual(p []byte, off uint64) (int, error) {
 	parts, err := d.parts()
 	if err != nil {
@@ -107,14 +148,14 @@ func (d *Dataset) readVirtual(p []byte, off uint64) (int, error) {
 	d.blank(p, off)
 	end := off + uint64(len(p))
 	for _, v := range parts {
-		first := sort.Search(int(v.rows), func(r int) bool { return v.offset(uint64(r), v.here)+v.row > off })
+		first := sort.Search(int(v.rows), func(r int) bool { return v.at+v.offset(uint64(r), v.here)+v.row > off })
 		for r := uint64(first); r < v.rows; r++ {
-			at := v.offset(r, v.here)
+			at := v.at + v.offset(r, v.here)
 			if at >= end {
 				break
 			}
 			lo, hi := max(at, off), min(at+v.row, end)
-			src := v.offset(r, v.far) + lo - at
+			src := v.from + v.offset(r, v.far) + lo - at
 			if _, err := v.src.ReadAt(p[lo-off:hi-off], int64(src)); err != nil && err != io.EOF {
 				return 0, fmt.Errorf("source file %q: %w", v.m.File, err)
 			}

@@ -20,7 +20,7 @@ func TestRoundTrip(t *testing.T) {
 	verify(t, f, b.want)
 
 	got, err := f.List("/")
-	if err != nil || !slices.Equal(got, []string{"chunked", "none", "plain", "scalars", "types", "virtual", "zstd"}) {
+	if err != nil || !slices.Equal(got, []string{"chunked", "none", "plain", "scalars", "types", "views", "virtual", "zstd"}) {
 		t.Errorf("List(/) = %q, %v", got, err)
 	}
 	for _, path := range []string{"", "/", "/types", "chunked/d1f0"} {
@@ -35,7 +35,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("Attrs = %q, %v", names, err)
 	}
 	d, err := f.Dataset("/virtual")
-	if err != nil || len(d.Virtual) != 2 || !reflect.DeepEqual(d.Virtual[1], Mapping{".", "/chunked/d2f0", []uint64{10, 5}, []uint64{27, 16}}) {
+	if err != nil || len(d.Virtual) != 2 || !reflect.DeepEqual(d.Virtual[1], Mapping{".", "/chunked/d2f0", []uint64{10, 5}, []uint64{27, 16}, nil}) {
 		t.Errorf("virtual dataset: %+v, %v", d, err)
 	}
 	d, err = f.Dataset("/plain/contiguous")
@@ -191,8 +191,8 @@ func TestWriterRefuses(t *testing.T) {
 		"name UTF-8":         {"a\xff", DatasetSpec{Type: u1, Data: []byte{1}}},
 		"name taken":         {"taken", DatasetSpec{Type: u1, Data: []byte{1}}},
 		"dataset as group":   {"taken/x", DatasetSpec{Type: u1, Data: []byte{1}}},
-		"mapping outside":    {"x", DatasetSpec{Type: u1, Dims: []uint64{3}, Virtual: []Mapping{{".", "y", []uint64{2}, []uint64{2}}}}},
-		"virtual with bytes": {"x", DatasetSpec{Type: u1, Dims: []uint64{3}, Data: []byte{1, 2, 3}, Virtual: []Mapping{{".", "y", []uint64{0}, []uint64{1}}}}},
+		"mapping outside":    {"x", DatasetSpec{Type: u1, Dims: []uint64{3}, Virtual: []Mapping{{File: ".", Path: "y", Start: []uint64{2}, Count: []uint64{2}}}}},
+		"virtual with bytes": {"x", DatasetSpec{Type: u1, Dims: []uint64{3}, Data: []byte{1, 2, 3}, Virtual: []Mapping{{File: ".", Path: "y", Start: []uint64{0}, Count: []uint64{1}}}}},
 	} {
 		w := NewWriter()
 		if err := w.Dataset("taken", DatasetSpec{Type: u1, Data: []byte{1}}); err != nil {

@@ -178,11 +178,11 @@ func TestVirtualAcrossFiles(t *testing.T) {
 		b.chunked("/g/x", "<f8", dims, []uint64{2, 4}, []Filter{Deflate(1)}, append([]byte{}, data...), func(c uint64) bool { return c < rows[0]/2 || c >= (rows[0]+rows[1])/2 })
 		name := fmt.Sprintf("part%d.h5", i)
 		save(b, name)
-		maps = append(maps, Mapping{name, "/g/x", []uint64{rows[0], 0}, []uint64{rows[1], 4}})
+		maps = append(maps, Mapping{File: name, Path: "/g/x", Start: []uint64{rows[0], 0}, Count: []uint64{rows[1], 4}})
 	}
 	b := newBuilder(t)
 	b.must(b.w.Dataset("/g/x", DatasetSpec{Type: mustType(t, "<f8"), Dims: dims, Virtual: maps}))
-	wide := []Mapping{{"part0.h5", "/g/x", []uint64{5}, []uint64{1 << 32}}}
+	wide := []Mapping{{File: "part0.h5", Path: "/g/x", Start: []uint64{5}, Count: []uint64{1 << 32}}}
 	b.must(b.w.Dataset("/g/wide", DatasetSpec{Type: mustType(t, "<f8"), Dims: []uint64{1 << 33}, Virtual: wide}))
 	for i := range 1000 { // enough for several collections
 		b.must(b.w.Dataset(fmt.Sprintf("/v/%d", i), DatasetSpec{Type: mustType(t, "<f8"), Dims: dims, Virtual: maps}))

@@ -44,13 +44,26 @@ type Chunk struct {
 	Mask  uint32 // bit i set: filter i was not applied
 }
 
-// Mapping is one part of a virtual dataset: a box with the same place and
-// extent in the virtual dataset and in the source.
+// Mapping is one part of a virtual dataset: a box of it, and the box of the
+// source that has its elements.
 type Mapping struct {
 	File  string // "." is the file itself; otherwise relative to its directory
 	Path  string // path of the dataset in File
 	Start []uint64
 	Count []uint64
+	From  *Box // in the source; nil: at the same place
+}
+
+// Box is a part of a dataset, which may have another rank than the mapping's,
+// and as many elements.
+type Box struct{ Start, Count []uint64 }
+
+// source returns the box in the source.
+func (m *Mapping) source() Box {
+	if m.From != nil {
+		return *m.From
+	}
+	return Box{m.Start, m.Count}
 }
 
 // NewWriter returns a Writer for a file that has only a root group.
@@ -229,6 +242,12 @@ func (d *DatasetSpec) checkVirtual() error {
 			if m.Count[i] == 0 || m.Count[i] > dim || m.Start[i] > dim-m.Count[i] {
 				return fmt.Errorf("mapping of %q lies outside", m.Path)
 			}
+		}
+		from := m.source()
+		here, ok1 := elements(m.Count)
+		there, ok2 := elements(from.Count)
+		if !ok1 || !ok2 || here != there || len(from.Start) != len(from.Count) || len(from.Start) == 0 {
+			return fmt.Errorf("mapping of %q has another size than its source", m.Path)
 		}
 	}
 	return nil
