@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"log/slog"
 	"os"
@@ -54,6 +55,24 @@ type program struct {
 	Goroutines []savedGoroutine // besides the main one
 	Background []savedGoroutine
 	Opened     *options // the program's own call of cairn.Open; nil: none
+}
+
+// AllFrames implements graph.Frames.
+func (p *program) AllFrames() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, frame := range p.Frames {
+			if !yield(frame) {
+				return
+			}
+		}
+		for i := range p.Goroutines {
+			for _, frame := range p.Goroutines[i].Frames {
+				if !yield(frame) {
+					return
+				}
+			}
+		}
+	}
 }
 
 var (

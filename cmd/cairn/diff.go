@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -186,8 +187,18 @@ func describeDifference(a *ckpt.File, d *ckpt.Difference) difference {
 	}
 	if d.Differ > 0 {
 		out.First = d.Var + place(a, d)
+		if function, ok := strings.CutPrefix(out.Dataset, "/Context/Pointers/frames/"); ok {
+			if field, ok := strings.CutPrefix(out.First, "frames[0]."); ok && onlyOne(a, d.Path) {
+				out.First = function + "." + field // a variable of a function
+			}
+		}
 	}
 	return out
+}
+
+// onlyOne reports whether a dataset has one element.
+func onlyOne(s *ckpt.File, path string) bool {
+	return slices.ContainsFunc(s.Header.Datasets, func(d ckpt.Dataset) bool { return d.Path == path && d.Count() == 1 })
 }
 
 // place returns the position of the first difference as Go would write it:
@@ -195,7 +206,10 @@ func describeDifference(a *ckpt.File, d *ckpt.Difference) difference {
 func place(s *ckpt.File, diff *ckpt.Difference) string {
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
-		if d.Path != diff.Path {
+		dims := d.Dims
+		if n := diff.Name; n != nil && d.Pool == n.Pool {
+			dims = n.Dims
+		} else if d.Path != diff.Path {
 			continue
 		}
 		t, err := hdf5.ParseType(d.Type)
@@ -205,9 +219,9 @@ func place(s *ckpt.File, diff *ckpt.Difference) string {
 		n := leafCount(t)
 		at := diff.First / n
 		var index []string
-		for k := len(d.Dims) - 1; k >= 0 && d.Dims[k] > 0; k-- {
-			index = append([]string{"[" + strconv.FormatInt(at%int64(d.Dims[k]), 10) + "]"}, index...)
-			at /= int64(d.Dims[k])
+		for k := len(dims) - 1; k >= 0 && dims[k] > 0; k-- {
+			index = append([]string{"[" + strconv.FormatInt(at%int64(dims[k]), 10) + "]"}, index...)
+			at /= int64(dims[k])
 		}
 		return strings.Join(index, "") + leafName(t, diff.First%n)
 	}

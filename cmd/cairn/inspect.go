@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -26,7 +27,10 @@ variables: the Go type, the type and shape in the file, the size, how much is in
 blocks of zeros (not stored) and in unchanged blocks (stored in the file of an
 older checkpoint), how much this file stores, and how much compression saved. A
 variable whose values have several types has one more line for each type; --json
-shows every dataset. If a slice shares memory with another variable, it is shown
+shows every dataset. In a program that Cairn has built, 'frames' is the state of
+the functions that were running. Below it are the arrays that their variables lead
+to, under the names that they have in the source (main.run.grid for variable grid
+of function run). HDF5 tools find them under these names in /MemBlocks. If a slice shares memory with another variable, it is shown
 as part of that variable. At the end, it shows the data files that were open.
 
 With several ranks, each has its own file: --rank chooses one. Without
@@ -62,6 +66,19 @@ type variableInfo struct {
 	usage
 	Ratio    float64       `json:"ratio"`
 	Datasets []datasetInfo `json:"datasets"`
+	Names    []nameInfo    `json:"names,omitempty"` // arrays that are parts of the datasets
+}
+
+// nameInfo is an array with a name of the program: a variable of a function, or
+// a field that a variable leads to.
+type nameInfo struct {
+	Name    string   `json:"name"`
+	GoType  string   `json:"goType"`
+	Dataset string   `json:"dataset"` // that has its elements
+	Start   uint64   `json:"start"`   // the first of them
+	Type    string   `json:"type"`
+	Shape   []uint64 `json:"shape"`
+	Size    int64    `json:"sizeBytes"`
 }
 
 type datasetInfo struct {
@@ -164,7 +181,42 @@ func variables(s *ckpt.File, img *graph.Image) []variableInfo {
 	for i := range out {
 		out[i].Ratio = out[i].ratio()
 	}
+	for i := range s.Header.Names {
+		n := &s.Header.Names[i]
+		at, count := s.Header.NameOf(n)
+		d := &s.Header.Datasets[at]
+		v := variable(d.Var)
+		v.Names = append(v.Names, nameInfo{n.Name, n.Go, "/" + d.Path, n.Start, d.Type, n.Dims, int64(count) * (d.Size / int64(d.Count()))})
+	}
 	return out
+}
+
+// named reports whether the names of a variable show all elements of one of its
+// datasets.
+func (v *variableInfo) named(d *datasetInfo) bool {
+	count := uint64(1)
+	for _, n := range d.Shape {
+		count *= n
+	}
+	var parts [][2]uint64
+	for _, n := range v.Names {
+		if n.Dataset == d.Path {
+			size := uint64(1)
+			for _, m := range n.Shape {
+				size *= m
+			}
+			parts = append(parts, [2]uint64{n.Start, n.Start + size})
+		}
+	}
+	slices.SortFunc(parts, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
+	end := uint64(0)
+	for _, p := range parts {
+		if p[0] > end {
+			return false
+		}
+		end = max(end, p[1])
+	}
+	return end >= count
 }
 
 func (c *call) inspectText(doc *inspectDocument) {
@@ -195,19 +247,22 @@ func (c *call) inspectText(doc *inspectDocument) {
 		v := &doc.Variables[i]
 		var show []*datasetInfo
 		for j := range v.Datasets {
-			if !v.Datasets[j].bare() {
+			if !v.Datasets[j].bare() && !v.named(&v.Datasets[j]) {
 				show = append(show, &v.Datasets[j])
 			}
 		}
 		row := []string{v.Name, cut(v.GoType), "-", "-"}
 		switch {
-		case len(show) == 1:
+		case len(show) == 1 && len(v.Names) == 0:
 			row[2], row[3] = show[0].typeText(), shape(show[0].Shape)
 		case len(show) == 0 && v.In != "":
 			row[2] = "in " + v.In
 		}
 		t.row(append(row, v.cells()...)...)
-		if len(show) < 2 {
+		for _, n := range v.Names {
+			t.row("  "+n.Name, cut(n.GoType), cut(n.Type), shape(n.Shape), control.BytesText(n.Size), "-", "-", "-", "-")
+		}
+		if len(show)+len(v.Names) < 2 {
 			continue
 		}
 		for _, d := range show {
@@ -363,6 +418,7 @@ var packagePath = regexp.MustCompile(`([\w.~-]+/)+`)
 func cut(s string) string {
 	const most = 48
 	s = packagePath.ReplaceAllString(s, "")
+	s = strings.Replace(s, ".cairn_frame_", ".", 1) // what is saved of a function
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}

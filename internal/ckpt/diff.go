@@ -1,24 +1,30 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// Difference describes how a dataset differs in two checkpoints.
+// Difference describes how a dataset differs in two checkpoints, or an array in
+// it that has a name.
 type Difference struct {
 	Path   string
-	Var    string
-	Detail string  // why the values cannot be compared; the rest is 0 then
-	Values int64   // numbers compared
-	Differ int64   // how many of them differ
-	First  int64   // position of the first that differs
-	MaxAbs float64 // largest absolute difference
-	MaxRel float64 // largest difference relative to the larger magnitude
+	Var    string      // the variable, or the name of the array
+	Name   *graph.Name // nil: the dataset
+	Detail string      // why the values cannot be compared; the rest is 0 then
+	Values int64       // numbers compared
+	Differ int64       // how many of them differ
+	First  int64       // position of the first that differs, in the dataset or array
+	MaxAbs float64     // largest absolute difference
+	MaxRel float64     // largest difference relative to the larger magnitude
 }
 
 // Diff compares the datasets of two checkpoints and returns those that differ.
@@ -53,13 +59,13 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 		if d.Pool < 0 {
 			continue
 		}
-		diff := Difference{Path: d.Path, Var: d.Var, First: -1}
 		if !ok {
-			diff.Detail = "only in the first checkpoint"
-			out = append(out, diff)
+			out = append(out, Difference{Path: d.Path, Var: d.Var, First: -1, Detail: "only in the first checkpoint"})
 			continue
 		}
-		err := diff.compare(ctx, a, b, i, j, func(n int64) {
+		c := comparison{all: Difference{Path: d.Path, Var: d.Var, First: -1}}
+		c.findNames(&a.Header, i)
+		err := c.compare(ctx, a, b, i, j, func(n int64) {
 			if progress != nil {
 				progress(done + n)
 			}
@@ -67,8 +73,10 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 		if err != nil {
 			return out, fmt.Errorf("/%s: %w", d.Path, err)
 		}
-		if diff.Differ > 0 || diff.Detail != "" {
-			out = append(out, diff)
+		for _, diff := range append(c.arrays, c.all) {
+			if diff.Differ > 0 || diff.Detail != "" {
+				out = append(out, diff)
+			}
 		}
 		done += d.Size
 	}
@@ -81,7 +89,47 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 	return out, nil
 }
 
-func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progress func(int64)) error {
+// comparison is that of a dataset. What differs in an array with a name counts
+// for the array, the rest for the dataset.
+type comparison struct {
+	all    Difference
+	arrays []Difference // ordered by Name.Start; they do not overlap
+}
+
+// findNames finds the arrays in dataset i that have names.
+func (c *comparison) findNames(h *Header, i int) {
+	for k := range h.Names {
+		n := &h.Names[k]
+		if at, count := h.NameOf(n); at == i {
+			c.arrays = append(c.arrays, Difference{Path: NamePath(n), Var: n.Name, Name: n, First: -1, Values: int64(count)})
+		}
+	}
+	slices.SortStableFunc(c.arrays, func(a, b Difference) int { return cmp.Compare(a.Name.Start, b.Name.Start) })
+	end := int64(0)
+	c.arrays = slices.DeleteFunc(c.arrays, func(d Difference) bool {
+		start := int64(d.Name.Start)
+		if start < end {
+			return true
+		}
+		end = start + d.Values
+		return false
+	})
+}
+
+// note records that number l of element x differs. Elements have n numbers.
+func (c *comparison) note(x, l, n int64, a, b float64) {
+	i := sort.Search(len(c.arrays), func(i int) bool { return int64(c.arrays[i].Name.Start) > x }) - 1
+	if i >= 0 {
+		d := &c.arrays[i]
+		if at := x - int64(d.Name.Start); at < d.Values/n {
+			d.note(at*n+l, a, b)
+			return
+		}
+	}
+	c.all.note(x*n+l, a, b)
+}
+
+func (c *comparison) compare(ctx context.Context, a, b *File, i, j int, progress func(int64)) error {
 	d, e := &a.Header.Datasets[i], &b.Header.Datasets[j]
 	ta, err := hdf5.ParseType(d.Type)
 	if err != nil {
@@ -93,15 +141,19 @@ func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progr
 	}
 	la, lb := leaves(ta, 0, nil), leaves(tb, 0, nil)
 	if !sameKinds(la, lb) {
-		diff.Detail = fmt.Sprintf("type %s in the first checkpoint, %s in the second", d.Type, e.Type)
+		c.all.Detail = fmt.Sprintf("type %s in the first checkpoint, %s in the second", d.Type, e.Type)
 		return nil
 	}
 	if d.Size/int64(ta.Size) != e.Size/int64(tb.Size) {
-		diff.Detail = fmt.Sprintf("shape %v in the first checkpoint, %v in the second", d.Dims, e.Dims)
+		c.all.Detail = fmt.Sprintf("shape %v in the first checkpoint, %v in the second", d.Dims, e.Dims)
 		return nil
 	}
 	perElem := int64(len(la))
-	diff.Values = d.Size / int64(ta.Size) * perElem
+	c.all.Values = d.Size / int64(ta.Size) * perElem
+	for i := range c.arrays {
+		c.arrays[i].Values *= perElem
+		c.all.Values -= c.arrays[i].Values
+	}
 	same := d.SameLayout(e)
 	bufA, bufB := make([]byte, 0, d.Block), []byte(nil)
 	for k := range d.NumBlocks() {
@@ -129,7 +181,7 @@ func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progr
 				va := la[l].get(bufA[x*int64(ta.Size):])
 				vb := lb[l].get(bufB[x*int64(tb.Size):])
 				if va != vb {
-					diff.note((first+x)*perElem+int64(l), la[l].float(va), lb[l].float(vb))
+					c.note(first+x, int64(l), perElem, la[l].float(va), lb[l].float(vb))
 				}
 			}
 		}

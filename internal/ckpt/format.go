@@ -49,6 +49,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
@@ -92,6 +93,8 @@ type Header struct {
 	Bases       []Base      `json:"bases,omitempty"`
 	Datasets    []Dataset   `json:"datasets"`
 	Blocks      string      `json:"blocks"` // digest of /Blocks
+	// Names are those of arrays that are parts of datasets.
+	Names []graph.Name `json:"names,omitempty"`
 	// Messages exchanged with each rank from the start of the run to the
 	// checkpoint; empty for a run of one rank.
 	Sent     []uint64 `json:"sent,omitempty"`
@@ -138,6 +141,15 @@ type Dataset struct {
 	Size  int64    `json:"size"`            // bytes
 	Block int64    `json:"block"`           // bytes of a block
 	First int      `json:"first"`           // row of its first block in /Blocks
+}
+
+// Count returns the number of elements.
+func (d *Dataset) Count() uint64 {
+	n := uint64(1)
+	for _, m := range d.Dims {
+		n *= m
+	}
+	return n
 }
 
 // NumBlocks returns the number of blocks.
@@ -265,6 +277,11 @@ func (h *Header) Check() error {
 		next += d.NumBlocks()
 		if next > math.MaxInt32 {
 			return fmt.Errorf("%w: too many blocks", ErrCorrupt)
+		}
+	}
+	for i := range h.Names {
+		if _, ok := h.view(&h.Names[i]); !ok {
+			return fmt.Errorf("%w: %.200s: it lies outside its dataset", ErrCorrupt, h.Names[i].Name)
 		}
 	}
 	return nil

@@ -87,6 +87,10 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 			attr(d.Path, "go", d.Go)
 		}
 	}
+	for _, v := range h.views() {
+		add(v.path, v.spec)
+		attr(v.path, "go", v.name.Go)
+	}
 	if err == nil {
 		super, meta, err = f.Finish(at)
 	}

@@ -373,6 +373,7 @@ func poolPaths(img *graph.Image) []string {
 // linkName turns the name of a Go type into the name of an HDF5 link.
 func linkName(s string) string {
 	s = strings.ReplaceAll(s, "/", "∕")
+	s = strings.Replace(s, ".cairn_frame_", ".", 1) // the frame of a function
 	if r := []rune(s); len(r) > 60 {
 		s = string(r[:59]) + "…"
 	}

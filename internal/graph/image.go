@@ -32,6 +32,7 @@ type Image struct {
 	Types   []DynType `json:"types,omitempty"`
 	Regions []Region  `json:"-"` // see PackRegions
 	Pools   []Pool    `json:"pools"`
+	Names   []Name    `json:"-"` // of arrays, in programs saved as a whole
 	firsts  []uint64  // see Region
 	rows    [][]int   // the rows of Regions of each pool, once known: see Only
 	was     []uint64  // the number that the first region of each row had: see Only

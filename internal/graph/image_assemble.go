@@ -121,7 +121,11 @@ func (c *Collector) assemble() (*Image, error) {
 		d.finish()
 		img.Types = append(img.Types, DynType{typeName(d.t), d.text})
 	}
-	return img, c.fillPools(img)
+	if err := c.fillPools(img); err != nil {
+		return nil, err
+	}
+	c.findNames(img)
+	return img, nil
 }
 
 func (c *Collector) addPool(img *Image, s poolState) (int32, error) {

@@ -199,6 +199,10 @@ func (k *Copies) Image(c *Collector, env *Env) (*Image, error) {
 			}
 			out.Regions = append(out.Regions, r)
 		}
+		for _, v := range p.img.Names {
+			v.Pool = int(at[origin{n, v.Pool}])
+			out.Names = append(out.Names, v)
+		}
 	}
 	return out, nil
 }

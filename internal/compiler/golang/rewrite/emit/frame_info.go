@@ -7,6 +7,7 @@ import (
 	"go/types"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -103,6 +104,7 @@ func environment(info *types.Info, fn *function) (out []*types.Var) {
 
 var (
 	closureNames = regexp.MustCompile("(?i)^" + rewrite.Prefix + `(?:make|func)_(.+?)(?:_\d+)+(?:_func\d+)?$`)
+	closureParts = regexp.MustCompile("(?i)^" + rewrite.Prefix + `(?:make|func)_(.+?)((?:_\d+)+)(?:_func\d+)?$`)
 	paramNames   = regexp.MustCompile(`\b` + rewrite.Prefix + `\d+ `)
 	rangeNames   = regexp.MustCompile("^" + rewrite.Prefix + `(?:state|to)\d+$`)
 )
@@ -128,6 +130,56 @@ func (w *generator) reportName(fn *function) string {
 	}
 	return "a function literal in " + m[1]
 }
+
+// sourceFunction returns the name that a function has in a checkpoint:
+// main.run, main.(*T).run, or main.run.func1 for a literal in it.
+func (w *generator) sourceFunction(fn *function) string {
+	pkg := w.p.Path
+	if w.p.Types.Name() == "main" {
+		pkg = "main"
+	}
+	top := fn
+	for top.outer != nil {
+		top = top.outer
+	}
+	name := top.name
+	if m := closureParts.FindStringSubmatch(name); m != nil {
+		of := m[1]
+		for in := rewrite.Prefix + "func_"; strings.HasPrefix(of, in); {
+			of = of[len(in):]
+		}
+		name = of + ".func" + strings.ReplaceAll(m[2][1:], "_", ".")
+	} else if d, ok := top.node.(*ast.FuncDecl); ok && d.Recv != nil {
+		recv, method, _ := strings.Cut(name, "_")
+		if _, ok := d.Recv.List[0].Type.(*ast.StarExpr); ok {
+			recv = "(*" + recv + ")"
+		}
+		name = recv + "." + method
+	}
+	if top != fn {
+		name += "." + fn.name[len(top.name)+1:]
+	}
+	return pkg + "." + name
+}
+
+// fieldTag is the tag of a field of a frame whose name is not that of a
+// variable of the source; see graph.Frames.
+func fieldTag(f *field) string {
+	name := strings.TrimPrefix(f.v.Name(), rewrite.SharedVar)
+	if strings.TrimRight(name, "_") == rewrite.EnvName {
+		return nameTag(".")
+	}
+	source, _ := sourceName(name)
+	switch source {
+	case f.name:
+		return ""
+	case "":
+		return nameTag("-")
+	}
+	return nameTag(source)
+}
+
+func nameTag(name string) string { return " `cairn:" + strconv.Quote(name) + "`" }
 
 // reportType returns a type for reports. Types that cannot be found in the
 // source are records.
