@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"reflect"
 	"runtime"
 	"sync"
@@ -215,11 +216,23 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 // continues, and the destination ends.
 func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMigration(t, Options{BatchSize: 64 << 10}, w.roots())
+	a, b := tcpPair(t)
+	a.(*net.TCPConn).SetWriteBuffer(64 << 10) // the kernel must not take everything
+	b.(*net.TCPConn).SetReadBuffer(64 << 10)
+	o := Options{BatchSize: 64 << 10}
+	m := &migration{t: t, g: NewSource(a, o)}
+	asked, closed := make(chan struct{}), make(chan struct{})
+	m.done = receive(b, o, Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
+		close(asked)
+		<-closed // the round cannot end before
+		return w.roots(), nil, nil, nil
+	}})
 	if err := m.g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
 	}
+	<-asked
 	m.g.Close()
+	close(closed)
 	if r := <-m.done; r.err == nil {
 		t.Error("the destination does not know that the source has given up")
 	}

@@ -139,6 +139,11 @@ func (g *Source) failed(err error) error {
 // Only blocks that the destination lacks are sent, and none from devices. Wait
 // waits for the end.
 func (g *Source) Precopy(img *graph.Image) error {
+	select {
+	case <-g.stop:
+		return errClosed
+	default:
+	}
 	if g.round != nil {
 		select {
 		case <-g.round.done:
