@@ -30,8 +30,9 @@ variable whose values have several types has one more line for each type; --json
 shows every dataset. In a program that Cairn has built, 'frames' is the state of
 the functions that were running. Below it are the arrays that their variables lead
 to, under the names that they have in the source (main.run.grid for variable grid
-of function run). HDF5 tools find them under these names in /MemBlocks. If a slice shares memory with another variable, it is shown
-as part of that variable. At the end, it shows the data files that were open.
+of function run). HDF5 tools find them under these names in /MemBlocks. If a slice
+shares memory with another variable, it is shown as part of that variable. At the
+end, it shows the data files that were open.
 
 With several ranks, each has its own file: --rank chooses one. Without
 CHECKPOINT, it shows the newest one of the only *.cairn directory here.`,
