@@ -312,21 +312,22 @@ func everything(t testing.TB) *builder {
 // have another shape there.
 func (b *builder) views(path string) {
 	whole := b.want[path].data // rows of 21 numbers of 4 bytes
-	for name, v := range map[string]struct {
+	for _, v := range []struct {
+		name string
 		dims []uint64
 		from Box
 		at   int // the first number
 	}{
-		"rows": {[]uint64{105}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
-		"cube": {[]uint64{3, 7, 5}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
-		"part": {[]uint64{7}, Box{[]uint64{2, 5}, []uint64{1, 7}}, 47},
-		"one":  {[]uint64{1}, Box{[]uint64{36, 20}, []uint64{1, 1}}, 776},
+		{"rows", []uint64{105}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
+		{"cube", []uint64{3, 7, 5}, Box{[]uint64{3, 0}, []uint64{5, 21}}, 63},
+		{"part", []uint64{7}, Box{[]uint64{2, 5}, []uint64{1, 7}}, 47},
+		{"one", []uint64{1}, Box{[]uint64{36, 20}, []uint64{1, 1}}, 776},
 	} {
 		n, _ := elements(v.dims)
-		b.must(b.w.Dataset("/views/"+name, DatasetSpec{Type: mustType(b.t, "<u4"), Dims: v.dims, Virtual: []Mapping{
+		b.must(b.w.Dataset("/views/"+v.name, DatasetSpec{Type: mustType(b.t, "<u4"), Dims: v.dims, Virtual: []Mapping{
 			{File: ".", Path: path, Start: make([]uint64, len(v.dims)), Count: v.dims, From: &v.from},
 		}}))
-		b.want["/views/"+name] = want{"<u4", v.dims, whole[4*v.at:][:4*n]}
+		b.want["/views/"+v.name] = want{"<u4", v.dims, whole[4*v.at:][:4*n]}
 	}
 }
 
