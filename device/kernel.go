@@ -69,7 +69,11 @@ func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := p.Kernel(k.name)
+	entry := k.name
+	if t := k.translated(); t != nil && d.info.Backend != "host" {
+		entry = t.Entry
+	}
+	b, err := p.Kernel(entry)
 	if err != nil {
 		d.lose(err)
 		return nil, fmt.Errorf("kernel %s: %w", k.name, err)
@@ -113,8 +117,15 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 		}
 		host := k.host // not k: the program must not keep the kernel alive
 		src.Go = map[string]func(*driver.Work){k.name: func(w *driver.Work) { host((*Work)(w)) }}
+	} else if t := k.translated(); t != nil {
+		if t.Unchanged != nil {
+			if err := t.Unchanged(); err != nil {
+				return nil, fmt.Errorf("kernel %s: %w", k.name, err)
+			}
+		}
+		src.OpenCL, key.text = t.Source, t.Source
 	} else if k.source == "" {
-		return nil, fmt.Errorf("kernel %s has no OpenCL C source, which %v needs: give NewKernel one, or launch it on a host device", k.name, d)
+		return nil, fmt.Errorf("kernel %s has no OpenCL C source, which %v needs: make it with KernelOf and run 'cairn kernels', or give NewKernel a source, or launch it on a host device", k.name, d)
 	}
 	cached := src.Go == nil
 	if cached {

@@ -127,6 +127,12 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	if err != nil {
 		return err
 	}
+	translated := k.translated()
+	if translated != nil {
+		if err := translated.check(global, local, args); err != nil {
+			return err
+		}
+	}
 	built, err := k.on(d)
 	if err != nil {
 		return err
@@ -170,6 +176,9 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	defer unlockAll(locked)
 	epoch := d.epoch.Load()
 	err = d.prepare(arrays, at, locked, list)
+	if err == nil && translated != nil && d.info.Backend != "host" {
+		list = translated.hidden(global, list)
+	}
 	if err == nil {
 		var seq uint64
 		if seq, err = d.launch(built, global, local, list); err == nil {

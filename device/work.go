@@ -1,6 +1,10 @@
 package device
 
-import "github.com/cairnrun/cairn/internal/driver"
+import (
+	"iter"
+
+	"github.com/cairnrun/cairn/internal/driver"
+)
 
 // Work is a part of a launch, as a kernel in Go gets it: the range of work
 // items to compute, and the arguments. The function is called once for each
@@ -29,6 +33,31 @@ type Work struct {
 
 // Range returns the part's work items in dimension d: lo ≤ i < hi.
 func (w *Work) Range(d int) (lo, hi int) { return w.Lo[d], w.Hi[d] }
+
+// Groups returns the groups of the part, one after the other. A kernel whose
+// items use local memory together loops over them, and then over the items of
+// each: the *Work of a group has the group's range.
+func (w *Work) Groups() iter.Seq[*Work] {
+	return func(yield func(*Work) bool) {
+		g := *w
+		for z := w.Lo[2]; z < w.Hi[2]; z += w.Local[2] {
+			g.Lo[2], g.Hi[2] = z, min(z+w.Local[2], w.Hi[2])
+			for y := w.Lo[1]; y < w.Hi[1]; y += w.Local[1] {
+				g.Lo[1], g.Hi[1] = y, min(y+w.Local[1], w.Hi[1])
+				for x := w.Lo[0]; x < w.Hi[0]; x += w.Local[0] {
+					g.Lo[0], g.Hi[0] = x, min(x+w.Local[0], w.Hi[0])
+					if !yield(&g) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// LocalSlice returns argument i of a kernel in Go, which Local passes: memory
+// that the items of a group share. It is undefined at the start of a group.
+func LocalSlice[T any](w *Work, i int) []T { return Slice[T](w, i) }
 
 // Slice returns argument i of a kernel in Go: the elements of an array, or
 // local memory. Local memory belongs to the part and is undefined at its start.
