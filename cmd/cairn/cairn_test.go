@@ -286,7 +286,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(all) || len(all) != 25 {
+	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(all) || len(all) != 26 {
 		t.Errorf("%d commands of %d", len(doc.Commands), len(all))
 	}
 }

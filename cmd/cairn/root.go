@@ -82,7 +82,7 @@ func newRoot(c *call) *cobra.Command {
 	}{
 		{"Runs", append(runs, checkpointCommand(c), stopCommand(c), migrateCommand(c))},
 		{"Checkpoints", []*cobra.Command{listCommand(c), inspectCommand(c), verifyCommand(c), diffCommand(c), exportCommand(c), copyCommand(c), pinCommand(c), repairCommand(c), gcCommand(c)}},
-		{"Programs in Go", []*cobra.Command{explainCommand(c), buildCommand(c), instrumentCommand(c)}},
+		{"Programs in Go", []*cobra.Command{explainCommand(c), buildCommand(c), instrumentCommand(c), kernelsCommand(c)}},
 		{"Others", []*cobra.Command{devicesCommand(c), versionCommand(c), completionCommand(c)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -27,7 +27,7 @@ const (
 // packages of lower layers. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
 	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/tier/policy", "internal/tier/placement", "internal/tier/recovery", "internal/tier/erasure", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load", "internal/compiler/scc", "internal/decode", "internal/compiler/golang/programtest", "internal/supervise/scheduler"},
-	{"internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
+	{"internal/compiler/kernel", "internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
 	{"internal/vfs/vfstest", "internal/events", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/tier/copies", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
 	{"internal/coord/coordtest", "internal/graph", "internal/p2p", "internal/compiler/golang/lower", "internal/compiler/golang/divide"},
 	{"internal/ckpt", "mpi", "device"},

@@ -67,7 +67,7 @@ func File(s *Source, name string, kernels []*Kernel, embed bool) ([]byte, error)
 		b.WriteString("\t)\n")
 	}
 	for i, file := range files {
-		fmt.Fprintf(&b, "\tsource%d := %s\n", i, quote(join(byFile[file])))
+		fmt.Fprintf(&b, "\tsource%d := %s\n", i, quote(Join(byFile[file])))
 		for _, k := range byFile[file] {
 			fmt.Fprintf(&b, "\tcairndevice.Register(%s, cairndevice.Translation{\n\t\tSource: source%d, Entry: %q,\n", k.Name, i, k.Entry)
 			fmt.Fprintf(&b, "\t\tDims: [3]bool{%v, %v, %v}, Groups: %v,\n", k.Dims[0], k.Dims[1], k.Dims[2], k.Groups)
@@ -85,9 +85,9 @@ func File(s *Source, name string, kernels []*Kernel, embed bool) ([]byte, error)
 	return format.Source([]byte(b.String()))
 }
 
-// join puts the sources of kernels together. Definitions that several have are
+// Join puts the sources of kernels together. Definitions that several have are
 // put there once.
-func join(kernels []*Kernel) string {
+func Join(kernels []*Kernel) string {
 	var b strings.Builder
 	defined := make(map[string]string)
 	for _, k := range kernels {

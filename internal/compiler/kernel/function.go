@@ -63,11 +63,11 @@ func (f *function) define(obj types.Object) string {
 // given address spaces.
 func (p *program) instance(n ast.Node, obj types.Object, spaces string) string {
 	key := fmt.Sprintf("%p %s", obj, spaces)
-	if name, ok := p.instances[key]; ok {
-		return name
-	}
 	if slices.Contains(p.active, obj) {
 		p.refuse(n, "a kernel cannot use recursion: %s calls itself", obj.Name())
+	}
+	if name, ok := p.instances[key]; ok {
+		return name
 	}
 	p.active = append(p.active, obj)
 	defer func() { p.active = p.active[:len(p.active)-1] }()

@@ -48,8 +48,8 @@ func source(t testing.TB, export func(string) string, name string, src any) *ker
 	return s
 }
 
-func translation(k *kernel.Kernel) device.Translation {
-	t := device.Translation{Source: k.Source, Entry: k.Entry, Dims: k.Dims, Groups: k.Groups}
+func translation(source string, k *kernel.Kernel) device.Translation {
+	t := device.Translation{Source: source, Entry: k.Entry, Dims: k.Dims, Groups: k.Groups}
 	for _, p := range k.Params {
 		t.Params = append(t.Params, device.Param(p))
 	}
@@ -107,9 +107,10 @@ func TestFeatures(t *testing.T) {
 	for _, k := range list {
 		byName[k.Name] = k
 	}
+	all := kernel.Join(list) // compiled once
 	for _, f := range []func(*device.Work){k_ints, k_narrow, k_minint, k_shifts, k_float64, k_float32, k_signs, k_convert,
 		k_control, k_shadow, k_structs, k_arrays, k_helpers, k_bits, k_consts, k_values, k_complex, k_bools, k_sum, k_own, k_rows, k_blocks} {
-		device.Register(f, translation(byName[device.KernelOf(f).String()]))
+		device.Register(f, translation(all, byName[device.KernelOf(f).String()]))
 	}
 	lists := []string{"host", "discrete"}
 	if _, err := device.Open("opencl"); err == nil {

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -290,15 +291,24 @@ func (f *function) assignAll(n ast.Node, lhs, rhs []ast.Expr) {
 		f.unpack(lhs, rhs)
 		return
 	}
-	if len(lhs) == 1 {
-		if id, ok := lhs[0].(*ast.Ident); ok && id.Name == "_" {
-			if f.kernel != nil && f.isSliceCall(rhs[0]) {
-				f.sliceCall(rhs[0].(*ast.CallExpr), "unused")
-				return
+	used := slices.ContainsFunc(lhs, func(l ast.Expr) bool {
+		id, ok := l.(*ast.Ident)
+		return !ok || id.Name != "_"
+	})
+	if !used {
+		for _, r := range rhs {
+			switch {
+			case f.kernel != nil && f.isSliceCall(r):
+				f.sliceCall(ast.Unparen(r).(*ast.CallExpr), "unused")
+			case isSlice(f.Info.TypeOf(r)):
+				f.slice(r)
+			default:
+				f.expr(r)
 			}
-			f.expr(rhs[0])
-			return
 		}
+		return
+	}
+	if len(lhs) == 1 {
 		if isSlice(f.Info.TypeOf(lhs[0])) {
 			f.refuse(n, "a kernel cannot assign to a slice again: declare another variable, or use an index")
 		}
