@@ -31,8 +31,9 @@ type Work struct {
 	Args          [][]byte // the arguments: see Slice and Value
 }
 
-// Range returns the part's work items in dimension d: lo ≤ i < hi.
-func (w *Work) Range(d int) (lo, hi int) { return w.Lo[d], w.Hi[d] }
+// Range returns the part's work items in dimension d: lo ≤ i < hi. The compiler
+// sees that lo is not negative, so it checks no index of s[:hi].
+func (w *Work) Range(d int) (lo, hi int) { return max(w.Lo[d], 0), w.Hi[d] }
 
 // Groups returns the groups of the part, one after the other. A kernel whose
 // items use local memory together loops over them, and then over the items of

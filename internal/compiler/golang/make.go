@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/kernel"
 )
 
 // ErrOutput says that a program was built, but could not be written to its
@@ -182,14 +185,43 @@ func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Re
 	if err != nil {
 		return nil, err
 	}
+	kernels, err := translateKernels(p.Source)
+	if err != nil {
+		return nil, err
+	}
 	in, err := instrument.Instrument(p, o.Instrument)
 	if errors.Is(err, instrument.ErrOwnCheckpoints) { // Make builds it unchanged
-		return &Rewritten{new(instrument.Result), p.Package, b}, err
+		return &Rewritten{&instrument.Result{Files: kernels}, p.Package, b}, err
 	}
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(in.Files, kernels)
 	return &Rewritten{in, p.Package, b}, nil
+}
+
+// translateKernels returns files with the translations of the program's kernels
+// in Go, by name. They replace those that 'cairn kernels' wrote.
+func translateKernels(p *load.Program) (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	for _, s := range p.Sources {
+		if !slices.Contains(s.Imports, load.DevicePath) || !s.Rewritable() {
+			continue
+		}
+		source := &kernel.Source{Fset: p.Fset, Files: s.Files, Types: s.Types, Info: s.Info}
+		list, err := kernel.Translate(source)
+		if err != nil {
+			return nil, fmt.Errorf("%w:\n%w", gobuild.ErrBuild, err)
+		}
+		if len(list) == 0 {
+			continue
+		}
+		name := filepath.Join(s.Dir, kernel.FileName)
+		if files[name], err = kernel.File(source, s.Name, list, false); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // TreePath returns the place of a file in a tree of rewritten files: as in the

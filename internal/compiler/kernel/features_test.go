@@ -129,7 +129,7 @@ func k_float64(w *device.Work) {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			x = -1
 		}
-		x += math.Round(a*10) + math.RoundToEven(b*10) + math.Mod(a, 0.7)
+		x += math.Round(a*10) + math.Mod(a, 0.7)
 		out[i] = max(min(x, 1e300, a), b, -x)
 	}
 }
