@@ -73,6 +73,10 @@ func init() {
 // newDevice returns the Device of a driver's device. The caller closes the
 // driver's device.
 func newDevice(drv driver.Device) (*Device, error) {
+	drv, err := rehearsed(drv)
+	if err != nil {
+		return nil, err
+	}
 	q, err := drv.NewQueue()
 	if err != nil {
 		return nil, err
@@ -269,13 +273,17 @@ func (d *Device) lose(err error) bool {
 		return false
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.err == nil {
+	first := d.err == nil
+	if first {
 		d.err = err
 		d.bad = append(d.bad, badRange{d.done + 1, math.MaxUint64, err, true})
 		d.epoch.Add(1)
 		loss := fmt.Errorf("%v is lost: %w", d, err)
 		lastLoss.Store(&loss)
+	}
+	d.mu.Unlock()
+	if f := onLoss.Load(); first && f != nil {
+		(*f)(d.info.ID)
 	}
 	return true
 }

@@ -177,6 +177,43 @@ func (*deviceCount) state(c *graph.Coder) error {
 	return restoreUnwritten(parts)
 }
 
+// onLoss is called when a device is lost, and may not return.
+var onLoss atomic.Pointer[func(id string)]
+
+// CairnOnLoss sets a function that is called with the ID of each device that is
+// lost. It may end or replace the process.
+func (*deviceCount) CairnOnLoss(f func(id string)) { onLoss.Store(&f) }
+
+// CairnDevices returns how many devices Devices chooses from, with those that
+// are lost.
+func (*deviceCount) CairnDevices() int {
+	machine.Lock()
+	defer machine.Unlock()
+	return len(machine.chosen)
+}
+
+// CairnLeaveOut makes Devices leave out devices that were lost before a
+// restart, of a number of devices. If there is another number now, the system
+// leaves them out already, and their IDs may be those of others.
+func (*deviceCount) CairnLeaveOut(ids []string, of int) {
+	machine.Lock()
+	defer machine.Unlock()
+	machine.leftOut, machine.before = ids, of
+	leaveOut()
+}
+
+// leaveOut leaves out devices, unless none would remain. The caller holds
+// machine's lock.
+func leaveOut() {
+	if len(machine.leftOut) == 0 || len(machine.chosen) != machine.before {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(machine.chosen), func(d *Device) bool { return slices.Contains(machine.leftOut, d.info.ID) })
+	if len(rest) > 0 {
+		machine.chosen = rest
+	}
+}
+
 // lastLoss is why the last device was lost that this process has lost.
 var lastLoss atomic.Pointer[error]
 

@@ -21,6 +21,7 @@ func protectParts() error {
 	if len(list) == 0 {
 		return nil
 	}
+	leaveOutLost(list)
 	for _, p := range list {
 		if p, ok := p.(dividing); ok {
 			if _, err := os.Stat(divisionFile()); err == nil { // it went wrong last time

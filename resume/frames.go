@@ -375,6 +375,7 @@ var failCount uint64
 func onSaved(s engine.CheckpointInfo) {
 	files.Committed()
 	endDivision()
+	savedSinceLoss()
 	if n := failures.Over(); n > 0 && !supervised {
 		warn("checkpoint %d is saved, after %d that were not", s.Index, n)
 	}

@@ -40,6 +40,7 @@ var start startState
 
 type startState struct {
 	env  map[string]string
+	full []string // the whole environment
 	dir  string
 	args []string
 	slog *slog.Logger

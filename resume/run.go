@@ -87,6 +87,7 @@ var (
 	begun      atomic.Bool // Begin was called
 	returning  bool        // Returning was called
 	closed     bool
+	ending     atomic.Bool // finish was called: no loss of a device matters any more
 	killAt     []uint64
 	killAll    bool
 	countEach  atomic.Bool // each point has to be counted
@@ -129,6 +130,7 @@ func init() {
 			killAt = append(killAt, n)
 		}
 	}
+	start.full = os.Environ()
 	// Programs that this one starts do not belong to this run.
 	os.Unsetenv(envDir)
 	start.note()
@@ -337,6 +339,7 @@ func finish(done bool, status int) {
 	if run == nil {
 		return
 	}
+	ending.Store(true)
 	mu.Lock()
 	defer mu.Unlock()
 	if closed {

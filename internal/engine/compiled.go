@@ -30,6 +30,16 @@ func (p *Run) ProtectHandles() {
 	p.roots = append(p.roots, graph.Root{Name: handleName, Ptr: p}, graph.Root{Name: worldName, Ptr: world})
 }
 
+// NewestSaved returns the index of this rank's newest checkpoint, 0 if it has
+// none. Any goroutine may call it.
+func (p *Run) NewestSaved() (uint64, error) {
+	indices, err := p.dir.Committed()
+	if err != nil || len(indices) == 0 {
+		return 0, err
+	}
+	return indices[0], nil
+}
+
 // SyncAlso names files and directories, by absolute paths, that the program has
 // changed. They are made durable before the checkpoint that is about to be
 // copied is committed. OnCopy calls it.

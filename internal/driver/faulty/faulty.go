@@ -12,6 +12,7 @@ package faulty
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -42,11 +43,12 @@ func (k Kind) String() string {
 }
 
 // Fault counts the calls of the devices that share it and makes one of them
-// fail. The zero value only counts. At and Kind must not be changed while
+// fail. The zero value only counts. At, Kind and Op must not be changed while
 // devices use it.
 type Fault struct {
 	At   int // the call that fails, from 1 on; 0: none
 	Kind Kind
+	Op   string // count only the calls with this name, as "Launch"; "": all
 
 	mu    sync.Mutex
 	calls []string
@@ -81,6 +83,9 @@ func (f *Fault) Fired() bool {
 func (f *Fault) count(name string) (n int, now bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if _, op, _ := strings.Cut(name, "."); f.Op != "" && f.Op != op {
+		return len(f.calls), false
+	}
 	f.calls = append(f.calls, name)
 	n = len(f.calls)
 	now = n == f.At && (f.Kind != Memory || name == "Device.Alloc")

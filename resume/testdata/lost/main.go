@@ -1,4 +1,5 @@
-// Lost fails in its first start, as a program does whose device is gone.
+// Lost fails in its first start, as a program does whose device is gone, or
+// loses a device on the way.
 package main
 
 import (
@@ -21,7 +22,25 @@ func (*part) CairnLost() error {
 	return nil
 }
 
-func init() { graph.Part(new(part)) }
+var lose func(id string)
+
+func (*part) CairnOnLoss(f func(id string)) { lose = f }
+
+func (*part) CairnDevices() int { return 2 }
+
+func (*part) CairnLeaveOut(ids []string, of int) {
+	fmt.Fprintln(os.Stderr, "left out", ids, "of", of)
+	leftOut = true
+}
+
+var leftOut bool
+
+func init() {
+	graph.Part(new(part))
+	if os.Getenv("READS") != "" {
+		resume.ReadsInput()
+	}
+}
 
 type frame struct {
 	At int
@@ -41,6 +60,10 @@ func main() {
 	for ; i < 10; i++ {
 		if resume.Due() {
 			resume.Point(d, &frame{1, i})
+		}
+		if at := os.Getenv("LOSE_AT"); at == fmt.Sprint(i) && (!leftOut || os.Getenv("AGAIN") != "") {
+			lose("dev:1")
+			fmt.Fprintln(os.Stderr, "the device is lost")
 		}
 		if i == 7 && os.Getenv("FAIL") != "" {
 			resume.Exit(3)
