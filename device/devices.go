@@ -40,7 +40,7 @@ var machine struct {
 	given       []*Device       // devices that Open returned
 	seen        int             // after a restart: the number of devices that the program knows
 	substitutes map[int]*Device // … and those that take their places
-	leftOut     []string        // see CairnLeaveOut
+	excluded    []string        // see CairnExclude
 	before      int             // …
 }
 
@@ -70,7 +70,7 @@ func present() ([]*Device, error) {
 	if machine.chosen == nil && machine.err == nil {
 		list := os.Getenv("CAIRN_DEVICES")
 		machine.chosen, machine.err = choose(list)
-		leaveOut()
+		exclude()
 		if machine.err != nil && list != "" {
 			machine.err = fmt.Errorf("CAIRN_DEVICES=%q: %w", list, machine.err)
 		}

@@ -192,23 +192,23 @@ func (*deviceCount) CairnDevices() int {
 	return len(machine.chosen)
 }
 
-// CairnLeaveOut makes Devices leave out devices that were lost before a
+// CairnExclude makes Devices leave out devices that were lost before a
 // restart, of a number of devices. If there is another number now, the system
 // leaves them out already, and their IDs may be those of others.
-func (*deviceCount) CairnLeaveOut(ids []string, of int) {
+func (*deviceCount) CairnExclude(ids []string, of int) {
 	machine.Lock()
 	defer machine.Unlock()
-	machine.leftOut, machine.before = ids, of
-	leaveOut()
+	machine.excluded, machine.before = ids, of
+	exclude()
 }
 
-// leaveOut leaves out devices, unless none would remain. The caller holds
+// exclude excludes devices, unless none would remain. The caller holds
 // machine's lock.
-func leaveOut() {
-	if len(machine.leftOut) == 0 || len(machine.chosen) != machine.before {
+func exclude() {
+	if len(machine.excluded) == 0 || len(machine.chosen) != machine.before {
 		return
 	}
-	rest := slices.DeleteFunc(slices.Clone(machine.chosen), func(d *Device) bool { return slices.Contains(machine.leftOut, d.info.ID) })
+	rest := slices.DeleteFunc(slices.Clone(machine.chosen), func(d *Device) bool { return slices.Contains(machine.excluded, d.info.ID) })
 	if len(rest) > 0 {
 		machine.chosen = rest
 	}

@@ -21,7 +21,7 @@ func protectParts() error {
 	if len(list) == 0 {
 		return nil
 	}
-	leaveOutLost(list)
+	excludeLost(list)
 	for _, p := range list {
 		if p, ok := p.(dividing); ok {
 			if _, err := os.Stat(divisionFile()); err == nil { // it went wrong last time

@@ -53,7 +53,7 @@ func TestRollback_LostDevice(t *testing.T) {
 		env        []string
 		want, stop string
 	}{
-		{"after a checkpoint", []string{"LOSE_AT=7"}, "left out [dev:1] of 2", "the device is lost"},
+		{"after a checkpoint", []string{"LOSE_AT=7"}, "excluded [dev:1] of 2", "the device is lost"},
 		{"before it", []string{"LOSE_AT=0", "CAIRN_EVERY_POINTS=100"}, "; nothing was saved before", "rolling back"},
 		{"again and again", []string{"LOSE_AT=7", "AGAIN=1"}, "; devices were lost 17 times without a checkpoint in between", ""},
 		{"with a pipe as stdin", []string{"LOSE_AT=7", "READS=1"}, "; the program reads stdin, which is not a file", "rolling back"},
@@ -71,8 +71,8 @@ func TestRollback_LostDevice(t *testing.T) {
 			if n := strings.Count(text, "rolling back to checkpoint "); strings.Count(text, "resumed at ") != n+1 && c.name != "before it" {
 				t.Errorf("%d rollbacks: %s", n, text)
 			}
-			if left, _ := filepath.Glob(filepath.Join(p.dir, "ck", "lost-devices*")); len(left) > 0 {
-				t.Errorf("%v is left", left)
+			if files, _ := filepath.Glob(filepath.Join(p.dir, "ck", "lost-devices*")); len(files) > 0 {
+				t.Errorf("%v is there", files)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ import (
 // loser is a part that loses devices.
 type loser interface {
 	CairnOnLoss(func(id string))
-	CairnLeaveOut(ids []string, of int)
+	CairnExclude(ids []string, of int)
 	CairnDevices() int
 }
 
@@ -53,9 +53,9 @@ func lossFile() string {
 	return filepath.Join(run.Dir(), fmt.Sprintf("lost-devices-%d", run.Rank()))
 }
 
-// leaveOutLost makes this start of the program use other devices than those
+// excludeLost makes this start of the program use other devices than those
 // that the last one has lost. Later starts may use all again.
-func leaveOutLost(parts []any) {
+func excludeLost(parts []any) {
 	host, _ := os.Hostname()
 	for _, p := range parts {
 		p, ok := p.(loser)
@@ -70,7 +70,7 @@ func leaveOutLost(parts []any) {
 			warn("which devices were lost before: %v", err)
 		}
 		if len(loss.Devices) > 0 && loss.Host == host {
-			p.CairnLeaveOut(loss.Devices, loss.Of)
+			p.CairnExclude(loss.Devices, loss.Of)
 		} else {
 			loss = losses{Host: host, Count: loss.Count}
 		}

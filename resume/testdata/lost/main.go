@@ -28,12 +28,12 @@ func (*part) CairnOnLoss(f func(id string)) { lose = f }
 
 func (*part) CairnDevices() int { return 2 }
 
-func (*part) CairnLeaveOut(ids []string, of int) {
-	fmt.Fprintln(os.Stderr, "left out", ids, "of", of)
-	leftOut = true
+func (*part) CairnExclude(ids []string, of int) {
+	fmt.Fprintln(os.Stderr, "excluded", ids, "of", of)
+	excluded = true
 }
 
-var leftOut bool
+var excluded bool
 
 func init() {
 	graph.Part(new(part))
@@ -61,7 +61,7 @@ func main() {
 		if resume.Due() {
 			resume.Point(d, &frame{1, i})
 		}
-		if at := os.Getenv("LOSE_AT"); at == fmt.Sprint(i) && (!leftOut || os.Getenv("AGAIN") != "") {
+		if at := os.Getenv("LOSE_AT"); at == fmt.Sprint(i) && (!excluded || os.Getenv("AGAIN") != "") {
 			lose("dev:1")
 			fmt.Fprintln(os.Stderr, "the device is lost")
 		}
