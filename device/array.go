@@ -200,6 +200,7 @@ func (a *Array[T]) Update(f func([]T)) error {
 // inHost returns the values in host memory. If write is set, all other copies
 // become invalid.
 func (a *Array[T]) inHost(m *memory, write bool) ([]T, error) {
+	operations.Add(1)
 	if m.raw.device() {
 		p, err := m.raw.read(m, a.lo, a.hi)
 		return a.elements(p), err
@@ -269,6 +270,7 @@ func (a *Array[T]) Free() {
 		return
 	}
 	defer m.mu.Unlock()
+	operations.Add(1)
 	if m.raw != nil {
 		m.awaitLaunches(nil, 0, m.size, true) // the program may free its memory now
 	}

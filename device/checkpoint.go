@@ -55,22 +55,24 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		}
 	}
 	var out []mem.Place
-	for i := range m.spans {
-		s := &m.spans[i]
-		from, to := max(lo, s.lo), min(hi, s.hi)
-		if from >= to {
-			continue
+	zeros := func(n int64) { // together, because a checkpoint saves whole blocks
+		if k := len(out) - 1; k >= 0 && out[k].Zero {
+			out[k].Len += n
+		} else {
+			out = append(out, mem.Place{Len: n, Zero: true})
 		}
-		if s.gone == errUnwritten { // as zeros; see unwritten
-			out = append(out, mem.Place{Len: to - from, Zero: true})
-			continue
+	}
+	add := func(s *span, from, to int64, leftOut bool) error {
+		if s.gone == errUnwritten || leftOut { // as zeros; see unwritten
+			zeros(to - from)
+			return nil
 		}
 		if err := s.check(); err != nil {
-			return nil, err
+			return err
 		}
 		switch {
 		case s.zero:
-			out = append(out, mem.Place{Len: to - from, Zero: true})
+			zeros(to - from)
 		case s.host:
 			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
 			if m.raw == nil && m.updates == 0 && (len(s.on) > 0 || s.hostWritten && !m.exposed) { // nobody writes there unasked
@@ -80,6 +82,19 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		default:
 			b := s.on[0]
 			out = append(out, mem.Place{Len: to - from, Device: b.d.checkpointSide(), Buffer: b.b, Off: from - b.lo, Version: s.version})
+		}
+		return nil
+	}
+	left := m.leftOut()
+	for i := range m.spans {
+		s := &m.spans[i]
+		from, to := max(lo, s.lo), min(hi, s.hi)
+		if from >= to {
+			continue
+		}
+		err := left.pieces(from, to, func(from, to int64, in bool) error { return add(s, from, to, in) })
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -42,12 +42,14 @@ var division struct {
 	known       int              // machine.seen and machine.substitutes of the old devices
 	substitutes map[int]*Device
 	unwritten   []weak.Pointer[memory]
-	begin       func()      // called before the work is divided anew
+	anew        bool        // the work was divided anew
+	begin       func()      // called before that
 	failed      func(error) // called if that was wrong; does not return
+	leftOut     func(error) // called if the program reads what a checkpoint left out; does not return
 }
 
 // errUnwritten says that bytes have no value that counts.
-var errUnwritten = errors.New("nothing was written there since the work was divided among other devices")
+var errUnwritten = errors.New("nothing was written there since the program was restarted")
 
 // CairnDivides reports whether the program has to divide its work among the
 // devices that Devices returns. The code that Cairn's compiler adds to malleable
@@ -69,6 +71,7 @@ func divides() bool {
 	}
 	switch divisionStage(division.stage.Load()) {
 	case divisionDue:
+		division.anew = true
 		if division.begin != nil {
 			division.begin()
 		}
@@ -115,9 +118,10 @@ func dividesAnew(n int) {
 func (*deviceCount) CairnKeep() { division.keep = true }
 
 // CairnDivision sets functions that are called before the work is divided anew,
-// and if that was wrong. failed does not return.
-func (*deviceCount) CairnDivision(begin func(), failed func(error)) {
-	division.begin, division.failed = begin, failed
+// if that was wrong, and if the program reads what a checkpoint left out. The
+// latter two do not return.
+func (*deviceCount) CairnDivision(begin func(), failed, leftOut func(error)) {
+	division.begin, division.failed, division.leftOut = begin, failed, leftOut
 }
 
 // noteView notes that the program made a view.
@@ -153,11 +157,26 @@ func (m *memory) unwrite(lo, hi int64) {
 	division.unwritten = append(division.unwritten, weak.Make(m))
 }
 
-// unwritten returns the parts of all arrays that have no value that counts.
+// unwritten returns the parts of all arrays that have no value that counts, or
+// whose values the checkpoint that is being taken leaves out.
 func unwritten() (list []any) {
 	division.Lock()
 	all := slices.Clone(division.unwritten)
 	division.Unlock()
+	for _, m := range allLeftOut() {
+		m.mu.Lock()
+		h := m.handle.Value()
+		var parts []Arg
+		for _, x := range m.leftOut() {
+			if h != nil {
+				parts = append(parts, Arg{h: h, lo: x[0], hi: x[1]})
+			}
+		}
+		m.mu.Unlock()
+		for _, a := range parts {
+			list = append(list, m.view(a))
+		}
+	}
 	var kept []weak.Pointer[memory]
 	for i, p := range all {
 		m := p.Value()

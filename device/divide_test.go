@@ -53,7 +53,7 @@ func TestDivide_SameParts(t *testing.T) {
 	restartOn(t, 2, 3)
 	a := New[float32](12)
 	begun := false
-	new(deviceCount).CairnDivision(func() { begun = true }, nil)
+	new(deviceCount).CairnDivision(func() { begun = true }, nil, nil)
 	n := divideInto(t, func(devs []*Device) {
 		for k := range devs {
 			lo, hi := 12*k/len(devs), 12*(k+1)/len(devs)
@@ -169,10 +169,14 @@ func TestDivide_Unwritten(t *testing.T) {
 		t.Errorf("after all was written: %v", err)
 	}
 
-	// A program that Cairn's compiler made ends.
-	var why error
-	new(deviceCount).CairnDivision(nil, func(err error) { why = err })
-	if _, err := s.A.Read(); err == nil || why == nil {
-		t.Errorf("Read: %v, %v", err, why)
+	// A program that Cairn's compiler made ends. Why depends on whether its work
+	// was divided anew.
+	var failed, leftOut error
+	new(deviceCount).CairnDivision(nil, func(err error) { failed = err }, func(err error) { leftOut = err })
+	for _, anew := range []bool{true, false} {
+		failed, leftOut, division.anew = nil, nil, anew
+		if _, err := s.A.Read(); err == nil || (failed == nil) == anew || (leftOut == nil) != anew {
+			t.Errorf("Read, with anew = %v: %v, %v, %v", anew, err, failed, leftOut)
+		}
 	}
 }

@@ -120,6 +120,7 @@ func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
 }
 
 func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
+	operations.Add(1)
 	if err := d.Err(); err != nil {
 		return err
 	}

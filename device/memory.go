@@ -246,8 +246,13 @@ func (s *span) check() error {
 	if err == nil {
 		return nil
 	}
-	if err == errUnwritten && division.failed != nil {
-		division.failed(fmt.Errorf("bytes %d to %d of an array were read before they were written", s.lo, s.hi))
+	if err == errUnwritten {
+		read := fmt.Errorf("bytes %d to %d of an array were read before they were written", s.lo, s.hi)
+		if division.anew && division.failed != nil {
+			division.failed(read)
+		} else if division.leftOut != nil {
+			division.leftOut(read)
+		}
 	}
 	if errors.Is(err, ErrLost) {
 		return fmt.Errorf("bytes %d to %d of an array were only on a device that is lost: %w; roll back to the last checkpoint", s.lo, s.hi, err)

@@ -30,7 +30,10 @@ func protectParts() error {
 			}
 			p.CairnDivision(beginDivision, func(err error) {
 				fatal("%v, after the work was divided among another number of devices. The next start keeps the number of devices that the run had", err)
+			}, func(err error) {
+				fatal("%v, and the checkpoint does not hold them. This is an error in Cairn: report it, and begin anew with CAIRN_SAVE_ALL=1 in the environment, which saves all arrays", err)
 			})
+			p.CairnSaving(&due)
 		}
 	}
 	return engine.Protect(run, partsName, &list)
@@ -40,7 +43,8 @@ func protectParts() error {
 // finds another number of devices.
 type dividing interface {
 	CairnKeep()
-	CairnDivision(begin func(), failed func(error))
+	CairnDivision(begin func(), failed, missing func(error))
+	CairnSaving(due *uint32)
 }
 
 // divisionFile is a file that exists from when the work is divided anew until a

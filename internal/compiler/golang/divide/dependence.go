@@ -54,24 +54,7 @@ func usesDevices(ld *load.Program) bool {
 // newDependence analyses a program, with the methods of one type of a variant
 // if v is not nil.
 func newDependence(ld *load.Program, g *callgraph.Graph, v *variant) *dependence {
-	d := &dependence{ld: ld, g: g, byObj: map[*types.Func]*callgraph.Function{}, sites: map[*ast.CallExpr]*callgraph.Site{},
-		on: map[types.Object]Cause{}, byType: map[string]Cause{}, results: map[*callgraph.Function]map[int]Cause{},
-		control: map[*callgraph.Function]Cause{}, early: map[*callgraph.Function]Cause{}, loops: map[ast.Stmt]Cause{}, addressed: map[string][]types.Object{},
-		launched: map[*ast.CallExpr]Cause{}, held: map[*types.Var]holding{}, reached: map[*callgraph.Function][]*callgraph.Function{}}
-	for _, fn := range g.All {
-		if decl, ok := fn.Node.(*ast.FuncDecl); ok {
-			if f, ok := fn.Pkg.Info.Defs[decl.Name].(*types.Func); ok {
-				d.byObj[f] = fn
-			}
-		}
-		for _, t := range fn.Sites {
-			if t.Call != nil && t.Kind != callgraph.AsyncCallback && t.Kind != callgraph.SyncCallback {
-				d.sites[t.Call] = v.only(t)
-			}
-		}
-	}
-	d.findLive()
-	d.findAddressed()
+	d := newCalls(ld, g, v)
 	for d.changed = true; d.changed; {
 		d.changed = false
 		for _, s := range ld.Sources {
@@ -90,6 +73,30 @@ func newDependence(ld *load.Program, g *callgraph.Graph, v *variant) *dependence
 			}
 		}
 	}
+	return d
+}
+
+// newCalls is newDependence without what depends on the devices: only who calls
+// what is known.
+func newCalls(ld *load.Program, g *callgraph.Graph, v *variant) *dependence {
+	d := &dependence{ld: ld, g: g, byObj: map[*types.Func]*callgraph.Function{}, sites: map[*ast.CallExpr]*callgraph.Site{},
+		on: map[types.Object]Cause{}, byType: map[string]Cause{}, results: map[*callgraph.Function]map[int]Cause{},
+		control: map[*callgraph.Function]Cause{}, early: map[*callgraph.Function]Cause{}, loops: map[ast.Stmt]Cause{}, addressed: map[string][]types.Object{},
+		launched: map[*ast.CallExpr]Cause{}, held: map[*types.Var]holding{}, reached: map[*callgraph.Function][]*callgraph.Function{}}
+	for _, fn := range g.All {
+		if decl, ok := fn.Node.(*ast.FuncDecl); ok {
+			if f, ok := fn.Pkg.Info.Defs[decl.Name].(*types.Func); ok {
+				d.byObj[f] = fn
+			}
+		}
+		for _, t := range fn.Sites {
+			if t.Call != nil && t.Kind != callgraph.AsyncCallback && t.Kind != callgraph.SyncCallback {
+				d.sites[t.Call] = v.only(t)
+			}
+		}
+	}
+	d.findLive()
+	d.findAddressed()
 	return d
 }
 

@@ -15,6 +15,9 @@
 // the program divides its work anew, package device checks that the new views
 // cover the same parts of all arrays as the old ones, and that nobody reads
 // what was not written in arrays that were made for the new devices.
+//
+// FindOverwritten finds arrays that carry nothing from one iteration of a loop
+// to the next. Checkpoints leave them out.
 package divide
 
 import (

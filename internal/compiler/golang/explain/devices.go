@@ -430,7 +430,24 @@ type DeviceInfo struct {
 	Depends []DependInfo `json:"depends,omitempty"`
 	// Divisions are of a program that does not call Protect.
 	Divisions []DivisionInfo `json:"divisions,omitempty"`
+	LeftOut   []LeftOutInfo  `json:"leftOut,omitempty"`
 	Kernels   []KernelInfo   `json:"kernels,omitempty"`
+}
+
+// LeftOutInfo is an array that checkpoints at a point leave out, because the
+// program overwrites it before it reads it.
+type LeftOutInfo struct {
+	File string `json:"file"` // of the point's loop
+	Line int    `json:"line"`
+	// Type is the type of the program's work for which this holds, if it
+	// may have several.
+	Type  string `json:"type,omitempty"`
+	Array string `json:"array,omitempty"` // none: all arrays are saved
+	// Overwritten is the position of the launch.
+	Overwritten string `json:"overwritten,omitempty"`
+	// If are other conditions, which the program checks when it is saved.
+	If  []string `json:"if,omitempty"`
+	Why string   `json:"why,omitempty"` // why nothing is left out
 }
 
 // KernelInfo is a launch of a kernel.
@@ -596,6 +613,21 @@ func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 		for _, x := range info.Depends {
 			fmt.Fprintf(b, "    %s:%d: %s: %s\n", x.File, x.Line, x.Name, x.Why)
 		}
+	}
+	for _, x := range info.LeftOut {
+		fmt.Fprintf(b, "  at the point at %s:%d ", x.File, x.Line)
+		if x.Array == "" {
+			fmt.Fprintf(b, "all arrays are saved: %s\n", x.Why)
+			continue
+		}
+		if x.Type != "" {
+			fmt.Fprintf(b, "with a %s ", x.Type)
+		}
+		fmt.Fprintf(b, "%s is not saved: the launch at %s overwrites it before it is read", x.Array, x.Overwritten)
+		if len(x.If) > 0 {
+			b.WriteString(", if " + strings.Join(x.If, " and "))
+		}
+		b.WriteString("\n")
 	}
 	for _, k := range info.Kernels {
 		fmt.Fprintf(b, "  %s:%d: kernel %s", k.File, k.Line, k.Name)

@@ -9,7 +9,10 @@ import (
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/divide"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
 // notRestorable are functions of package device whose results a restarted
@@ -61,6 +64,57 @@ func (in *instrumenter) divisionFunctions() map[ast.Node]bool {
 		}
 	}
 	return out
+}
+
+// markOverwritten returns the mark for a point at the beginning of a loop's
+// body, after code that says which arrays need not be saved there.
+func (in *instrumenter) markOverwritten(fn *callgraph.Function, loop ast.Stmt) string {
+	if in.explained.Devices == nil || in.Several() {
+		return rewrite.PointMark
+	}
+	w, ok := in.overwritten[loop]
+	if !ok {
+		w = divide.FindOverwritten(in.p.Source, in.Calls, fn, loop)
+		if in.overwritten == nil {
+			in.overwritten = map[ast.Stmt]*divide.Overwritten{}
+		}
+		in.overwritten[loop] = w
+	}
+	if w == nil {
+		return rewrite.PointMark
+	}
+	if code := w.Code(in.p.Source.Fset); code != "" {
+		return code + rewrite.BlockMark
+	}
+	return rewrite.PointMark
+}
+
+// explainOverwritten adds to the explanation which arrays are left out.
+func (in *instrumenter) explainOverwritten() {
+	if in.explained.Devices == nil {
+		return
+	}
+	in.explained.Devices.LeftOut = nil
+	for _, n := range in.Points {
+		w := in.overwritten[n]
+		if w == nil {
+			continue
+		}
+		at := in.p.At(n.Pos())
+		if w.Why != nil {
+			in.explained.Devices.LeftOut = append(in.explained.Devices.LeftOut, explain.LeftOutInfo{
+				File: at.File, Line: at.Line, Why: fmt.Sprintf("%s (%s)", w.Why.Text, in.p.At(w.Why.At))})
+		}
+		for _, k := range w.Cases {
+			for _, a := range k.Arrays {
+				x := explain.LeftOutInfo{File: at.File, Line: at.Line, Array: a.Name, Overwritten: in.p.At(a.At).String(), If: k.If}
+				if k.Type != nil {
+					x.Type = k.Type.Name()
+				}
+				in.explained.Devices.LeftOut = append(in.explained.Devices.LeftOut, x)
+			}
+		}
+	}
 }
 
 // markDivision adds code that divides the program's work anew if a restart finds

@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/divide"
 	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
@@ -107,10 +108,11 @@ type instrumenter struct {
 	fieldsOnce       sync.Once
 	fields           map[*types.Var]bool // see reassigned
 
-	explained *explain.Explanation
-	undivided []ast.Stmt                       // loops without a point, because they divide work among devices
-	runtime   string                           // import path of the run time
-	stubs     map[*load.Package]*types.Package // see runtimeStub
+	explained   *explain.Explanation
+	overwritten map[ast.Stmt]*divide.Overwritten // see markOverwritten
+	undivided   []ast.Stmt                       // loops without a point, because they divide work among devices
+	runtime     string                           // import path of the run time
+	stubs       map[*load.Package]*types.Package // see runtimeStub
 }
 
 // newInstrumenter returns an instrumenter without points. several says that
@@ -181,6 +183,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 			out.without[explain.Location{File: at.File, Line: at.Line}] = &rewrite.Refusal{
 				Reason: "it divides the work among the devices, which is not interrupted"}
 		}
+		in.explainOverwritten()
 		out.Refused, out.Explanation, out.ReadsStdin, out.short = in.Refused, e, in.readsInput(), p.ShortName
 		return out, nil
 	}
@@ -228,7 +231,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 		if n == ast.Stmt(fn.Body) {
 			mark(fn.Pkg, place.FirstPos(body), rewrite.BlockMark)
 		} else {
-			mark(fn.Pkg, body.Lbrace+1, rewrite.PointMark)
+			mark(fn.Pkg, body.Lbrace+1, in.markOverwritten(fn, n))
 		}
 		at := in.p.At(n.Pos())
 		head := lineRange{in.p.At(body.Lbrace).Line, in.p.At(body.Rbrace).Line}

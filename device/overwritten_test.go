@@ -1,0 +1,134 @@
+package device
+
+import (
+	"errors"
+	"testing"
+)
+
+// overwrites is a program's state, as CairnOverwritten gets it.
+type overwrites struct {
+	a    *Array[uint32]
+	list []*overwrites
+	by   map[string]Array[uint32]
+}
+
+// due says that a checkpoint is due.
+func due(t *testing.T) {
+	t.Helper()
+	one := uint32(1)
+	new(deviceCount).CairnSaving(&one)
+	t.Cleanup(func() {
+		saving = nil
+		CairnOverwritten("")
+	})
+}
+
+// A checkpoint leaves out what the program said, unless it has used an array
+// since. After a restart, reading it is an error.
+func TestOverwritten_LeftOut(t *testing.T) {
+	d := discrete(t, 0, 1<<20)
+	start(t, d)
+	due(t)
+	fill := NewKernel("", "fill", func(w *Work) {
+		x := Slice[uint32](w, 0)
+		for i := range x {
+			x[i] = 7
+		}
+	})
+	a, b := New[uint32](1000), New[uint32](1)
+	must(t, d.Launch(fill, Size{1}, Out(a)))
+	must(t, d.Launch(fill, Size{1}, Out(b)))
+	h := &handles{Array: a, Roster: new(deviceCount)}
+	tell := func() { CairnOverwritten(";;;0/a", &overwrites{a: a.Rows(100, 200)}) }
+	reload := func() *handles {
+		t.Helper()
+		to, err := h.reload(t, d)
+		must(t, err)
+		return to
+	}
+	holdsAll := func(why string) {
+		t.Helper()
+		v, err := reload().Array.Read()
+		must(t, err)
+		for i, x := range v {
+			if x != 7 {
+				t.Fatalf("%s: element %d is %d", why, i, x)
+			}
+		}
+	}
+	tell()
+	to := reload()
+	if _, err := to.Array.Rows(199, 200).Read(); !errors.Is(err, errUnwritten) {
+		t.Errorf("Read of what was left out: %v", err)
+	}
+	for _, r := range [][2]int{{0, 100}, {200, 1000}} {
+		if v, err := to.Array.Rows(r[0], r[1]).Read(); err != nil || v[0] != 7 || v[len(v)-1] != 7 {
+			t.Errorf("rows %v: %v", r, err)
+		}
+	}
+	if v, err := a.Read(); err != nil || v[150] != 7 {
+		t.Errorf("the array itself: %v", err)
+	}
+
+	holdsAll("after a read") // of a itself
+	tell()
+	must(t, d.Launch(fill, Size{1}, Out(b)))
+	holdsAll("after a launch on another array")
+	tell()
+	a.h.m.Show(true)
+	holdsAll("with slices of the host copy in the state")
+	a.h.m.Show(false)
+	tell()
+	_, err := b.Data()
+	must(t, err)
+	holdsAll("after Data of another array")
+
+	t.Setenv("CAIRN_SAVE_ALL", "1")
+	saving = nil
+	due(t)
+	tell()
+	holdsAll("with CAIRN_SAVE_ALL")
+}
+
+// CairnOverwritten takes the first case that holds. A case does not hold if a
+// path is broken.
+func TestOverwritten_Cases(t *testing.T) {
+	a, b := New[uint32](4), New[uint32](8)
+	all := &overwrites{list: []*overwrites{{a: a}, {a: b.Rows(2, 4)}}, by: map[string]Array[uint32]{"x": *a}}
+	const name = "github.com/cairnrun/cairn/device.overwrites"
+	for _, c := range []struct {
+		text string
+		of   any
+		a, b int64 // bytes
+	}{
+		{";;;0/list/*/a", all, 16, 8},
+		{";;;0/by/*", all, 16, 0},
+		{";0/list/*/a;;0/by/*", all, 0, 0},
+		{";;0/list/*/a;0/by/*", all, 16, 0},
+		{";0/list/*/a;;0/by/*\n;;0/list/*/a;0/list/*/a", all, 16, 8},
+		{";;0/list/*/a;0/by/*\n;;0/list/*/a;0/list/*/a", all, 16, 0}, // the first case only
+		{";0/a;;0/by/*", all, 16, 0},
+		{";;0/a;0/by/*", all, 0, 0},
+		{"0=" + name + ";;;0/by/*", all, 16, 0},
+		{"0=" + name + ";;;0/by/*", *all, 16, 0},
+		{"0=main.overwrites;;;0/by/*", all, 0, 0},
+		{";;;0/a/b", all, 0, 0},
+		{";;;0/list", all, 0, 0},
+		{";;;0/list/*/a 0/wrong", all, 0, 0},
+		{";;;0/list/*/a", &overwrites{list: []*overwrites{{a: a}, nil}}, 0, 0}, // a nil pointer on the way
+		{";;;0/list/*/a", &overwrites{list: []*overwrites{{a: a}, {}}}, 16, 0},
+		{";;;0/list/*/a", (*overwrites)(nil), 0, 0},
+		{"", all, 0, 0},
+	} {
+		parts := findOverwritten(c.text, []any{c.of})
+		size := func(m *memory) (n int64) {
+			for _, r := range parts[m] {
+				n += r[1] - r[0]
+			}
+			return n
+		}
+		if x, y := size(a.h.m), size(b.h.m); x != c.a || y != c.b {
+			t.Errorf("%q: %d and %d bytes, want %d and %d", c.text, x, y, c.a, c.b)
+		}
+	}
+}
