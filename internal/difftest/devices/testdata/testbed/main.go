@@ -26,21 +26,25 @@ type program interface {
 var programs = map[string]func() program{}
 
 func main() {
-	if err := run(os.Args[1]); err != nil {
+	size := "tiny"
+	if len(os.Args) > 2 {
+		size = os.Args[2]
+	}
+	if err := run(os.Args[1], size); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		os.Exit(1)
 	}
 }
 
 // run runs a program and prints a digest of its result.
-func run(name string) error {
+func run(name, size string) error {
 	ctx := context.Background()
 	devs, err := device.Devices()
 	if err != nil {
 		return err
 	}
 	p := programs[name]()
-	if err := p.setup("tiny", devs); err != nil {
+	if err := p.setup(size, devs); err != nil {
 		return err
 	}
 	if err := p.begin(devs); err != nil {
