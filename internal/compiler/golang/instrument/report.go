@@ -18,6 +18,9 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 	switch {
 	case in != nil:
 		e.SetPoints(s, in.Points, in.without)
+		if e.Devices != nil && in.Explanation != nil && in.Explanation.Devices != nil {
+			e.Devices.LeftOut = in.Explanation.Devices.LeftOut
+		}
 	case errors.As(err, &refused):
 		e.SetPoints(s, nil, refused.without)
 	case errors.Is(err, ErrOwnCheckpoints): // it is built unchanged
