@@ -56,6 +56,8 @@ type Device struct {
 	throttle throttle
 	staging  stagingPool
 	in, out  atomic.Int64
+	launched atomic.Int64 // as seq
+	gone     atomic.Bool  // it is lost
 }
 
 // badRange is a range of launches that failed, or came after one that failed.
@@ -152,10 +154,7 @@ func (d *Device) Moved() (in, out int64) {
 
 // Launches returns how many kernels were launched on the device so far.
 func (d *Device) Launches() int64 {
-	d = d.real()
-	d.qmu.Lock()
-	defer d.qmu.Unlock()
-	return int64(d.seq)
+	return d.real().launched.Load()
 }
 
 // Err returns why the device is lost, or nil if it is not lost.
@@ -276,6 +275,7 @@ func (d *Device) lose(err error) bool {
 	first := d.err == nil
 	if first {
 		d.err = err
+		d.gone.Store(true)
 		d.bad = append(d.bad, badRange{d.done + 1, math.MaxUint64, err, true})
 		d.epoch.Add(1)
 		loss := fmt.Errorf("%v is lost: %w", d, err)
@@ -294,6 +294,7 @@ func (d *Device) launch(k driver.Kernel, global, local [3]int, args []driver.Arg
 	err := d.q.Launch(k, global, local, args)
 	if err == nil {
 		d.seq++
+		d.launched.Store(int64(d.seq))
 	}
 	seq := d.seq
 	d.qmu.Unlock()

@@ -168,6 +168,7 @@ func onCopy() (err error) {
 		pauseEvents()
 		err = copyOfRanks()
 	}
+	run.NoteLoop(currentLoop(saved.Frames))
 	if err == nil {
 		saved.Epoch, saved.Recorded, err = files.BeginEpoch(run.Committed())
 		saved.Files, saved.Args = files.OpenFiles(), start.args

@@ -398,6 +398,15 @@ func TestStatusLine(t *testing.T) {
 	if got, want := statusLine(&st, now, 79), "running · 2 ranks · checkpoint 3, 5 s ago · point 10 · 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	st.Ranks[1].Loop = &control.Loop{Where: "main.go:7", Done: 199, Total: 500}
+	if got, want := statusLine(&st, now, 79), "running · 2 ranks · checkpoint 3, 5 s ago · loop main.go:7 at 39 % · point 10"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	st.Ranks[1].Ends = now.Add(90 * time.Second)
+	if got, want := statusLine(&st, now, 105), "running · 2 ranks · checkpoint 3, 5 s ago · loop main.go:7 at 39 %, about 1 min 30 s left · point 10"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	st.Ranks[1].Loop = nil
 	st.Began, st.LostNS = now.Add(-100*time.Second), int64(20*time.Second)
 	all := "running · 2 ranks · 1 min 40 s · checkpoint 3, 5 s ago · 20 s lost · point 10 · 1.0 MiB, 1.0 KiB written, paused 2.95 ms"
 	if got := statusLine(&st, now, 130); got != all {

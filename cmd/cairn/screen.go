@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -277,6 +278,9 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 	if st.LostNS > 0 {
 		add(" · ", roughly(time.Duration(st.LostNS))+" lost")
 	}
+	if text := loopText(st, now); text != "" {
+		add(" · ", text)
+	}
 	var point uint64
 	for i, r := range st.Ranks {
 		if i == 0 || r.Points < point {
@@ -292,4 +296,18 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 		}
 	}
 	return line
+}
+
+// loopText says how far the program is in its outermost loop, and when this loop
+// is expected to end. It is empty if the loop does not tell.
+func loopText(st *control.RunState, now time.Time) string {
+	l, end := st.Ends()
+	if l == nil {
+		return ""
+	}
+	text := fmt.Sprintf("loop %s at %.0f %%", l.Where, math.Floor(100*float64(l.Done)/float64(l.Total)))
+	if left := end.Sub(now); !end.IsZero() && left > 0 {
+		text += ", about " + roughly(left) + " left"
+	}
+	return text
 }

@@ -128,6 +128,12 @@ func status(ctx context.Context, c *call, verbose bool) error {
 		c.printf(", %s in a row without progress", control.Count(st.Failures, "failure"))
 	}
 	c.printf("\n")
+	if text := loopText(st, c.now); text != "" {
+		c.printf("progress    %s\n", printable(text))
+	}
+	for _, d := range st.Devices() {
+		c.printf("device      %s\n", printable(d.String()))
+	}
 	if st.Last != nil {
 		c.printf("checkpoint  %s\n", checkpointText(st.Last, c.now))
 	} else {

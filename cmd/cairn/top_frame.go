@@ -94,6 +94,16 @@ func (v *topView) frame(now time.Time, width, height int) (rows []row) {
 	add()
 	title("ranks")
 	rows = append(rows, v.ranks(width, max(2, height/4))...)
+	if text := loopText(st, now); text != "" {
+		add(span{"loop  ", soft}, span{printable(strings.TrimPrefix(text, "loop ")), plain})
+	}
+	for _, d := range st.Devices() {
+		tn := plain
+		if d.Lost {
+			tn = bad
+		}
+		add(span{"device  ", soft}, span{printable(d.String()), tn})
+	}
 	for i := range st.Tiers {
 		t := &st.Tiers[i]
 		tn := plain

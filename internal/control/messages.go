@@ -47,10 +47,12 @@ type (
 	// Progress is how many points this rank has reached and how many messages
 	// it has sent and received.
 	Progress struct {
-		Points   uint64 `json:"points"`
-		Messages uint64 `json:"messages"`
-		Paused   bool   `json:"paused,omitempty"`  // Cairn has paused the program since the last report
-		Blocked  string `json:"blocked,omitempty"` // why no checkpoint can be taken, if the program's run time knows
+		Points   uint64        `json:"points"`
+		Messages uint64        `json:"messages"`
+		Paused   bool          `json:"paused,omitempty"`  // Cairn has paused the program since the last report
+		Blocked  string        `json:"blocked,omitempty"` // why no checkpoint can be taken, if the program's run time knows
+		Loop     *Loop         `json:"loop,omitempty"`
+		Devices  []DeviceState `json:"devices,omitempty"`
 	}
 	// Restored says that this rank has restored a checkpoint, or that it
 	// begins anew (Fresh), because there is none.

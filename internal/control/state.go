@@ -37,6 +37,11 @@ type RankState struct {
 	Cairn    bool   `json:"cairn"` // the program uses Cairn: it said Hello
 	Points   uint64 `json:"points"`
 	Messages uint64 `json:"messages"`
+	// Loop is how far the program is, and Ends when that loop is expected to end;
+	// zero: there is no estimate yet.
+	Loop    *Loop         `json:"loop,omitempty"`
+	Ends    time.Time     `json:"ends,omitzero"`
+	Devices []DeviceState `json:"devices,omitempty"`
 }
 
 // CheckpointState is a committed checkpoint. Its sizes are those of all ranks

@@ -130,6 +130,7 @@ type Run struct {
 	leads          bool // this rank does what only one rank per directory may do
 	observed       bool // other ranks or the supervisor must learn of each point
 	points         uint64
+	loop           atomic.Pointer[control.Loop]
 	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
 	pauses         atomic.Int32           // number of Pause without Continue
 	paused         atomic.Bool            // Pause was called since the last report

@@ -208,11 +208,15 @@ func (p *Run) NoteBlocked(why string) {
 	p.blocked.Store(&why)
 }
 
+// NoteLoop records how far the program is; nil: it is not known.
+func (p *Run) NoteLoop(l *control.Loop) { p.loop.Store(l) }
+
 func (p *Run) reportOnce() {
 	m := &control.Progress{Points: p.reportedPoints.Load(), Paused: p.paused.Swap(false) || p.pauses.Load() > 0}
 	if why := p.blocked.Load(); why != nil {
 		m.Blocked = *why
 	}
+	m.Loop, m.Devices = p.loop.Load(), control.Devices()
 	if p.identity.Size > 1 { // in a run of one rank, World may set peers at any time
 		m.Messages = p.peers.engine.Traffic()
 	}

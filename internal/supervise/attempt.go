@@ -67,11 +67,36 @@ type rank struct {
 	byMove uint64 // the move that started its process; 0: none
 	ready  bool   // it has restored, or reached a point
 
+	loopFrom int64     // iterations that its loop had made at the first report of it
+	loopAt   time.Time // time of that report
+
 	pointAt time.Time // time when its last point was seen
 	quiet   bool      // the user was told that it reaches no point
 	blocked string    // why it cannot take a checkpoint, as it says
 	done    bool      // it said Finished or Stopped
 	bad     bool      // it failed
+}
+
+// noteLoop records how far the rank's program is in its loop, and estimates when
+// the loop ends: as if each iteration took as long as those since the first
+// report.
+func (r *rank) noteLoop(l *control.Loop, now time.Time) {
+	old := r.Loop
+	switch {
+	case l == nil:
+		r.Loop, r.Ends = nil, time.Time{}
+	case old == nil || l.Where != old.Where || l.Total != old.Total || l.Done < old.Done:
+		r.Loop, r.Ends = l, time.Time{}
+		r.loopFrom, r.loopAt = l.Done, now
+	case l.Done > old.Done:
+		each := float64(now.Sub(r.loopAt)) / float64(l.Done-r.loopFrom)
+		r.Loop = l
+		if left := each * float64(l.Total-l.Done); left < float64(100*365*24*time.Hour) {
+			r.Ends = now.Add(time.Duration(left))
+		} else {
+			r.Ends = time.Time{}
+		}
+	}
 }
 
 // failure is why an attempt failed.
@@ -338,6 +363,10 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 			s.say("%s", text)
 		}
 		r.blocked = m.Blocked
+		r.noteLoop(m.Loop, time.Now())
+		if m.Devices != nil {
+			r.Devices = m.Devices
+		}
 		// A destination that has taken over reports its first point later.
 		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64

@@ -124,7 +124,14 @@ func state(st *control.RunState, send func(name, help string, value float64, lab
 		rank := strconv.Itoa(r.Rank)
 		send("cairn_rank_points", "Points that the rank has reached.", float64(r.Points), "rank", rank, "host", r.Host)
 		send("cairn_rank_messages", "Messages of the rank since its last start.", float64(r.Messages), "rank", rank, "host", r.Host)
+		if r.Loop != nil {
+			send("cairn_rank_loop_ratio", "How much of its outermost loop the rank has done.", float64(r.Loop.Done)/float64(r.Loop.Total), "rank", rank, "host", r.Host)
+		}
 		send("cairn_rank_running", "1 while the rank runs.", number(r.State == rundir.Running), "rank", rank, "host", r.Host)
+	}
+	for _, d := range st.Devices() {
+		send("cairn_device_launches", "Kernels that the device has computed for the ranks since their last start.", float64(d.Launches), "device", d.ID, "host", d.Host)
+		send("cairn_device_lost", "1 if the device is lost.", number(d.Lost), "device", d.ID, "host", d.Host)
 	}
 	for _, t := range st.Tiers {
 		send("cairn_tier_checkpoint_index", "The newest checkpoint that the tier has.", float64(t.Index), "tier", t.Tier)

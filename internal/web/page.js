@@ -261,7 +261,7 @@ function figures() {
     if (c.length > 1) set("countInfo", "every " + span((c.at(-1).t - c[0].t) / (c.length - 1)) + " on average");
   }
   if (!st) return;
-  set("attempt", "start " + st.attempt + (st.restored ? ", from checkpoint " + st.restored : ""));
+  set("attempt", loopText(st) || "start " + st.attempt + (st.restored ? ", from checkpoint " + st.restored : ""));
   if (st.last) {
     set("last", span(Math.max(0, now() - Date.parse(st.last.time))) + " ago");
     set("lastInfo", "number " + st.last.index + (st.last.state ? ", " + bytes(st.last.state) : ""));
@@ -271,6 +271,16 @@ function figures() {
   }
   set("failureInfo", st.failures ? st.failures + " in a row without progress" : run.failures ? "restarted each time" : "");
   set("lostInfo", lostMS && run.events.length ? "computed again after failures" : "");
+}
+
+// loopText says how far the slowest rank is in its loop, and when the loop is
+// expected to end.
+function loopText(st) {
+  const at = r => r.ends ? Date.parse(r.ends) : 0;
+  const r = st.ranks.filter(r => r.loop && r.state !== "ended").sort((a, b) => at(b) - at(a))[0];
+  if (!r) return "";
+  const left = at(r) - now();
+  return "loop " + r.loop.where + " at " + Math.floor(100 * r.loop.done / r.loop.total) + " %" + (at(r) && left > 0 ? ", about " + span(left) + " left" : "");
 }
 
 function header() {
@@ -341,6 +351,32 @@ $("ranks").addEventListener("pointerover", ev => {
   if (r) ev.target.closest(".cell").title = "rank " + r.rank + (r.host ? " on " + r.host : "") + ": " + r.state + (r.pid ? ", process " + r.pid : "") + ", " + count(r.points, "point") + ", " + count(r.messages, "message");
 });
 
+// ---- devices
+
+function devices() {
+  const all = new Map();
+  for (const r of run.state.ranks) for (const d of r.devices || []) {
+    const key = r.host + " " + d.id, u = all.get(key) || { id: d.id, name: d.name, host: r.host, launches: 0, in: 0, out: 0, ranks: 0 };
+    u.launches += d.launches; u.in += d.in; u.out += d.out; u.ranks++; u.lost = u.lost || d.lost;
+    all.set(key, u);
+  }
+  const several = new Set(run.state.ranks.map(r => r.host)).size > 1;
+  const rows = [...all.values()].map(u => [u.id + (several ? " of " + u.host : ""), u.name + ": " + count(u.launches, "kernel") + ", " + bytes(u.in) + " in, " + bytes(u.out) + " out" + (u.ranks > 1 ? ", for " + u.ranks + " ranks" : "") + (u.lost ? "; lost" : ""), u.lost ? "bad" : ""]);
+  $("devicesTitle").hidden = !rows.length;
+  if (run.devicesShown === (run.devicesShown = JSON.stringify(rows))) return;
+  fill($("devices"), rows);
+}
+
+// fill shows rows of a name, a text and a class.
+function fill(list, rows) {
+  list.textContent = "";
+  for (const [a, b, c] of rows) {
+    const dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = a; dd.textContent = b; dd.className = c;
+    list.append(dt, dd);
+  }
+}
+
 // ---- storage
 
 function storage() {
@@ -357,12 +393,7 @@ function storage() {
   const shown = JSON.stringify(rows);
   if (run.storageShown !== shown) {
     run.storageShown = shown;
-    list.textContent = "";
-    for (const [a, b, c] of rows) {
-      const dt = document.createElement("dt"), dd = document.createElement("dd");
-      dt.textContent = a; dd.textContent = b; dd.className = c;
-      list.append(dt, dd);
-    }
+    fill(list, rows);
     if (s && s.total) {
       const dt = document.createElement("dt"), dd = document.createElement("dd"), bar = document.createElement("div"), i = document.createElement("i");
       dt.textContent = "disk"; dd.id = "disk"; bar.append(i); dd.append(document.createElement("span"), bar);
@@ -469,7 +500,7 @@ function draw() {
   const begin = performance.now();
   measure();
   figures();
-  if (run.state) { header(); ranks(); storage(); }
+  if (run.state) { header(); ranks(); devices(); storage(); }
   drawTimeline();
   drawSizes();
   run.drawMs = performance.now() - begin;

@@ -220,7 +220,7 @@ func (fn *function) frame() string { return rewrite.Prefix + "frame_" + fn.name 
 // frameType declares a function's frame.
 func (w *generator) frameType(fn *function) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n\n// %sframe_%s is what is saved of %s.\ntype %sframe_%s%s struct {\n%sat int%s\n", rewrite.Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."), rewrite.Prefix, fn.name, w.typeParams(fn), rewrite.Prefix, nameTag(w.sourceFunction(fn)))
+	fmt.Fprintf(&b, "\n\n// %sframe_%s is what is saved of %s.\ntype %sframe_%s%s struct {\n%sat int%s\n", rewrite.Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."), rewrite.Prefix, fn.name, w.typeParams(fn), rewrite.Prefix, nameTag(w.sourceFunction(fn), w.loopTag(fn)))
 	for _, f := range fn.fields {
 		fmt.Fprintf(&b, "%s %s%s\n", f.name, w.fieldType(fn, f), fieldTag(f))
 	}

@@ -179,7 +179,10 @@ func fieldTag(f *field) string {
 	return nameTag(source)
 }
 
-func nameTag(name string) string { return " `cairn:" + strconv.Quote(name) + "`" }
+// nameTag is a tag with a name, and more.
+func nameTag(name string, more ...string) string {
+	return " `" + strings.TrimSpace("cairn:"+strconv.Quote(name)+" "+strings.Join(more, " ")) + "`"
+}
 
 // reportType returns a type for reports. Types that cannot be found in the
 // source are records.
