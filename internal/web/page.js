@@ -266,7 +266,7 @@ function figures() {
     set("last", span(Math.max(0, now() - Date.parse(st.last.time))) + " ago");
     set("lastInfo", "number " + st.last.index + (st.last.state ? ", " + bytes(st.last.state) : ""));
   } else {
-    set("last", "none yet");
+    set("last", st.state === "finished" ? "none kept" : "none yet");
     set("lastInfo", "");
   }
   set("failureInfo", st.failures ? st.failures + " in a row without progress" : run.failures ? "restarted each time" : "");
