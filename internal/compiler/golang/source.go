@@ -147,17 +147,26 @@ func (s *Source) resumable(pkg string, text []byte) error {
 	return nil
 }
 
-// withoutLines removes the calls that tell the run time at which lines literals
-// are that cannot be saved.
+// withoutLines removes what tells the run time lines of the source: the calls
+// that say where literals are that cannot be saved, and the positions of loops
+// in the tags of frames.
 func withoutLines(text []byte) []byte {
 	var out []byte
 	for l := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(l, "\t"+rewrite.Prefix+".Unsavable(") {
-			out = append(out, l...)
+		if strings.HasPrefix(l, "\t"+rewrite.Prefix+".Unsavable(") {
+			continue
 		}
+		if strings.Contains(l, ` loops:"`) {
+			l = loopLines.ReplaceAllString(l, "$1")
+		}
+		out = append(out, l...)
 	}
 	return out
 }
+
+// loopLines matches the position of a loop in a tag; see loopTag in package
+// emit.
+var loopLines = regexp.MustCompile(`@[^@]*?:\d+([ "])`)
 
 func digest(texts ...[]byte) string {
 	h := sha256.New()
