@@ -220,7 +220,7 @@ type CheckpointInfo struct {
 	Reason       string        // why it was taken: "time", "points", "call", …
 	StateBytes   int64         // size of the state
 	WrittenBytes int64         // size of this rank's file
-	Pause        time.Duration // time for which the program was paused
+	Pause        time.Duration // until the program's next statement, and its next kernel, could run
 	WriteTime    time.Duration // time that writing took while the program continued
 }
 

@@ -12,6 +12,7 @@ import (
 )
 
 func init() {
+	mem.FindRunning(running)
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) {
 		m, err := newMemory(n)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // bytes returns the state as bytes.
@@ -20,12 +22,17 @@ func (b *bench) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b.state[0])), len(b.state)*8)
 }
 
-// memcpy measures a parallel copy of the state into warm memory.
+// memcpy measures a parallel copy of the state into warm memory: Go's copy, and
+// Cairn's, which does not read what it overwrites. The faster one counts.
 func (b *bench) memcpy(name string) {
-	b.time(name, func() error {
-		parallel(len(b.state), func(lo, hi int) { copy(b.copy[lo:hi], b.state[lo:hi]) })
-		return nil
-	})
+	dst, src := unsafe.Slice((*byte)(unsafe.Pointer(&b.copy[0])), len(b.copy)*8), b.bytes()
+	best := math.Inf(1)
+	for _, by := range []func(dst, src []byte){func(dst, src []byte) { copy(dst, src) }, mem.Copy} {
+		t := time.Now()
+		parallel(len(b.state), func(lo, hi int) { by(dst[8*lo:8*hi], src[8*lo:8*hi]) })
+		best = min(best, time.Since(t).Seconds())
+	}
+	b.add(name, best)
 }
 
 // rawWrite measures writing the state to a file.

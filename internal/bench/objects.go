@@ -386,13 +386,11 @@ func (b *bench) reportObjects() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
 	row := func(what, value, ratio string, got, bound float64, text string) {
-		verdict := ""
+		met := ""
 		if bound > 0 {
-			if verdict = "ok"; got > bound {
-				verdict = "MISSED"
-			}
+			met = verdict(got <= bound)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", what, value, ratio, text, verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", what, value, ratio, text, met)
 	}
 	fmt.Fprintf(w, "\n%d small objects of %.0f bytes, %d processors, medians of %d rounds\n\n", manyObjects, b.median("object bytes"), runtime.GOMAXPROCS(0), *rounds)
 	fmt.Fprintf(w, "WHAT\tMEDIAN\tRATIO\tBOUND\t\n")

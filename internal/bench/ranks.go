@@ -225,13 +225,6 @@ func (b *bench) reportRanks() {
 	}
 }
 
-func verdict(ok bool) string {
-	if ok {
-		return "ok"
-	}
-	return "MISSED"
-}
-
 func sizeText(n int) string {
 	switch {
 	case n >= 1<<20:

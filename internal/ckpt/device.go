@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -158,6 +159,7 @@ type deviceTask struct {
 	diffs []deviceExtent // to be diffed
 	take  []deviceExtent // to be copied: whole extents, and results of diffs
 	live  bool           // some of take is not a copy, but the program's memory
+	free  time.Time      // when the copies were made; zero: during the pause
 }
 
 // task returns the task of a device.
@@ -254,6 +256,15 @@ func (t *deviceTask) do(f func(*deviceTask) error) error {
 		return fmt.Errorf("device %s: %w", t.dev.Name(), err)
 	}
 	return nil
+}
+
+// free returns when the devices had made their copies, after drainAll.
+func (c *copying) free() map[mem.Device]time.Time {
+	out := make(map[mem.Device]time.Time)
+	for _, t := range c.devices {
+		out[t.dev] = t.free
+	}
+	return out
 }
 
 // anyLive reports whether a device had no room for a copy.

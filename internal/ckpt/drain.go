@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"sync"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -13,6 +14,12 @@ func (t *deviceTask) drain() error {
 	if len(t.take) == 0 {
 		return nil
 	}
+	for i := range t.take {
+		if e := &t.take[i]; e.index == 0 {
+			e.frozen.Wait() // Digests and Read return errors
+		}
+	}
+	t.free = time.Now()
 	f := newDrainer(t)
 	err := f.run()
 	if e := f.finish(); err == nil {

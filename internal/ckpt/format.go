@@ -119,7 +119,7 @@ type Base struct {
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
-	PauseMS  float64 `json:"pauseMs"`            // how long the program was paused
+	PauseMS  float64 `json:"pauseMs"`            // how long the program was paused: until its next kernel could run
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel" or "device"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 

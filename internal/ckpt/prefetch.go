@@ -16,7 +16,10 @@ type prefetch struct {
 // Prefetch lets devices start the diffs that the next save will probably need.
 // Call it right before the image for that save is collected, so that both
 // happen at the same time. Diffs that do not match the image are not used.
+//
+// The pause that Paused returns does not include the kernels that run now.
 func (s *Saver) Prefetch() {
+	s.pausing = startPause()
 	if s.pending != nil || s.prev == nil || s.opts.MaxBases < 0 {
 		return
 	}

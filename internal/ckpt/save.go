@@ -68,7 +68,8 @@ type Saver struct {
 	mu         sync.Mutex
 	pinned     map[mem.Device]int // how many mappings of the staging memory each device knows
 	also       []string           // see SyncAlso
-	paused     time.Duration      // see Paused
+	pausing    *pause             // of the next save, from Prefetch on
+	paused     atomic.Int64       // see Paused, in nanoseconds
 }
 
 // NewSaver returns a Saver for dir. prev is the restored checkpoint, or nil. If
@@ -295,6 +296,10 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if err := s.writer.Err(); err != nil {
 		return 0, err
 	}
+	pause := s.pausing
+	if s.pausing = nil; pause == nil {
+		pause = startPause()
+	}
 	l, err := planImage(img, files, &s.about)
 	if err != nil {
 		return 0, err
@@ -336,7 +341,9 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	begun := !later || len(c.ranges) > 0 // otherwise Begin can wait until the program continues
 	if begun {
 		begin()
+		copied := time.Now()
 		err = c.run(ctx)
+		pause.host = time.Since(copied)
 	}
 	if e := waitDevices(); err == nil {
 		err = e
@@ -358,15 +365,20 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		return 0, err
 	}
 	s.next++
-	if note.PauseMS == 0 {
-		note.PauseMS = float64((time.Since(note.Began) + note.Before).Microseconds()) / 1000
+	pause.returned = time.Now()
+	driven := note.PauseMS != 0
+	setPause := func(free map[mem.Device]time.Time) {
+		if !driven {
+			note.PauseMS = float64((pause.length(note.Began, free) + note.Before).Microseconds()) / 1000
+		}
+		tail.Note = note
+		s.paused.Store(int64(math.Round(note.PauseMS*1000)) * int64(time.Microsecond))
 	}
-	s.paused = time.Duration(math.Round(note.PauseMS*1000)) * time.Microsecond
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack
 	}
-	tail.Note = note
+	setPause(nil)
 	s.current = c
 	if !later {
 		s.pending = s.writer.Commit(tail)
@@ -380,6 +392,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 			done <- <-s.writer.Abort(err)
 			return
 		}
+		setPause(c.free())
 		r := <-s.writer.Commit(tail)
 		if r.Err == nil { // the next save need not wait for this
 			c.after = planCompaction(r.Table, s.opts.MaxBases)
@@ -391,8 +404,9 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 }
 
 // Paused returns for how long the last save paused the program, as the
-// checkpoint's file says it.
-func (s *Saver) Paused() time.Duration { return s.paused }
+// checkpoint's file says it: until the program's next kernel could run. Before
+// Done has delivered the result, copies that devices still make do not count.
+func (s *Saver) Paused() time.Duration { return time.Duration(s.paused.Load()) }
 
 // SyncAlso names files and directories, by absolute paths, that are made
 // durable before the next checkpoint is published, in addition to the open

@@ -188,6 +188,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	saving, printed, done := p.current, p.files.printed, p.saver.Done()
 	go func() {
 		r := <-done
+		saving.Pause = p.saver.Paused()
 		if p.identity.Size <= 1 { // report it now: the next point may be far
 			p.reportOutcome(saving, printed, r)
 			if r.Err == nil {
@@ -293,6 +294,7 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 		p.uncommitted[saving.Index] = saving
 		t.writing.Go(func() {
 			r := <-done
+			saving.Pause = p.saver.Paused()
 			p.outcome <- r
 			p.wakePoint()
 			p.reportOutcome(saving, printed, r)
@@ -389,6 +391,11 @@ func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
 	p.recordUnrecorded()
 	p.current.WrittenBytes, p.current.WriteTime = r.Written, r.Took
+	if pause := p.saver.Paused(); r.Err == nil && pause != p.cost { // devices still copied when the point returned
+		before := p.interval()
+		p.cost, p.current.Pause = pause, pause
+		p.postpone(p.interval() - before)
+	}
 	if p.identity.Size > 1 {
 		if _, ok := p.uncommitted[r.Index]; ok {
 			p.uncommitted[r.Index] = p.current
@@ -509,6 +516,16 @@ func (p *Run) dueIn(every time.Duration) {
 		})
 	}
 	p.timer.Set(every)
+}
+
+// postpone makes the next checkpoint due later (or earlier) by d, unless it is
+// due already.
+func (p *Run) postpone(d time.Duration) {
+	if d == 0 || p.timer == nil || !time.Now().Before(p.dueAt) {
+		return
+	}
+	p.dueAt = p.dueAt.Add(d)
+	p.timer.Set(max(time.Until(p.dueAt), time.Millisecond))
 }
 
 // Interval returns the time between checkpoints that loses the least work if

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -269,6 +270,25 @@ func NewRemote(n int64) (p unsafe.Pointer, drop func(), err error) {
 			d.Drop()
 		}
 	}, nil
+}
+
+// Kernels are kernels that were launched on a device and may still run.
+type Kernels struct {
+	Device Device       // nil: one that works in host memory
+	Wait   func() error // returns when they have ended
+}
+
+var running atomic.Pointer[func() []Kernels]
+
+// FindRunning sets the function that Running calls.
+func FindRunning(f func() []Kernels) { running.Store(&f) }
+
+// Running returns the kernels that may still run, by device.
+func Running() []Kernels {
+	if f := running.Load(); f != nil {
+		return (*f)()
+	}
+	return nil
 }
 
 // Dropper is a Remote that can be freed.
