@@ -221,6 +221,7 @@ type CheckpointInfo struct {
 	StateBytes   int64         // size of the state
 	WrittenBytes int64         // size of this rank's file
 	Pause        time.Duration // until the program's next statement, and its next kernel, could run
+	CopyTime     time.Duration // from the start of the pause until devices had copied everything to the host; 0: the host copied
 	WriteTime    time.Duration // time that writing took while the program continued
 }
 

@@ -82,8 +82,9 @@ type report struct {
 	Checkpoints int      `json:"checkpoints"`  // number of saved checkpoints
 	State       int64    `json:"state_bytes"`  // size of the last one
 	Written     int64    `json:"written_bytes"`
-	Pause       float64  `json:"pause_seconds"` // the longest pause
-	Took        float64  `json:"took_seconds"`  // the longest time until a checkpoint was durable
+	Pause       float64  `json:"pause_seconds"`  // the longest pause
+	Copied      float64  `json:"copied_seconds"` // the longest time until everything was in host memory
+	Took        float64  `json:"took_seconds"`   // the longest time until a checkpoint was durable
 	Verified    bool     `json:"verified"`
 	Deviation   float64  `json:"deviation"` // the largest deviation, relative to the largest number; with -verify
 	Tolerance   float64  `json:"tolerance"`
@@ -398,6 +399,7 @@ func (h *harness) onSaved(s cairn.CheckpointInfo) {
 	r.Checkpoints++
 	r.State, r.Written = s.StateBytes, r.Written+s.WrittenBytes
 	r.Pause, r.Took = max(r.Pause, s.Pause.Seconds()), max(r.Took, s.WriteTime.Seconds())
+	r.Copied = max(r.Copied, s.CopyTime.Seconds(), s.Pause.Seconds())
 	h.say("saved checkpoint %d (%s): %d bytes of state, %d written, paused %v, written in %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }
 

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"math"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/mem"
@@ -15,6 +16,7 @@ type pause struct {
 	earlier  []*earlierKernels
 	host     time.Duration // for which the host copied
 	returned time.Time     // when Save returned
+	given    float64       // the pause in milliseconds, if the caller has measured it; 0: not
 }
 
 // earlierKernels are the kernels of a device that were launched before the
@@ -77,3 +79,17 @@ func (p *pause) length(began time.Time, free map[mem.Device]time.Time) time.Dura
 	}
 	return longest
 }
+
+// notePause returns the note with the pause, and keeps the pause for Paused.
+func (s *Saver) notePause(n Note, p *pause, free map[mem.Device]time.Time) Note {
+	if n.PauseMS = p.given; p.given == 0 {
+		n.PauseMS = float64((p.length(n.Began, free) + n.Before).Microseconds()) / 1000
+	}
+	s.paused.Store(int64(math.Round(n.PauseMS*1000)) * int64(time.Microsecond))
+	return n
+}
+
+// Paused returns for how long the last save paused the program, as the
+// checkpoint's file says it: until the program's next kernel could run. Before
+// Done has delivered the result, copies that devices still make do not count.
+func (s *Saver) Paused() time.Duration { return time.Duration(s.paused.Load()) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -365,20 +364,12 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		return 0, err
 	}
 	s.next++
-	pause.returned = time.Now()
-	driven := note.PauseMS != 0
-	setPause := func(free map[mem.Device]time.Time) {
-		if !driven {
-			note.PauseMS = float64((pause.length(note.Began, free) + note.Before).Microseconds()) / 1000
-		}
-		tail.Note = note
-		s.paused.Store(int64(math.Round(note.PauseMS*1000)) * int64(time.Microsecond))
-	}
+	pause.returned, pause.given = time.Now(), note.PauseMS
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack
 	}
-	setPause(nil)
+	tail.Note = s.notePause(note, pause, nil)
 	s.current = c
 	if !later {
 		s.pending = s.writer.Commit(tail)
@@ -392,8 +383,10 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 			done <- <-s.writer.Abort(err)
 			return
 		}
-		setPause(c.free())
+		tail.Note = s.notePause(note, pause, c.free())
+		copied := time.Since(note.Began)
 		r := <-s.writer.Commit(tail)
+		r.Copied = copied
 		if r.Err == nil { // the next save need not wait for this
 			c.after = planCompaction(r.Table, s.opts.MaxBases)
 			c.changed = changes(r.Table, job.Previous)
@@ -402,11 +395,6 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	}()
 	return job.Header.Index, nil
 }
-
-// Paused returns for how long the last save paused the program, as the
-// checkpoint's file says it: until the program's next kernel could run. Before
-// Done has delivered the result, copies that devices still make do not count.
-func (s *Saver) Paused() time.Duration { return time.Duration(s.paused.Load()) }
 
 // SyncAlso names files and directories, by absolute paths, that are made
 // durable before the next checkpoint is published, in addition to the open

@@ -150,7 +150,8 @@ type Result struct {
 	Table   *Table // nil after an error
 	Written int64  // bytes of the file
 	Took    time.Duration
-	NoLinks bool // the file system has no hard links: make only full checkpoints
+	Copied  time.Duration // from the start of the pause until everything was in host memory
+	NoLinks bool          // the file system has no hard links: make only full checkpoints
 }
 
 // fileWriter is the Writer that runs in this process.

@@ -99,6 +99,7 @@ type CheckpointInfo struct {
 	StateBytes   int64
 	WrittenBytes int64
 	Pause        time.Duration
+	CopyTime     time.Duration // from the start of the pause until devices had copied everything to the host; 0: the host copied
 	WriteTime    time.Duration
 }
 

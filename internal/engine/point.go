@@ -390,7 +390,7 @@ func imageBytes(img *graph.Image) int64 {
 func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
 	p.recordUnrecorded()
-	p.current.WrittenBytes, p.current.WriteTime = r.Written, r.Took
+	p.current.WrittenBytes, p.current.CopyTime, p.current.WriteTime = r.Written, r.Copied, r.Took
 	if pause := p.saver.Paused(); r.Err == nil && pause != p.cost { // devices still copied when the point returned
 		before := p.interval()
 		p.cost, p.current.Pause = pause, pause

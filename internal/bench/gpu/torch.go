@@ -27,7 +27,7 @@ func torch(ctx context.Context) error {
 		}
 	}
 	fmt.Println("\nPyTorch, to files in the same directory")
-	cmd := exec.CommandContext(ctx, "python3", "-u", "-", *tmpDir, "3", strings.Join(fit, ","))
+	cmd := exec.CommandContext(ctx, "python3", "-u", "-", *tmpDir, strconv.Itoa(min(*rounds, 3)), strings.Join(fit, ","))
 	cmd.Stdin = strings.NewReader(torchScript)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
