@@ -43,6 +43,11 @@ type LocalDir struct {
 	// "": on the hosts' disks only. Name is the run's name on tiers.
 	Policy string `json:"policy,omitempty"`
 	Name   string `json:"name,omitempty"`
+	// Peer is what other hosts call this one; "": its name. Of several helpers
+	// that a launcher has started on a host, in the same Launch, the first one
+	// keeps what tiers on hosts need.
+	Peer   string `json:"peer,omitempty"`
+	Launch string `json:"launch,omitempty"`
 	// Env has variables for the helper: where a store is, and its credentials.
 	Env []string `json:"env,omitempty"`
 	// ReadOnly is for commands that only look: the helper locks and changes

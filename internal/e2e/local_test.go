@@ -436,19 +436,10 @@ func TestLocal_OpenMPI(t *testing.T) {
 	const n = 4
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
 	w := wanderOn(t, 2, n, "-size", "2000")
-	own, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, b := w.net.Hosts[0], w.net.Hosts[1]
-	here := script(t, "here", fmt.Sprintf(`exec ip netns exec %[1]s sh -c 'mount --bind %[2]s/%[1]s %[3]s && exec "$@"' sh "$@"`, a, w.disks, w.local))
-	agent := script(t, "agent", fmt.Sprintf(`host=$1; shift
-exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
 	starts := func(near, far int) {
 		t.Helper()
-		argv := []string{here, build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", w.run(), "-o", w.out(), "-n", fmt.Sprint(n), "--every", "1h", "--local", filepath.Join(w.local, "me"), "--launcher", "mpirun",
-			fmt.Sprintf("--launcher-args=--oversubscribe --host %s:%d,%s:%d --mca plm_rsh_agent %s", own, near, b, far, agent)}
-		w.supervisor = begin(t, w.run(), launcherNamed(t, "mpirun.openmpi"), append(append(argv, w.command[0], "--"), w.command[1:]...)...)
+		w.beginsMPI(near, far)
 	}
 	w.lets(5)
 	starts(2, 2)
@@ -473,6 +464,24 @@ exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
 			t.Errorf("the finished run has left on %s: %v", h, left)
 		}
 	}
+}
+
+// beginsMPI starts the run with mpirun, with so many ranks on the first host and
+// on the second one.
+func (w *islands) beginsMPI(near, far int, flags ...string) {
+	t := w.runOf.t
+	t.Helper()
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	here := script(t, "here", fmt.Sprintf(`exec ip netns exec %[1]s sh -c 'mount --bind %[2]s/%[1]s %[3]s && exec "$@"' sh "$@"`, a, w.disks, w.local))
+	agent := script(t, "agent", fmt.Sprintf(`host=$1; shift
+exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
+	argv := append([]string{here, build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", w.run(), "-o", w.out(), "-n", fmt.Sprint(w.ranks), "--every", "1h", "--local", filepath.Join(w.local, "me"), "--launcher", "mpirun",
+		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:%d,%s:%d --mca plm_rsh_agent %s", own, near, b, far, agent)}, flags...)
+	w.supervisor = begin(t, w.run(), launcherNamed(t, "mpirun.openmpi"), append(append(argv, w.command[0], "--"), w.command[1:]...)...)
 }
 
 // TestLocal_Kills kills everything at random moments, also while a rank moves,

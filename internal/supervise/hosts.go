@@ -389,6 +389,7 @@ func (h *host) setUp() {
 	}
 	if h.s.local != nil {
 		m.Local = h.s.local.setup(h.s)
+		m.Local.Peer = h.shared
 	}
 	h.queue.Send(m)
 }

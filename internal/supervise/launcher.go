@@ -31,6 +31,7 @@ type launcher struct {
 
 	port   net.Listener
 	secret []byte
+	id     string // of its last start
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	said   *tail
@@ -100,6 +101,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 			late.Stop()
 		}
 	}()
+	other := func(h *host) bool { return h.other != "" }                                   // its directory may have this run, see findOnHosts
 	waiting := func(h *host) bool { return h.state == hostJoining && !h.waiting.IsZero() } // this has a limit of its own
 	lost := func(h *host) bool { return h.state == hostDown }
 	full := func() bool {
@@ -111,9 +113,12 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		}
 		return k == s.n
 	}
+	answered := func() bool { // all, so that the newest record is known
+		return len(s.hosts) == s.n && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.state == hostJoining })
+	}
 	s.until(ctx, func() bool {
 		watch()
-		return gone || s.killed || s.stopping || full() || slices.ContainsFunc(s.hosts, lost) || overdue && !slices.ContainsFunc(s.hosts, waiting)
+		return gone || s.killed || s.stopping || full() || slices.ContainsFunc(s.hosts, func(h *host) bool { return lost(h) && (!other(h) || answered()) }) || overdue && !slices.ContainsFunc(s.hosts, waiting)
 	}, nil)
 	l.shut() // no other helper is expected
 	if n := l.refused.Load(); n > 1 {
@@ -121,7 +126,19 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	}
 	if full() && !s.killed && !s.stopping {
 		l.reached()
+		if err := s.checkLaunched(); err != nil {
+			s.a.failure = &failure{why: err.Error(), status: 1, fatal: true}
+			return false
+		}
 		return true
+	}
+	if again, err := s.findOnHosts(); err != nil && !s.killed && !s.stopping {
+		s.dismiss()
+		s.notBegun(err.Error())
+		return false
+	} else if again {
+		s.dismiss()
+		return s.gatherLaunched(ctx)
 	}
 	why := fmt.Sprintf("not all ranks came within %s", control.TimeText(joinTime))
 	switch {
@@ -158,7 +175,7 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	if l.port, err = net.Listen("tcp", ":0"); err != nil {
 		return err
 	}
-	l.secret = randomBytes(32)
+	l.secret, l.id = randomBytes(32), randomName()
 	l.refused.Store(0)
 	go l.accept(s, l.port, l.secret, s.joined)
 	args := []string{"-n", strconv.Itoa(s.n)}

@@ -55,6 +55,7 @@ func (l *localRun) setup(s *Supervisor) *control.LocalDir {
 	m := &control.LocalDir{Dir: l.dir, Run: s.rec.ID, Replaces: s.rec.Replaces, Supervisor: l.supervisor, Secret: l.secret, Group: a.Group, AnyOwner: a.AnyOwner}
 	if s.launcher != nil {
 		m.Secret = nil // the helper makes it of its own
+		m.Launch = s.launcher.id
 	}
 	m.Policy, m.Name, m.Env = s.rec.Policy, s.rec.Name, storeEnv(s.policy)
 	return m
@@ -218,6 +219,18 @@ func (s *Supervisor) addHolders() {
 	}
 }
 
+// helperFor returns the helper that works for others in a directory: with mpirun
+// and srun, which start several on a host, the one that keeps what tiers on hosts
+// need. It returns nil if there is none any more.
+func (s *Supervisor) helperFor(dir string) (found *host) {
+	for _, h := range s.hosts {
+		if h.state == hostUp && h.files != nil && h.files.ID == dir && (found == nil || len(found.peer) == 0 && len(h.peer) > 0) {
+			found = h
+		}
+	}
+	return found
+}
+
 // dirBusy reports whether a helper is at work in a host's directory. With mpirun
 // and srun, several helpers have one.
 func (s *Supervisor) dirBusy(h *host) bool {
@@ -265,11 +278,7 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 			return false
 		}
 		l.at = make([]string, s.n)
-		byDir := make(map[string]*host)
 		for i, h := range up {
-			if byDir[h.files.ID] == nil {
-				byDir[h.files.ID] = h
-			}
 			for _, r := range ranks[i] {
 				l.at[r] = h.files.ID
 			}
@@ -316,7 +325,7 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 		if own = fromTier(items); len(items) == 0 {
 			break
 		}
-		failed, whole := s.fetch(ctx, items, byDir)
+		failed, whole := s.fetch(ctx, items)
 		if s.stopping || s.killed {
 			return false
 		}
@@ -384,7 +393,7 @@ func (s *Supervisor) assign() (up []*host, ranks [][]int) {
 
 // fetch brings files to hosts. It returns how many items could not be had from
 // where they were, and whether all helpers have answered.
-func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.FetchItem, byDir map[string]*host) (failed int, whole bool) {
+func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.FetchItem) (failed int, whole bool) {
 	var moved []int
 	for _, list := range items {
 		for _, x := range list {
@@ -398,7 +407,7 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 		s.say("the files of %s are brought to other hosts", control.RanksText(moved))
 	}
 	whole = s.askHosts(ctx, func(h *host) control.Message {
-		if h.files == nil || byDir[h.files.ID] != h || len(items[h.files.ID]) == 0 {
+		if h.files == nil || s.helperFor(h.files.ID) != h || len(items[h.files.ID]) == 0 {
 			return nil
 		}
 		return &control.Fetch{Run: s.rec.ID, Ranks: s.n, WorkDir: s.cwd, Items: items[h.files.ID]}
@@ -509,19 +518,19 @@ func (s *Supervisor) discardLocal() {
 			kept = append(kept, h.title())
 		}
 	}
-	seen := make(map[string]bool)
+	asked := 0
 	whole := s.askHosts(context.Background(), func(h *host) control.Message {
-		if h.files == nil || seen[h.files.ID] {
+		if h.files == nil || s.helperFor(h.files.ID) != h {
 			return nil
 		}
-		seen[h.files.ID] = true
+		asked++
 		return &control.Discard{All: true}
 	}, func(h *host, m control.Message) {
 		if x, ok := m.(*control.Discarded); ok && x.Error != "" {
 			s.say("the checkpoints of the finished run could not be removed from %s: %s", h.title(), x.Error)
 		}
 	})
-	if len(kept) > 0 || !whole || len(seen) == 0 {
+	if len(kept) > 0 || !whole || asked == 0 {
 		s.say("the checkpoints of the finished run stay in %s on %s, until the next run there or 'rm -r'", s.local.dir, strings.Join(append(kept, "hosts that were not reached"), ", "))
 	}
 }

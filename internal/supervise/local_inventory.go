@@ -70,9 +70,9 @@ func newLocalInventory(ranks int, record *control.AttemptRecord, dirs []*hostDir
 	for _, d := range dirs {
 		if p.dirs[d.ID] == nil {
 			p.dirs[d.ID] = d
-			if k := decodeKept(d); k != nil {
-				p.kept[d.ID] = k
-			}
+		}
+		if k := decodeKept(d); k != nil { // one of the helpers that have the directory knows it
+			p.kept[d.ID] = k
 		}
 		if d.Attempt != nil && (p.record == nil || d.Attempt.Number > p.record.Number) {
 			p.record = d.Attempt

@@ -47,9 +47,9 @@ func (s *Supervisor) tellPeers() {
 	var hosts []placement.Host
 	for _, h := range s.hosts {
 		if h.state == hostUp && len(h.peer) > 0 {
-			m.Hosts = append(m.Hosts, control.PeerHost{Name: h.name, Addresses: h.peer})
-			if h.slots > 0 || s.a != nil && s.onHost(h) > 0 {
-				hosts = append(hosts, placement.Host{Name: h.name, Domain: s.domains.Of(h.name)})
+			m.Hosts = append(m.Hosts, control.PeerHost{Name: h.title(), Addresses: h.peer})
+			if slices.ContainsFunc(s.hosts, func(x *host) bool { return x.sharesDir(h) && (x.slots > 0 || s.a != nil && s.onHost(x) > 0) }) {
+				hosts = append(hosts, placement.Host{Name: h.title(), Domain: s.domains.Of(h.title())})
 			}
 		}
 	}
@@ -72,9 +72,15 @@ func (s *Supervisor) tellPeers() {
 	}
 	for _, h := range s.hosts {
 		if h.state == hostUp && len(h.peer) > 0 {
-			h.queue.Send(&control.Peers{Hosts: m.Hosts, Holders: holders[h.name]})
+			h.queue.Send(&control.Peers{Hosts: m.Hosts, Holders: holders[h.title()]})
 		}
 	}
+}
+
+// sharesDir reports whether the helpers of two hosts have one directory, or are
+// one: mpirun and srun start several on a host.
+func (h *host) sharesDir(x *host) bool {
+	return h == x || h.state == hostUp && h.files != nil && x.files != nil && h.files.ID == x.files.ID
 }
 
 // groupSize returns how many hosts hold for each other.
@@ -262,12 +268,38 @@ func (l *localRun) keptFailed(f *control.FetchFailure) {
 }
 
 // checkHosts refuses a new run whose hosts cannot give what the policy asks for.
+// Those that a launcher uses are known later, see checkLaunched.
 func (s *Supervisor) checkHosts() error {
 	if s.policy == nil || s.launcher != nil || !s.intent.New {
 		return nil
 	}
 	if err := s.policy.Check(len(s.hosts)); err != nil {
 		return fmt.Errorf("%w: --tiers: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+// checkLaunched refuses hosts that a launcher has chosen if they cannot be told
+// apart, or if they are too few for a new run.
+func (s *Supervisor) checkLaunched() error {
+	if len(s.tiers) == len(s.outer()) {
+		return nil
+	}
+	dirs := make(map[string]string) // by name
+	for _, h := range s.hosts {
+		if h.files == nil {
+			continue
+		}
+		if other, ok := dirs[h.title()]; ok && other != h.files.ID {
+			return fmt.Errorf("two hosts are called %s, or ranks there do not see the same local directory: partner and rs need hosts of different names, each with one directory", h.title())
+		}
+		dirs[h.title()] = h.files.ID
+	}
+	if !s.intent.New || s.began {
+		return nil
+	}
+	if err := s.policy.Check(len(dirs)); err != nil {
+		return fmt.Errorf("--tiers: %w", err)
 	}
 	return nil
 }

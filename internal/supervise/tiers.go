@@ -90,9 +90,6 @@ func (s *Supervisor) parseTiers() error {
 	if err := checkLocal(p); err != nil {
 		return err
 	}
-	if s.launcher != nil && (p.Of(policy.Partner) != nil || p.Of(policy.RS) != nil) {
-		return optionError("--tiers: partner and rs do not work with --launcher %s, which has several helpers on a host", s.launcher.name)
-	}
 	s.policy = p
 	return s.readDomains()
 }
@@ -219,11 +216,10 @@ func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
 	u := &tierUpload{index: index, attempt: s.local.attemptID, since: time.Now()}
 	ranks := make(map[*host][]int)
 	for r, dir := range s.local.at {
-		i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.state == hostUp && h.files != nil && h.files.ID == dir })
-		if i < 0 { // the host is lost, and the attempt fails
+		h := s.helperFor(dir)
+		if h == nil { // the host is lost, and the attempt fails
 			return
 		}
-		h := s.hosts[i]
 		if ranks[h] == nil {
 			u.waiting = append(u.waiting, h)
 		}

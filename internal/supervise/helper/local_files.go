@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type localFiles struct {
 	uploaders  map[string]*uploader // by tier
 	holder     *holder              // nil: there is no tier on hosts
 	scrubber   *scrubber            // nil: nothing is read again
+	lead       *os.File             // locked: of several helpers on this host, this one works for others
 	requests   chan control.Message
 	done       chan struct{} // closed when all requests are done
 }
@@ -70,10 +72,10 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 		lock.Close()
 		return "", err
 	}
-	if err := l.openTiers(name, m, h.up.Send); err != nil {
+	if holder, err := l.openTiers(name, m, h.up.Send); err != nil {
 		lock.Close()
 		l.server.Close()
-		return "", err
+		return holder, err
 	}
 	go l.work(h.up)
 	h.name, h.dir, h.lock, h.local = name, m.Dir, lock, l
@@ -150,28 +152,62 @@ func (l *localFiles) close() {
 		if l.server != nil {
 			l.server.Close()
 		}
+		if l.lead != nil {
+			l.lead.Close()
+		}
 	}
 }
 
+// leads makes this helper the one of its host that works for others, if none is
+// yet. A launcher starts several on a host. If the one of an earlier start is
+// still there, the error wraps ErrBusy and holder names it.
+func (l *localFiles) leads(m *control.LocalDir) (holder string, err error) {
+	name := filepath.Join(m.Dir, "hosts", "tiers")
+	lock, holder, err := rundir.TryLock(name)
+	if err == nil {
+		if err = rundir.RecordProcesses(lock, m.Supervisor, m.Launch, nil); err != nil {
+			lock.Close()
+			return "", err
+		}
+		l.lead = lock
+		return "", nil
+	}
+	if !errors.Is(err, rundir.ErrBusy) {
+		return "", err
+	}
+	var who rundir.Holder
+	if text, rerr := os.ReadFile(name); m.Launch != "" && rerr == nil && json.Unmarshal(text, &who) == nil && who.Supervisor == m.Supervisor && who.Launch == m.Launch {
+		return "", nil
+	}
+	return holder, busyHost{fmt.Errorf("%s: a helper of an earlier start is there: %s", name, holder)}
+}
+
 // openTiers prepares uploads to the tiers that a policy names. It opens none: a
-// tier may be out of order, and the run starts nevertheless.
-func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(control.Message)) error {
+// tier may be out of order, and the run starts nevertheless. Errors are as those
+// of leads.
+func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(control.Message)) (holder string, err error) {
 	if m.Policy == "" {
-		return nil
+		return "", nil
 	}
 	p, err := policy.Parse(m.Policy)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, v := range m.Env {
 		name, value, _ := strings.Cut(v, "=")
 		if err := os.Setenv(name, value); err != nil {
-			return err
+			return "", err
 		}
 	}
+	if holder, err := l.leads(m); err != nil {
+		return holder, err
+	}
 	access := vfs.AccessFromEnv().With(m.Group, m.AnyOwner)
-	if l.holder, err = newHolder(l.Dir, host, l.secret, p, send); err != nil {
-		return err
+	if l.lead != nil {
+		if l.holder, err = newHolder(l.Dir, cmp.Or(m.Peer, host), l.secret, p, send); err != nil {
+			l.lead.Close()
+			return "", err
+		}
 	}
 	if l.holder != nil {
 		l.holder.trusted = !access.AnyOwner
@@ -187,10 +223,10 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}
-	if p.Scrub > 0 {
-		l.scrubber = newScrubber(l, host, p, send)
+	if p.Scrub > 0 && l.lead != nil {
+		l.scrubber = newScrubber(l, cmp.Or(m.Peer, host), p, send)
 	}
-	return nil
+	return "", nil
 }
 
 // scrub begins to read old checkpoints again. It does when ranks are started: a

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -98,14 +97,9 @@ func (s *scrubber) work() {
 	}
 }
 
-// pass reads everything that is old. Of several helpers on a host, which mpirun
-// and srun start, one does.
+// pass reads everything that is old.
 func (s *scrubber) pass() {
-	lock, err := vfs.OS().Lock(filepath.Join(s.Path, "scrub.lock"))
-	if err != nil {
-		return
-	}
-	defer lock.Close()
+	var err error
 	if s.record, err = s.Attempt(); err != nil || s.record == nil {
 		return
 	}
