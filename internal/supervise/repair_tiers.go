@@ -75,11 +75,18 @@ func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
 	if t.list, err = tier.Manifests(ctx, t.x, r.rec.ID); err != nil {
 		return err
 	}
+	interrupted, err := tier.Interrupted(ctx, t.x, r.rec.ID)
+	if err != nil {
+		return err
+	}
+	for _, index := range interrupted {
+		t.list = append(t.list, tier.Listed{At: index, Err: fmt.Errorf("its manifest: %w: a repair was killed", tier.ErrNotExist)})
+	}
 	p := r.v.inventory()
 	for i := range t.list {
 		m := &t.list[i]
 		attempt := p.counting(m.At)
-		if !errors.Is(m.Err, tier.ErrDamaged) || attempt == "" {
+		if !errors.Is(m.Err, tier.ErrDamaged) && !errors.Is(m.Err, tier.ErrNotExist) || attempt == "" {
 			continue
 		}
 		made, err := tier.RebuildManifest(ctx, t.x, r.rec.ID, m.At, attempt, r.rec.Ranks)
@@ -228,10 +235,10 @@ func (r *repairer) publish(ctx context.Context, t *outerTier, c recovery.Checkpo
 			errs = append(errs, err)
 			continue
 		}
-		if err = tier.RemoveManifest(ctx, t.x, r.rec.ID, c.Index); err == nil {
-			_, err = tier.Commit(ctx, t.x, parts)
-		}
-		if err != nil {
+		if err := tier.ReplaceManifest(ctx, t.x, r.rec.ID, c.Index, c.Attempt, nil, func() error {
+			_, err := tier.Commit(ctx, t.x, parts)
+			return err
+		}); err != nil {
 			return "", err
 		}
 		return "hosts", t.read(ctx, r)

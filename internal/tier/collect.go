@@ -242,8 +242,8 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			p.Objects(func(o Object) {
-				if c.needed[o.Name] = true; o.At > 0 {
-					c.needed[repairedName(o.Name)] = true
+				for _, name := range o.needs() {
+					c.needed[name] = true
 				}
 			})
 			return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -55,25 +56,35 @@ func copyAs(ctx context.Context, from, to Tier, as string, list []*Manifest, rep
 		}
 		made = append(made, x)
 	}
-	if err := Parallel(ctx, 4, c.jobs); err != nil {
-		return c.bytes, err
-	}
-	if err := to.Create(ctx, runsDir+as, []byte(runMark)); err != nil {
-		return c.bytes, err
-	}
-	for _, m := range made {
-		text, err := store.EncodeRecord(m)
-		if err == nil && replace {
-			err = RemoveManifest(ctx, to, as, m.Index)
+	write := func() error {
+		if err := Parallel(ctx, 4, c.jobs); err != nil {
+			return err
 		}
-		if err == nil {
-			err = createRecord(ctx, to, manifestName(as, m.Index), text)
+		if err := to.Create(ctx, runsDir+as, []byte(runMark)); err != nil {
+			return err
 		}
-		if err != nil {
-			return c.bytes, err
+		for _, m := range made {
+			text, err := store.EncodeRecord(m)
+			if err == nil {
+				err = createRecord(ctx, to, manifestName(as, m.Index), text)
+			}
+			if err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return c.bytes, nil
+	if replace {
+		var needs []string
+		for _, ref := range made[0].Parts {
+			needs = append(needs, ref.Name)
+		}
+		needs = slices.AppendSeq(needs, maps.Keys(c.seen))
+		err = ReplaceManifest(ctx, to, as, made[0].Index, made[0].Attempt, needs, write)
+	} else {
+		err = write()
+	}
+	return c.bytes, err
 }
 
 // copying is a copy that is being made.

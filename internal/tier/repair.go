@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/store"
@@ -32,6 +33,14 @@ func (w *Wanted) String() string {
 
 // Key distinguishes the object from others of the tier.
 func (o *Object) Key() string { return fmt.Sprintf("%s@%d", o.Name, o.At) }
+
+// needs returns the names under which an object may be.
+func (o *Object) needs() []string {
+	if o.At > 0 {
+		return []string{o.Name, repairedName(o.Name)}
+	}
+	return []string{o.Name}
+}
 
 // RepairOptions say how Repair gets what is missing.
 type RepairOptions struct {
@@ -174,17 +183,84 @@ func (w *Wanted) restore(ctx context.Context, t Tier, get func(context.Context, 
 	return from, put(ctx, t, w.Name, src)
 }
 
-// RemoveManifest removes the manifest of a checkpoint, so that it does not exist
-// on the tier any more. A collection removes its objects.
-func RemoveManifest(ctx context.Context, t Tier, run string, index uint64) error {
-	return t.Remove(ctx, manifestName(run, index))
+// repairPart names the claims of repairs.
+const repairPart = "repair"
+
+// ReplaceManifest lets write create the manifest of a checkpoint in place of one
+// that cannot be used. In between there is none. A claim says so, and names what
+// the checkpoint needs: so a collection spares that, and Interrupted finds the
+// checkpoint if this process is killed.
+func ReplaceManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, needs []string, write func() error) error {
+	c := claim{Format: manifestFormat, Attempt: attempt, Index: index, Token: store.NewID()[:16], Reuse: needs}
+	text, err := store.EncodeRecord(&c)
+	if err != nil {
+		return err
+	}
+	name := repairClaims(run, index) + c.Token + ".json"
+	if err = t.Create(ctx, name, text); err == nil {
+		err = confirm(ctx, t, name, int64(len(text)))
+	}
+	if err == nil {
+		err = t.Remove(ctx, manifestName(run, index))
+	}
+	if err == nil {
+		err = write()
+	}
+	if err == nil { // while the claim is there
+		_, err = readManifest(ctx, t, run, index)
+	}
+	if err != nil {
+		return err
+	}
+	return endRepair(ctx, t, run, index)
+}
+
+func repairClaims(run string, index uint64) string {
+	return fmt.Sprintf("%s%s%08d-%s-", run, claimsDir, index, repairPart)
+}
+
+// endRepair removes the claims of repairs of a checkpoint, of those that were
+// killed, too.
+func endRepair(ctx context.Context, t Tier, run string, index uint64) error {
+	for info, err := range t.List(ctx, repairClaims(run, index)) {
+		if err == nil {
+			err = t.Remove(ctx, info.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Interrupted returns the checkpoints that have no manifest because a repair was
+// killed. (A claim of a repair that was killed later is for the next collection.)
+func Interrupted(ctx context.Context, t Tier, run string) (out []uint64, err error) {
+	for info, err := range t.List(ctx, run+claimsDir) {
+		if err != nil {
+			return nil, err
+		}
+		number, rest, _ := strings.Cut(strings.TrimPrefix(info.Name, run+claimsDir), "-")
+		index, ok := parseIndex(run, run+checkpointsDir+number+".json")
+		if !ok || !strings.HasPrefix(rest, repairPart+"-") || slices.Contains(out, index) {
+			continue
+		}
+		if _, err := t.Stat(ctx, manifestName(run, index)); errors.Is(err, ErrNotExist) {
+			out = append(out, index)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // RebuildManifest writes the manifest of a checkpoint again, whose manifest is
-// damaged, from its parts: those of an attempt, which must have all ranks.
+// damaged or missing, from its parts: those of an attempt, which must have all
+// ranks.
 func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, ranks int) (*Manifest, error) {
 	m := &Manifest{Format: manifestFormat, Run: run, Attempt: attempt, Index: index, Ranks: ranks, Token: store.NewID()}
 	has := make(map[int]bool)
+	var needs []string
 	for info, err := range t.List(ctx, fmt.Sprintf("%s%s%08d-", run, partsDir, index)) {
 		if err != nil {
 			return nil, err
@@ -203,6 +279,8 @@ func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, atte
 		for _, r := range p.list() {
 			has[r] = true
 		}
+		needs = append(needs, info.Name)
+		p.Objects(func(o Object) { needs = append(needs, o.needs()...) })
 		src := BytesSource(text)
 		m.Parts = append(m.Parts, PartRef{Object{Name: info.Name, Size: src.Size, Digest: src.Digest}, p.list()})
 		m.Time = info.Modified.UTC().Format(time.RFC3339)
@@ -213,10 +291,7 @@ func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, atte
 	}
 	text, err := store.EncodeRecord(m)
 	if err == nil {
-		err = RemoveManifest(ctx, t, run, index)
-	}
-	if err == nil {
-		err = t.Create(ctx, manifestName(run, index), text)
+		err = ReplaceManifest(ctx, t, run, index, attempt, needs, func() error { return t.Create(ctx, manifestName(run, index), text) })
 	}
 	return m, err
 }
