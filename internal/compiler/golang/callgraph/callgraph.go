@@ -64,6 +64,7 @@ type Graph struct {
 	byObj   map[*types.Func]*Function
 	ByNode  map[ast.Node]*Function
 	Main    *Function
+	values  map[string][]*Function // functions that are used as values, by their types; see funcValues
 }
 
 // New returns the graph of a program's calls.
@@ -280,20 +281,10 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 	case kind == PlainCall && fn.Pkg.Rewritable() && rewrite.CallbackFunction(info, call) != "": // a copy calls them
 		given.Kind = PlainCall
 	}
-	for _, a := range call.Args {
-		a = ast.Unparen(a)
-		if sel, ok := a.(*ast.SelectorExpr); ok {
-			a = sel.Sel
-		}
-		to := c.ByNode[a] // a literal
-		if id, ok := a.(*ast.Ident); ok {
-			if f, ok := info.Uses[id].(*types.Func); ok {
-				to = c.byObj[f.Origin()]
-			}
-		}
-		if to != nil {
-			given.Callees = append(given.Callees, to)
-		}
+	rest := &Site{Caller: fn, Call: call, Kind: SyncCallback} // what a copy calls, but cannot be resumed in
+	given.Callees, rest.Callees = c.given(fn, call, library, given.Kind == PlainCall)
+	if len(rest.Callees) > 0 {
+		fn.Sites = append(fn.Sites, rest)
 	}
 	if len(given.Callees) > 0 {
 		fn.Sites = append(fn.Sites, given)

@@ -103,6 +103,7 @@ type instrumenter struct {
 	sources          map[*load.Package]*rewrittenPackage // packages of the last attempt
 	used             map[*types.Var]globalUse
 	names            map[*types.TypeName]*types.Alias // see named
+	std              map[string]*rewrite.StdSource    // see stdSource
 	inspectOnce      sync.Once
 	callerInspectors map[string]bool // see inspectsCallers
 	fieldsOnce       sync.Once
@@ -118,7 +119,7 @@ type instrumenter struct {
 // newInstrumenter returns an instrumenter without points. several says that
 // other goroutines than main's are saved, if possible.
 func newInstrumenter(p *lower.Program, several bool) *instrumenter {
-	in := &instrumenter{p: p, sources: map[*load.Package]*rewrittenPackage{}, runtime: load.StdRuntimePath}
+	in := &instrumenter{p: p, sources: map[*load.Package]*rewrittenPackage{}, std: map[string]*rewrite.StdSource{}, runtime: load.StdRuntimePath}
 	if in.usesCairn() {
 		in.runtime = load.RuntimePath
 	}
@@ -388,7 +389,7 @@ func (in *instrumenter) usesCairn() bool {
 // rewritten returns a package in the form that package rewrite takes.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers, Reassigned: in.reassigned}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.importer(s), Named: in.named, InspectsCallers: in.inspectsCallers, Reassigned: in.reassigned, Std: in.stdSource}
 	if q.GoVersion = goVersion(s); q.GoVersion != "" && version.Compare(q.GoVersion, rewrite.TypeParams) < 0 {
 		q.GoVersion = rewrite.TypeParams // AllowTypeParams makes it so
 	}
@@ -401,6 +402,22 @@ func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 		q.Source[name] = text
 	}
 	return q, nil
+}
+
+// stdSource returns the source of a package of the standard library.
+func (in *instrumenter) stdSource(path string) (*rewrite.StdSource, error) {
+	if s := in.std[path]; s != nil {
+		return s, nil
+	}
+	p := in.p.Source.ByPath[path]
+	if p == nil {
+		return nil, fmt.Errorf("the program does not import package %s", path)
+	}
+	s, err := rewrite.ReadStd(path, p.Dir, p.GoFiles)
+	if err == nil {
+		in.std[path] = s
+	}
+	return s, err
 }
 
 // goVersion returns the version of Go that a package is written for, as in its

@@ -100,7 +100,14 @@ func (pl *Placement) take(n ast.Node) {
 	}
 	pl.tried[n] = true
 	fn := pl.Loops[n]
-	if why := pl.obstacle(n, fn); why != nil {
+	why := pl.obstacle(n, fn)
+	if why == nil && !pl.requested(n) && pl.onlyCalledBack(fn) && !pl.affordable(n, fn, lenient) {
+		at := pl.p.Source.Fset.Position(n.Pos())
+		at.Filename = pl.p.At(n.Pos()).File
+		why = &rewrite.Refusal{Pos: at, Reason: "a point in it would cost too much of each iteration", Remedy: "put //cairn:point before it to have one all the same"}
+		pl.dropped[n] = why
+	}
+	if why != nil {
 		pl.Refused = append(pl.Refused, why)
 		pl.takeAround(n, fn)
 		return

@@ -336,6 +336,9 @@ func (p *costModel) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 			p.followRecursion = true
 		}
 	}
+	if rewrite.RepeatsCallback(rewrite.CallbackFunction(info, n)) {
+		sum *= float64(p.unknownTrips)
+	}
 	return costCall + sum/float64(max(1, len(t.Callees)))
 }
 

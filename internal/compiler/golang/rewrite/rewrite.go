@@ -65,6 +65,9 @@ type Package struct {
 	// after the struct was made; nil: all may.
 	Reassigned func(*types.Var) bool
 
+	// Std returns the source of a package of the standard library.
+	Std func(path string) (*StdSource, error)
+
 	// KeptTypes says why local types keep their names, although these are taken
 	// at package level.
 	KeptTypes map[string]string

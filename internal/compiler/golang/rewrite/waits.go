@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -182,18 +183,59 @@ func calledName(info *types.Info, c *ast.CallExpr) string {
 
 // CallbackFunction returns the full name of the function of the standard library
 // that a call names, if normalize.LowerCallbacks can replace it by a copy that
-// can be resumed while it calls a function of the program; otherwise "".
+// can be resumed while it calls functions of the program; otherwise "".
 func CallbackFunction(info *types.Info, c *ast.CallExpr) string {
-	switch name := calledName(info, c); name {
-	case "(*sync.Once).Do":
-		if CanName(info, c) {
-			return name
+	name := calledName(info, &ast.CallExpr{Fun: uninstantiated(c.Fun)})
+	if i := strings.LastIndexByte(name, '.'); i > 0 && slices.Contains(callbackFuncs[name[:i]], name[i+1:]) {
+		if strings.HasPrefix(name, "(") && !CanName(info, c) {
+			return ""
 		}
-	case "sort.Search", "path/filepath.Walk", "path/filepath.WalkDir", "io/fs.WalkDir":
 		return name
 	}
 	return ""
 }
+
+// RepeatsCallback reports whether CallbackFunction's function mostly calls the
+// program's functions many times, and does little else.
+func RepeatsCallback(name string) bool {
+	return name != "" && name != "(*sync.Once).Do" && !strings.Contains(name, ".Walk")
+}
+
+// callbackFuncs are functions of the standard library that call the program's
+// functions, by their packages or types.
+var callbackFuncs = map[string][]string{
+	"(*sync.Once)":   {"Do"},
+	"path/filepath":  {"Walk", "WalkDir"},
+	"io/fs":          {"WalkDir"},
+	"sort":           {"Search", "Find", "Slice", "SliceStable", "SliceIsSorted", "Sort", "Stable", "IsSorted"},
+	"slices":         {"SortFunc", "SortStableFunc", "IsSortedFunc", "MinFunc", "MaxFunc", "BinarySearchFunc", "EqualFunc", "CompareFunc", "IndexFunc", "ContainsFunc", "DeleteFunc", "CompactFunc"},
+	"maps":           {"EqualFunc", "DeleteFunc"},
+	"strings":        textFuncs,
+	"bytes":          textFuncs,
+	"container/heap": {"Init", "Push", "Pop", "Remove", "Fix"},
+}
+
+var textFuncs = []string{"Map", "FieldsFunc", "IndexFunc", "LastIndexFunc", "ContainsFunc", "TrimFunc", "TrimLeftFunc", "TrimRightFunc"}
+
+// uninstantiated returns a function without its type arguments.
+func uninstantiated(e ast.Expr) ast.Expr {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.IndexExpr:
+		return ast.Unparen(x.X)
+	case *ast.IndexListExpr:
+		return ast.Unparen(x.X)
+	}
+	return ast.Unparen(e)
+}
+
+// ReversesOrder reports whether a call is one of sort.Reverse.
+func ReversesOrder(info *types.Info, c *ast.CallExpr) bool {
+	return calledName(info, c) == "sort.Reverse"
+}
+
+// CalledBack returns the function of a call of CallbackFunction, without type
+// arguments.
+func CalledBack(c *ast.CallExpr) ast.Expr { return uninstantiated(c.Fun) }
 
 // StartsGoroutine returns the func value that a call of WaitGroup.Go starts, or
 // nil.

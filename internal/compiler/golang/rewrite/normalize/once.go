@@ -54,7 +54,7 @@ func LowerOnce(p *rewrite.Package) (*rewrite.Package, error) {
 				fmt.Fprintf(&decls, "\ntype _ = %s.Once // for the import\n", x.Name)
 			}
 			if copies[name] == "" {
-				copies[name] = unusedName(p, rewrite.Prefix+name)
+				copies[name] = unusedName(p, rewrite.Prefix+name, nil)
 				decls.WriteString(once.text(copies[name], x.Name))
 			}
 			edits = append(edits, rewrite.Edit{Lo: s.Pos(), Hi: s.End(), Text: copies[name]})
@@ -70,9 +70,13 @@ func LowerOnce(p *rewrite.Package) (*rewrite.Package, error) {
 	return p.With(text)
 }
 
-// unusedName returns a name, changed if something in the package has it.
-func unusedName(p *rewrite.Package, name string) string {
+// unusedName returns a name, changed if something in the package has it, or is
+// to get it.
+func unusedName(p *rewrite.Package, name string, planned map[string]string) string {
 	taken := map[string]bool{}
+	for _, n := range planned {
+		taken[n] = true
+	}
 	for _, m := range []map[*ast.Ident]types.Object{p.Info.Defs, p.Info.Uses} {
 		for id := range maps.Keys(m) {
 			taken[id.Name] = true
