@@ -2,6 +2,7 @@ package resume
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/engine"
@@ -29,6 +30,10 @@ func TestErrorText(t *testing.T) {
 		if got := errorText(errors.Join(engine.ErrNotSaved, c.err)); got != engine.ErrNotSaved.Error()+": "+want {
 			t.Errorf("%s, want %s of a set that was not saved", got, want)
 		}
+	}
+	handle := errorText(&graph.UnsupportedError{Path: "frames.Frames[3].(*main.cairn_frame_main).conn", Type: "net.TCPConn", Reason: "it is a network connection"})
+	if !strings.Contains(handle, "conn in main.main") || !strings.Contains(handle, "//cairn:rebuild") {
+		t.Errorf("no remedy: %s", handle)
 	}
 	if got := errorText(errors.New("cairn: no room")); got != "no room" {
 		t.Errorf("%q, want %q", got, "no room")

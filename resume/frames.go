@@ -291,6 +291,7 @@ func take(why string, frames []any, kill bool) {
 	saved.Locks = mainRoutine.Locks
 	saved.Process.note()
 	saved.Contexts = waitedFor.list()
+	noteRebuilders()
 	saveWaiters()
 	cuts.noteBackground()
 	cuts.noteFrames()

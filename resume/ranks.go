@@ -204,6 +204,7 @@ func copyOfRanks() error {
 	saved.Locks = mainRoutine.Locks
 	saved.Process.note()
 	saved.Contexts = waitedFor.list()
+	noteRebuilders()
 	saveWaiters()
 	cuts.noteGoroutines()
 	cuts.noteBackground()

@@ -49,6 +49,7 @@ type program struct {
 	Timers   []savedTimer
 	Waiters  []savedWaiter
 	Released []string        // see early
+	Rebuild  []string        // names of the functions that make values again
 	Contexts []*savedContext // those whose Done was called and that have not ended
 
 	Locks      int              // those of the main goroutine
@@ -161,6 +162,9 @@ func errorText(err error) string {
 	if errors.As(err, &u) { // leave out the advice for programs that call Cairn
 		path := inFrame(strings.ReplaceAll(u.Path, "∕", "/"))
 		msg := (&graph.UnsupportedError{Path: path, Type: u.Type, Reason: u.Reason}).Error()
+		if u.Handle() {
+			msg += "; assign it to a package variable in a function with the comment //cairn:rebuild, which runs again after a restart, or do not hold it at the point"
+		}
 		if errors.Is(err, engine.ErrNotSaved) {
 			msg = engine.ErrNotSaved.Error() + ": " + msg
 		}
@@ -260,6 +264,9 @@ func Begin() {
 	saved.Contexts = nil
 	restoredWaiters, saved.Timers, saved.Waiters = saved.Waiters, nil, nil
 	files.Suspend(false)
+	if err := rebuild(); err != nil {
+		fatal("%v", err)
+	}
 	g.stack, saved.Frames = saved.Frames, nil
 	g.Locks = saved.Locks
 	g.lockAgain()

@@ -267,7 +267,7 @@ func (p *plan) plain() {
 		p.form = reference("obj")
 		p.elem = p.kid(shell(functionType))
 	case reflect.UnsafePointer:
-		p.opaque("it is unknown what it points to")
+		p.opaque(unknownPointer)
 	case reflect.Array:
 		p.array()
 	case reflect.Struct:

@@ -115,6 +115,25 @@ var opaquePackages = map[string]string{
 	"runtime/trace":            "it belongs to the Go runtime",
 }
 
+// handleReasons are the reasons why handles cannot be saved.
+var handleReasons = map[string]bool{
+	unknownPointer:                            true,
+	"it is a network connection":              true,
+	"it is a network listener":                true,
+	"it belongs to the network":               true,
+	"it is a process of the operating system": true,
+	"it belongs to the operating system":      true,
+	"it is an open directory":                 true,
+	"it is a handle of the operating system":  true,
+	"the file is not known to the run":        true,
+	"it is a plugin":                          true,
+	"it is a weak pointer":                    true,
+	"a unique.Handle is bound to its process": true,
+	"it is bound to its process":              true,
+}
+
+const unknownPointer = "it is unknown what it points to"
+
 // special fills in the plan of a type that is not treated according to its
 // kind, and reports whether t is such a type.
 func (p *plan) special() bool {

@@ -28,6 +28,8 @@ type Saving struct {
 	Frames []emit.FrameInfo `json:"frames,omitempty"`
 	// Globals are the package variables that are saved.
 	Globals []string `json:"globals,omitempty"`
+	// Rebuilt are package variables that functions make again after a restart.
+	Rebuilt []string `json:"rebuilt,omitempty"`
 	// Uncovered says which work is not saved, and what to do about it.
 	Uncovered []string `json:"uncovered,omitempty"`
 	// Notes are remarks on the points.
@@ -79,6 +81,9 @@ func (s *Saving) Text(w io.Writer) error {
 	}
 	if len(s.Globals) > 0 {
 		fmt.Fprintf(&b, "Saved package variables\n  %s\n", strings.Join(s.Globals, ", "))
+	}
+	if len(s.Rebuilt) > 0 {
+		fmt.Fprintf(&b, "Made again after a restart\n  %s\n", strings.Join(s.Rebuilt, "\n  "))
 	}
 	if len(s.Frames) > 0 {
 		b.WriteString("Package initialisation runs again at every start\n")

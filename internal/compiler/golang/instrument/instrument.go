@@ -61,6 +61,8 @@ type Result struct {
 	Frames []frameInfo
 	// Globals are the package variables that are saved.
 	Globals []string
+	// Rebuilt are package variables that functions make again after a restart.
+	Rebuilt []string
 	// ReadsStdin reports whether the program reads stdin.
 	ReadsStdin bool
 	// Refused says why other loops have no point.
@@ -110,6 +112,7 @@ type instrumenter struct {
 	fields           map[*types.Var]bool // see reassigned
 
 	explained   *explain.Explanation
+	rebuilders  []rebuilder
 	overwritten map[ast.Stmt]*divide.Overwritten // see markOverwritten
 	undivided   []ast.Stmt                       // loops without a point, because they divide work among devices
 	runtime     string                           // import path of the run time
@@ -136,7 +139,12 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 	if err := ownCheckpoints(p); err != nil {
 		return nil, err
 	}
+	rebuilders, err := findRebuilders(p)
+	if err != nil {
+		return nil, err
+	}
 	in := newInstrumenter(p, true)
+	in.rebuilders = rebuilders
 	if in.Calls.Main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
@@ -162,7 +170,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 		if errors.Is(err, normalize.ErrWaits) && in.Several() {
 			asked = append(asked, fmt.Sprintf("%v; only the main goroutine is saved, when no other is alive", err))
 			in = newInstrumenter(p, false)
-			in.explained = e
+			in.explained, in.rebuilders = e, rebuilders
 			in.Choose(e, o.Explain.Samples, o.Everywhere)
 			continue
 		}
@@ -375,6 +383,7 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 	maps.Copy(out.Files, r.out.Files)
 	out.Frames = append(out.Frames, r.out.Frames...)
 	out.Globals = append(out.Globals, r.out.Globals...)
+	out.Rebuilt = append(out.Rebuilt, r.out.Rebuilt...)
 	out.unsaved = append(out.unsaved, r.out.unsaved...)
 	out.generic = append(out.generic, r.out.generic...)
 	return nil

@@ -30,6 +30,7 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *clos
 		fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, in.globalName(s, v.Name()), v.Name())
 		out.Globals = append(out.Globals, in.globalName(s, v.Name()))
 	}
+	init.WriteString(in.rebuildCalls(s, out))
 	imported := func(o types.Object) string {
 		path := o.Pkg().Path()
 		if imports[path] == "" {
@@ -148,7 +149,7 @@ func (in *instrumenter) globals(s *load.Package) []*types.Var {
 	for _, name := range scope.Names() {
 		v, ok := scope.Lookup(name).(*types.Var)
 		u := uses[v]
-		if !ok || name == "_" || immutable(v.Type()) && !u.assigned {
+		if !ok || name == "_" || in.rebuilt(v) || immutable(v.Type()) && !u.assigned {
 			continue
 		}
 		if u.read && (u.changed || refers(v.Type()) && (u.leaks || !tables[v])) {

@@ -31,7 +31,7 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 		s.Refused = strings.Split(err.Error(), "\n")
 		return s
 	}
-	s.Points, s.Globals, s.Uncovered = in.Points, in.Globals, in.Uncovered
+	s.Points, s.Globals, s.Rebuilt, s.Uncovered = in.Points, in.Globals, in.Rebuilt, in.Uncovered
 	for _, f := range in.Frames {
 		f.File = in.short(f.File)
 		f.Line = in.lineOf(f)

@@ -19,7 +19,7 @@ func (l *lowerer) comments(p *Program) {
 				for _, c := range g.List {
 					name, ok := strings.CutPrefix(c.Text, "//cairn:")
 					if !ok {
-						if text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//")); text == "cairn:point" || text == "cairn:skip" || text == "cairn:background" {
+						if text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//")); text == "cairn:point" || text == "cairn:skip" || text == "cairn:background" || text == "cairn:rebuild" {
 							p.Warnings = append(p.Warnings, fmt.Sprintf("%s: this comment has no effect; write //%s, without a space", l.pos(c.Pos()), text))
 						}
 						continue
@@ -47,8 +47,9 @@ func (l *lowerer) comments(p *Program) {
 						p.Skip = append(p.Skip, at)
 					case "background":
 						p.Background = append(p.Background, at)
+					case "rebuild": // package instrument finds them
 					default:
-						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: unknown comment //cairn:%s; there are //cairn:point, //cairn:skip and //cairn:background", l.pos(c.Pos()), name))
+						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: unknown comment //cairn:%s; there are //cairn:point, //cairn:skip, //cairn:background and //cairn:rebuild", l.pos(c.Pos()), name))
 					}
 				}
 			}
