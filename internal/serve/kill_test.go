@@ -123,7 +123,10 @@ func (v *victim) surviveSome(t *testing.T, kills []kill, enough int) {
 		if k.random && v.ranks == 0 && code > 0 && k.step == "" && !k.helper {
 			t.Errorf("%v: it was not killed, and failed with %d:\n%s", k, code, stderr)
 		}
-		printed, mustResume, last = stdout, mustResume || k.resumes, k
+		if stdout != "" || strings.Contains(stderr, "ed at") { // else it was killed before it looked whether the run has finished
+			printed = stdout
+		}
+		mustResume, last = mustResume || k.resumes, k
 		switch {
 		case code == 0:
 			if k.at != "" && !k.random {
