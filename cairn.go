@@ -132,6 +132,20 @@ type Options struct {
 	// or old, Open refuses. See docs/tiers.md.
 	Local string
 
+	// Tiers says where checkpoints are kept besides the disk of this host, as
+	// 'cairn run --tiers' does: "shared=/gpfs/me:every=4, s3=s3://bucket/sim".
+	// Open starts a process of the cairn command (CAIRN_HELPER, or in PATH),
+	// which copies checkpoints there in the background and reports to Log if a
+	// tier fails; if this host has lost the run, it brings it from there. Dir is
+	// then the run directory (default: PROGRAM.cairn), which 'cairn list' and
+	// 'cairn status' take; checkpoints are first saved to Dir/local, or to Local,
+	// or to the local tier that Tiers names. Close waits until the tiers have the
+	// last checkpoint (at most for 60 s, or the time that CAIRN_GRACE gives), or
+	// until a finished run is removed from them. CAIRN_TIERS in the environment has the
+	// same meaning. The tiers partner and rs, and programs of several ranks, need
+	// 'cairn run', whose --tiers comes first. See docs/tiers.md.
+	Tiers string
+
 	// Fresh starts over: Open discards what Dir holds of an earlier run,
 	// finished or not. CAIRN_FRESH=1 in the environment does the same. Under
 	// 'cairn run', only its flag --fresh counts.
@@ -237,7 +251,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		return nil, errors.New("cairn: Options.Dir and Options.Local are both set: name a directory that all hosts share, or one on each host")
 	}
 	o := engine.Options{
-		Dir: cmp.Or(opts.Local, opts.Dir), PerHost: opts.Local != "", Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
+		Dir: cmp.Or(opts.Local, opts.Dir), PerHost: opts.Local != "", Tiers: opts.Tiers, Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
 		Every: opts.Every, EveryPoints: opts.EveryPoints, Auto: opts.Auto, MTBF: opts.MTBF, SafePoints: opts.SafePoints,
 		Keep: opts.Keep, DiskLimit: opts.DiskLimit, Memory: opts.Memory, Compression: engine.Compression(opts.Compression),
 		MaxBases: opts.MaxBases, NoTracking: opts.NoTracking, OutsideFiles: opts.OutsideFiles,

@@ -117,8 +117,10 @@ typedef struct cairn_options {
 	                          With several ranks nothing is tracked. */
 	int group, any_owner;  /* as 'cairn run --group' and '--any-owner' */
 	const char *helper;    /* path of the cairn command; else CAIRN_HELPER, beside the library, PATH */
+	const char *tiers;     /* where checkpoints are kept besides, as 'cairn run --tiers'; else CAIRN_TIERS.
+	                          dir is then the run directory. Several ranks need 'cairn run'. */
 } cairn_options;
-#define CAIRN_OPTIONS {sizeof(cairn_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL}
+#define CAIRN_OPTIONS {sizeof(cairn_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL}
 
 /*
  * cairn_open starts a run whose checkpoints are kept in dir; NULL: where

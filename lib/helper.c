@@ -51,19 +51,21 @@ static const char *find(cairn_run *r, char *buf, size_t n)
 }
 
 /*
- * disconnect leaves the connections to 'cairn run' to the first helper: neither
+ * disconnect leaves the connections to 'cairn run', and the tiers, to the first helper: neither
  * another one nor a program that this one starts acts as the rank. The variables
  * are emptied where they are: other threads may call getenv, and unsetenv would
  * move others.
  */
 static void disconnect(void)
 {
-	char *values[] = {getenv("CAIRN_CONTROL"), getenv("CAIRN_WRITER")};
+	char *values[] = {getenv("CAIRN_CONTROL"), getenv("CAIRN_WRITER")}, *tiers = getenv("CAIRN_TIERS");
 	for (int i = 0; i < 2; i++)
 		if (values[i] && *values[i]) {
 			close(atoi(values[i]));
 			*values[i] = 0;
 		}
+	if (tiers)
+		*tiers = 0; /* a program that this one starts has a run of its own */
 }
 
 static cairn_status spawn(cairn_run *r)
@@ -164,6 +166,7 @@ cairn_status helper_start(cairn_run *r)
 	put_u32(&r->out, (uint32_t)r->opts.max_bases);
 	put_u64(&r->out, r->opts.memory);
 	put_str(&r->out, r->opts.compression);
+	put_str(&r->out, r->opts.tiers);
 	put_u32(&r->out, (r->opts.fresh && !r->restored ? 1u : 0) | (r->opts.group ? 2u : 0) | (r->opts.any_owner ? 4u : 0) | (r->restored ? 8u : 0));
 	fds[0] = r->pagefd, fds[1] = r->mirror;
 	if ((rc = helper_send(r, MSG_HELLO, fds, 2)) < 0 || (rc = helper_ask(r, 0)) < 0)

@@ -59,7 +59,7 @@
 #define files_unclaimed cairn__files_unclaimed
 #define files_give cairn__files_give
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 8, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 9, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {

@@ -108,6 +108,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	r->cwd = getcwd(NULL, 0);
 	r->opts.compression = copied(r->opts.compression);
 	r->opts.helper = copied(r->opts.helper);
+	r->opts.tiers = copied(r->opts.tiers ? r->opts.tiers : getenv("CAIRN_TIERS"));
 	if (comm && comm->size > 1) {
 		if (comm->rank < 0 || comm->rank >= comm->size || !comm->gather || !comm->max)
 			return fail(r, CAIRN_ARGUMENT, "rank %d of %d, or a communicator without functions", comm->rank, comm->size);
@@ -673,15 +674,8 @@ cairn_status cairn_close(cairn_run *r)
 		close(r->pagefd);
 	if (r->mirror >= 0)
 		close(r->mirror);
-	free(r->in.p);
-	free(r->out.p);
-	free(r->listed);
-	free(r->unsaid);
-	free(r->errtext);
-	free(r->dir);
-	free(r->cwd);
-	free((char *)r->opts.compression);
-	free((char *)r->opts.helper);
-	free(r);
+	void *mine[] = {r->in.p, r->out.p, r->listed, r->unsaid, r->errtext, r->dir, r->cwd, (char *)r->opts.compression, (char *)r->opts.helper, (char *)r->opts.tiers, r};
+	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+		free(mine[i]);
 	return rc;
 }

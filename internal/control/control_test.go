@@ -218,7 +218,7 @@ func TestJoin(t *testing.T) {
 			}
 			b.Send(c.answer)
 		}()
-		if w, err := Join(a, "ckpt", false); (err == nil) != c.ok {
+		if w, err := Join(a, "ckpt", false, ""); (err == nil) != c.ok {
 			t.Errorf("%+v: %+v, %v", c.answer, w, err)
 		}
 	}

@@ -56,7 +56,8 @@ func Inherit() (*Conn, *net.UnixConn, error) {
 
 // Join sends Hello and returns the Welcome. dir is the program's checkpoint
 // directory, empty if it names none; perHost says that hosts do not share it.
-func Join(c *Conn, dir string, perHost bool) (*Welcome, error) {
+// tiers is the policy that the program names, empty for none.
+func Join(c *Conn, dir string, perHost bool, tiers string) (*Welcome, error) {
 	if dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -64,7 +65,7 @@ func Join(c *Conn, dir string, perHost bool) (*Welcome, error) {
 		}
 		dir = abs
 	}
-	if err := c.Send(&Hello{Pid: os.Getpid(), Dir: dir, PerHost: perHost}); err != nil {
+	if err := c.Send(&Hello{Pid: os.Getpid(), Dir: dir, PerHost: perHost, Tiers: tiers}); err != nil {
 		return nil, fmt.Errorf("the helper of this host cannot be reached: %w", err)
 	}
 	m, err := c.Recv()

@@ -26,17 +26,19 @@ var kinds = []Message{
 	(*ListFiles)(nil), (*FileList)(nil), (*GetFile)(nil), (*FileBytes)(nil),
 	(*PeerHello)(nil), (*PeerMessage)(nil), (*PeerBytes)(nil), (*GetObject)(nil),
 	(*Status)(nil), (*Stop)(nil), (*Migrate)(nil), (*Cancel)(nil), (*Answer)(nil),
+	(*OpenTiers)(nil), (*TiersOpened)(nil), (*TierNote)(nil),
 }
 
 // What a rank says.
 type (
 	// Hello says that the program uses Cairn. Dir is its checkpoint directory,
 	// absolute; empty means Welcome.Dir. PerHost says that hosts do not share
-	// it.
+	// it. Tiers is the policy that the program names, which has no effect here.
 	Hello struct {
 		Pid     int    `json:"pid"`
 		Dir     string `json:"dir,omitempty"`
 		PerHost bool   `json:"perHost,omitempty"`
+		Tiers   string `json:"tiers,omitempty"`
 	}
 	// Endpoint gives this rank's endpoint, and asks for those of all ranks.
 	// Ranks exchange endpoints several times; Epoch counts that.

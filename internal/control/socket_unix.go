@@ -4,6 +4,7 @@ package control
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -64,4 +65,67 @@ func inherited(name string) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("%s=%s: %w", name, value, err)
 	}
 	return c, nil
+}
+
+// SendFiles passes descriptors to the process at the other end of a socket.
+func SendFiles(c *net.UnixConn, files ...*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	_, _, err := c.WriteMsgUnix([]byte{1}, syscall.UnixRights(fds...), nil)
+	return err
+}
+
+// ReceiveFiles returns n descriptors that the other end has passed.
+func ReceiveFiles(c *net.UnixConn, n int) (files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+		}
+	}()
+	rights := make([]byte, syscall.CmsgSpace(4*n))
+	k, nr, _, _, err := c.ReadMsgUnix(make([]byte, 1), rights)
+	if err == nil && k == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := syscall.ParseSocketControlMessage(rights[:nr])
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		fds, err := syscall.ParseUnixRights(&list[i])
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			syscall.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "socket"))
+		}
+	}
+	if len(files) != n {
+		return files, fmt.Errorf("%w: %d descriptors, not %d", ErrMalformed, len(files), n)
+	}
+	return files, nil
+}
+
+// Sockets makes connections of what Inherit finds in the environment: the
+// control connection and the connection to the writer. It closes the files.
+func Sockets(ctl, writer *os.File) (*Conn, *net.UnixConn, error) {
+	c, err := unixConn(ctl)
+	if err != nil {
+		writer.Close()
+		return nil, nil, err
+	}
+	w, err := unixConn(writer)
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return New(c), w, nil
 }

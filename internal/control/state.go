@@ -24,8 +24,11 @@ type RunState struct {
 	Tiers       []TierState      `json:"tiers,omitempty"`      // besides the hosts' disks
 	Scrub       *ScrubState      `json:"scrub,omitempty"`      // what hosts have read again
 	Ranks       []RankState      `json:"ranks"`
-	Moves       []MoveState      `json:"moves,omitempty"` // the latest, the newest at the end
-	Settings    []Setting        `json:"settings,omitempty"`
+	// ProgramEnded says that the program has ended, and only its tier helper
+	// is left.
+	ProgramEnded bool        `json:"programEnded,omitempty"`
+	Moves        []MoveState `json:"moves,omitempty"` // the latest, the newest at the end
+	Settings     []Setting   `json:"settings,omitempty"`
 }
 
 // RankState is one rank of a running run.

@@ -55,6 +55,7 @@ const (
 type Options struct {
 	Dir                     string
 	PerHost                 bool // hosts do not share Dir
+	Tiers                   string
 	Fresh                   bool
 	GroupReadable, AnyOwner bool
 
@@ -185,7 +186,7 @@ const (
 
 // Open opens the run in a directory, or the one of a context made by WithRun.
 // It creates the directory if necessary and locks it. It reads no state.
-func Open(ctx context.Context, opts Options) (*Run, error) {
+func Open(ctx context.Context, opts Options) (_ *Run, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -226,10 +227,14 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			opts.Dir = abs // the program may change its working directory
 		}
 		if opts.identity == nil {
-			var err error
 			if id, err = findIdentity(ctx, &opts, log); err != nil {
 				return nil, err
 			}
+			defer func() {
+				if err != nil {
+					id.leaveTiers()
+				}
+			}()
 		}
 	}
 	settled, err := opts.settle(id.Settings)
@@ -512,5 +517,7 @@ func (p *Run) Close() error {
 	if p.exit != nil && all {
 		err = errors.Join(err, p.finish())
 	}
-	return errors.Join(err, p.dir.Close())
+	err = errors.Join(err, p.dir.Close())
+	p.identity.leaveTiers()
+	return err
 }

@@ -30,6 +30,7 @@ type identity struct {
 	control.Welcome
 	supervisor  *supervisor    // nil: there is none
 	writer      *net.UnixConn  // to the helper's writer; nil: the writer is in this process
+	tiers       *tierHelper    // if this process has started it; then it is also the supervisor
 	mpi         *mpilib.Driver // if an MPI library's launcher started this process
 	exchange    func(ctx context.Context, endpoint []byte) ([][]byte, error)
 	driven      bool               // see Options.Driver
@@ -44,7 +45,10 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 	conn, writer, err := control.Inherit()
 	switch {
 	case err == nil:
-		w, err := control.Join(conn, opts.Dir, opts.PerHost)
+		if opts.Tiers != "" { // those of 'cairn run' count
+			opts.Dir, opts.PerHost = "", false
+		}
+		w, err := control.Join(conn, opts.Dir, opts.PerHost, opts.Tiers)
 		if err != nil {
 			return nil, fmt.Errorf("cairn: %w", err)
 		}
@@ -61,6 +65,12 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 		return s, nil
 	case !errors.Is(err, control.ErrAlone):
 		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	if tiers := tiersOf(opts); tiers != "" {
+		return joinTiers(ctx, opts, tiers, log)
+	}
+	if err := refuseRunDir(opts); err != nil {
+		return nil, err
 	}
 	if opts.Driver != nil {
 		return opts.Driver.identity(ctx)

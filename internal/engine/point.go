@@ -170,6 +170,9 @@ func (p *Run) usable() error {
 	case p.phase == phaseClosed:
 		return errors.New("cairn: the run is closed")
 	case p.identity.Size == 1 && p.identity.supervisor.err() != nil:
+		if p.identity.tiers != nil {
+			return fmt.Errorf("cairn: the tier helper has ended: %w; end the program, and start it again: it resumes from its last checkpoint", p.identity.supervisor.err())
+		}
 		return fmt.Errorf("cairn: %w; end the program: it is restarted from its last checkpoint", p.identity.supervisor.err())
 	case p.phase != phaseRunning:
 		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")

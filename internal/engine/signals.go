@@ -37,7 +37,7 @@ func watchSignals(p *Run) *signalWatch {
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
 					p.requestStop(s.String())
-					if p.identity.supervisor != nil {
+					if p.identity.supervisor != nil && p.identity.tiers == nil {
 						continue
 					}
 					signal.Stop(w.ch) // the next one has its usual effect

@@ -237,7 +237,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	}
 	every, points, mtbf := c.F64(), c.U64(), c.F64()
 	keep, bases, memory := int32(c.U32()), int32(c.U32()), c.U64()
-	compression, flags := c.text(), c.U32()
+	compression, tiers, flags := c.text(), c.text(), c.U32()
 	if err := c.end(); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	}
 	s.page = (*page)(unsafe.Pointer(unsafe.SliceData(mem)))
 	o := engine.Options{
-		Dir: dir, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
+		Dir: dir, Tiers: tiers, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
 		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
 		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
 		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror},

@@ -225,6 +225,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	if s.local != nil {
 		s.local.start(s, m)
 	}
+	s.startsProxy(m)
 	m.Welcome.Group, m.Welcome.AnyOwner = s.o.access().Group, s.o.access().AnyOwner
 	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
 	m.Welcome.FormerDirs, m.Welcome.WorkDir = s.rec.FormerDirs, s.cwd
@@ -272,6 +273,8 @@ func environment(local bool) []string {
 		switch name {
 		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, helper.EnvSecret, helper.EnvSupervisor:
 			return true // variables of a run that this supervisor itself is part of
+		case control.EnvTiers:
+			return true // a program that a rank starts has a run of its own
 		case "HOSTNAME", "DISPLAY", "TMPDIR":
 			return !local
 		}
@@ -386,6 +389,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		r.done = true
 	case *control.Stopped:
 		r.done, a.stopped = true, true
+		s.programEnds("the program was told to stop")
 		if m.Error != "" && a.unsaved == "" {
 			a.unsaved = fmt.Sprintf("rank %d: %s", r.Rank, m.Error)
 		}
@@ -434,6 +438,9 @@ func (r *rank) noPoint(m *control.Progress, now time.Time) string {
 func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
+	if !s.helloOfTiers(r, m) {
+		return
+	}
 	if m.PerHost && s.local == nil && slices.ContainsFunc(s.a.ranks, func(x rank) bool { return x.Host != r.Host }) {
 		s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in a directory of each host, %s (Options.Local): name it with 'cairn run --local %s'", m.Dir, m.Dir)})
 		s.kill("")
@@ -549,6 +556,7 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 	}
 	r.State = "ended"
 	a.alive--
+	s.programEnded(r)
 	f := &failure{status: m.Code}
 	switch {
 	case m.Error != "":

@@ -122,7 +122,7 @@ func fakeRank(args []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := control.Join(conn, "", false)
+	w, err := control.Join(conn, "", false, "")
 	if err != nil {
 		return err
 	}

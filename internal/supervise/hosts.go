@@ -362,7 +362,7 @@ func (h *host) handle(m control.Message) {
 			h.busy = false
 			h.s.releaseEmptyHosts()
 		}
-	case *control.Scanned, *control.Fetched, *control.AttemptStored, *control.FileData, *control.Discarded:
+	case *control.Scanned, *control.Fetched, *control.AttemptStored, *control.FileData, *control.Discarded, *control.PartVerified:
 		h.answers(m)
 	case *control.Stored:
 		h.s.stored(h, m)

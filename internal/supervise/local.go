@@ -323,13 +323,16 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 		}
 		items := p.fetches(plan, l.at)
 		if own = fromTier(items); len(items) == 0 {
-			break
+			if s.loadable(ctx) {
+				break
+			}
+			continue
 		}
 		failed, whole := s.fetch(ctx, items)
 		if s.stopping || s.killed {
 			return false
 		}
-		if failed == 0 && whole {
+		if failed == 0 && whole && s.loadable(ctx) {
 			break
 		}
 		if !whole || failed < 0 {

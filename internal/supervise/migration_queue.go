@@ -71,6 +71,8 @@ func (s *Supervisor) migrate(w *commandRequest, m *control.Migrate) {
 		w.reply(&control.Answer{Error: fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case s.o.Proxy != nil:
+		refuse("'cairn run' has not started the program, so it cannot start it elsewhere")
 	case s.ending():
 		refuse("the run is to stop; nothing is moved any more")
 	case (len(q.ranks) == 0) == (q.host == ""):

@@ -75,7 +75,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.dir = dir
-	dir.ChangedArgs = o.ChangedArgs
+	dir.ChangedArgs, dir.AnyCommand = o.ChangedArgs, o.Proxy != nil
 	if s.intent, err = dir.Claim(s.o.Command, s.n, s.o.Dir, s.o.Local, s.o.RankOutput, o.Fresh, s.scheduler.Job); err != nil {
 		dir.Close()
 		return nil, err
@@ -146,7 +146,10 @@ func (s *Supervisor) prepare() (err error) {
 	if len(o.Command) == 0 || len(o.Helper) == 0 {
 		return optionError("Command and Helper are needed")
 	}
-	program, err := exec.LookPath(o.Command[0])
+	program, err := o.Command[0], error(nil)
+	if o.Proxy == nil {
+		program, err = exec.LookPath(o.Command[0])
+	}
 	if err != nil {
 		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
 			return optionError("%s is a directory without Go files; name a program, or the directory of a Go program's source", o.Command[0])
@@ -164,7 +167,7 @@ func (s *Supervisor) prepare() (err error) {
 		return err
 	}
 	if o.Run == "" {
-		o.Run = strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
+		o.Run = defaultRun(program)
 	}
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
 		return err
@@ -269,6 +272,11 @@ func (s *Supervisor) prepareHosts() error {
 		return optionError("%d ranks, but the hosts have room for %d; give hosts more slots (%s:%d)", s.n, sum, s.hosts[0].name, s.n)
 	}
 	return nil
+}
+
+// defaultRun returns the name of the run directory of a program.
+func defaultRun(program string) string {
+	return strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
 }
 
 // awaitOthers waits for helpers of an earlier supervisor.

@@ -54,6 +54,7 @@ func (s *Supervisor) stop(why string) { s.stopOn(why, scheduler.Notice{}) }
 // stopOn does the same when the scheduler has said how much time there is.
 func (s *Supervisor) stopOn(why string, n scheduler.Notice) {
 	if s.stopping || s.stopAfterMove != "" {
+		s.proxied.hasty = s.proxied.ended
 		return
 	}
 	if s.move != nil && s.move.decided {

@@ -25,6 +25,8 @@
 //	                       ompi_server, spawn
 //	a directory per host   local, local_inventory, local_output
 //	other storage tiers    tiers, tier_attempts
+//	a program that names
+//	tiers by itself        tier_helper
 //	migration              migration, migration_queue, evacuate
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
@@ -85,6 +87,9 @@ type Options struct {
 	RemoteShell          []string // {host} is replaced, or the host is appended; default ssh
 	Launcher             string   // "fork" (default), "mpirun" or "srun": who starts the ranks
 	LauncherArgs         []string
+
+	// Proxy is started in place of Command, which runs already (tier_helper.go).
+	Proxy []string
 
 	Transports []string // for the ranks; none: they choose
 	// Settings are the options of the command that were given. Those of the

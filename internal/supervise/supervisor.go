@@ -61,6 +61,7 @@ type Supervisor struct {
 	asksGrace bool   // the scheduler tells the time when ranks are to stop
 	asksEnd   bool   // it is being asked whether it ends the job
 
+	proxied proxied // with Options.Proxy
 	stopRequest
 	commits
 	setbacks
@@ -359,7 +360,7 @@ func (s *Supervisor) snapshot() control.RunState {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
 	}
-	st.Settings = s.rec.Settings
+	st.Settings, st.ProgramEnded = s.rec.Settings, s.proxied.ended
 	st.Moves, st.Tiers, st.Scrub = s.snapMoves(), s.tierStates(), s.rec.Scrub
 	return st
 }

@@ -443,7 +443,7 @@ func (s *Supervisor) endTiers(ctx context.Context) {
 	}
 	left := max(0, s.stopGrace-time.Since(s.stopAt))
 	s.say("waiting for tiers to get the last checkpoint, at most %s", control.TimeText(left.Round(time.Millisecond)))
-	s.until(ctx, func() bool { return s.killed || !busy() }, time.After(left))
+	s.until(ctx, func() bool { return s.killed || s.proxied.hasty || !busy() }, time.After(left))
 	for _, t := range s.tiers {
 		if t.upload != nil {
 			s.say("%s does not have checkpoint %d", t, t.upload.index)

@@ -16,7 +16,7 @@ class Options(ctypes.Structure):
         ("struct_size", c_size_t), ("every", c_double), ("every_points", c_uint64), ("mtbf", c_double),
         ("keep", c_int), ("max_bases", c_int), ("memory", c_uint64), ("compression", c_char_p),
         ("fresh", c_int), ("no_signals", c_int), ("no_tracking", c_int), ("group", c_int), ("any_owner", c_int),
-        ("helper", c_char_p),
+        ("helper", c_char_p), ("tiers", c_char_p),
     ]  # fmt: skip
 
 

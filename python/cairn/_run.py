@@ -135,6 +135,7 @@ def open(  # noqa: A001  (as io.open)
     any_owner: bool = False,
     comm: Any = None,
     helper: str | os.PathLike[str] | None = None,
+    tiers: str | None = None,
 ) -> Run:
     """Start a run whose checkpoints are kept in ``dir``; None: where 'cairn run' says.
 
@@ -149,12 +150,15 @@ def open(  # noqa: A001  (as io.open)
     writes memory that is protected. ``group`` and ``any_owner`` are as the
     options of 'cairn run'. ``comm`` is a communicator of mpi4py; then all its processes
     open the run. ``helper`` is the path of the cairn command.
+    ``tiers`` says where checkpoints are kept besides, as 'cairn run --tiers' (else
+    CAIRN_TIERS in the environment); ``dir`` is then the run directory.
     """
     o = Options(ctypes.sizeof(Options), every or 0, every_points or 0, mtbf or 0, keep or 0, max_bases or 0, memory or 0)
     o.compression = compression.encode() if compression else None
     o.fresh, o.no_signals, o.no_tracking = fresh, not signals, not tracking
     o.group, o.any_owner = group, any_owner
     o.helper = os.fsencode(helper) if helper else None
+    o.tiers = tiers.encode() if tiers else None
     return Run(dir, o, comm)
 
 

@@ -46,6 +46,9 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 			old.Command = slices.Clone(command)
 		}
 	}
+	if err == nil && d.AnyCommand {
+		old.Command = slices.Clone(command)
+	}
 	again := err == nil && job.Repeats(old.Job) && old.differs(command, n, checkpointDir, local) == nil && len(old.Clear) == 0
 	if fresh && again {
 		in, err := d.Claim(command, n, checkpointDir, local, output, false, job)

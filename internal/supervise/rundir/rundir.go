@@ -28,6 +28,8 @@ type Dir struct {
 	// ChangedArgs says that Claim may resume a run with other arguments of its
 	// program.
 	ChangedArgs bool
+	// AnyCommand says that Claim resumes a run whatever command started it.
+	AnyCommand bool
 
 	lock *os.File
 	log  *os.File

@@ -8,6 +8,7 @@
 //	run N    do N steps, with a point before each
 //	save     save now
 //	finish   write the results and end
+//	done     the same, and say that the work is done
 //
 // and answers "ok STEP" to each. Sets that became safe are reported as they
 // are found, with a line that begins with "saved".
@@ -43,6 +44,7 @@ func main() {
 	full := flag.Bool("full", false, "full checkpoints only")
 	compress := flag.String("compress", "", "zstd or gzip")
 	flag.StringVar(&c.Dir, "dir", "", "checkpoint directory; none: run without Cairn")
+	flag.StringVar(&c.Tiers, "tiers", "", "storage tiers")
 	flag.StringVar(&c.out, "out", ".", "directory for results")
 	flag.IntVar(&c.dense, "dense", 1000, "numbers that change in every step")
 	flag.IntVar(&c.sparse, "sparse", 1000, "numbers of which few change in a step")
@@ -133,9 +135,12 @@ func (g *program) obey(ctx context.Context) error {
 				}
 				fmt.Println("not saved:", err)
 			}
-		case cmd == "finish":
+		case cmd == "finish", cmd == "done":
 			if err := g.finish(); err != nil {
 				return err
+			}
+			if cmd == "done" {
+				g.p.Finish()
 			}
 			fmt.Println("ok", g.Step)
 			return nil
