@@ -5,6 +5,9 @@ import (
 	"go/types"
 	"slices"
 
+	"golang.org/x/tools/go/types/typeutil"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
@@ -139,4 +142,27 @@ func unnamed(t *types.Tuple) *types.Tuple {
 		vars = append(vars, types.NewParam(v.Pos(), nil, "", v.Type()))
 	}
 	return types.NewTuple(vars...)
+}
+
+// findOnce fills in Once.
+func (c *Graph) findOnce(ld *load.Program) {
+	for _, s := range ld.Sources {
+		for _, f := range s.Files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || len(call.Args) != 1 {
+					return true
+				}
+				lit, ok := ast.Unparen(call.Args[0]).(*ast.FuncLit)
+				if !ok {
+					return true
+				}
+				o := typeutil.StaticCallee(s.Info, call)
+				if o != nil && slices.Contains([]string{"sync.OnceFunc", "sync.OnceValue", "sync.OnceValues"}, o.FullName()) {
+					c.Once[c.ByNode[lit]] = call
+				}
+				return true
+			})
+		}
+	}
 }

@@ -64,12 +64,15 @@ type Graph struct {
 	byObj   map[*types.Func]*Function
 	ByNode  map[ast.Node]*Function
 	Main    *Function
-	values  map[string][]*Function // functions that are used as values, by their types; see funcValues
+	// Once has the literals that sync.OnceFunc, OnceValue or OnceValues are
+	// given, with these calls: a library's function calls them.
+	Once   map[*Function]*ast.CallExpr
+	values map[string][]*Function // functions that are used as values, by their types; see funcValues
 }
 
 // New returns the graph of a program's calls.
 func New(ld *load.Program, g *Dynamic) *Graph {
-	c := &Graph{dynamic: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}}
+	c := &Graph{dynamic: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}, Once: map[*Function]*ast.CallExpr{}}
 	for _, s := range ld.Sources {
 		for _, f := range s.Files {
 			for _, d := range f.Decls {
@@ -90,6 +93,7 @@ func New(ld *load.Program, g *Dynamic) *Graph {
 			}
 		}
 	}
+	c.findOnce(ld)
 	for _, fn := range c.All {
 		c.sitesOf(fn)
 	}
@@ -249,7 +253,9 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		}
 	} else {
 		for _, q := range c.dynamic.Sites[at] {
-			if to := cmp.Or(c.ByNode[q.Lit], c.byObj[q.Obj]); to != nil {
+			if to := cmp.Or(c.ByNode[q.Lit], c.byObj[q.Obj]); c.Once[to] != nil {
+				fn.Sites = append(fn.Sites, &Site{Caller: fn, Call: call, Kind: SyncCallback, Callees: []*Function{to}})
+			} else if to != nil {
 				t.Callees = append(t.Callees, to)
 			}
 		}

@@ -223,11 +223,8 @@ func (pl *Placement) obstacle(n ast.Node, fn *callgraph.Function) *rewrite.Refus
 			Remedy: "collect the values first, with slices.Collect, and range over these; or choose the loop around it with //cairn:point"}
 	}
 	if !pl.rooted(path) {
-		why := "main does not call " + fn.Name() + " directly"
-		if t := pl.concurrent[fn]; t != nil {
-			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.Name(), pl.p.At(t.At()))
-		}
-		return &rewrite.Refusal{Pos: at, Reason: "the loop cannot be resumed: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
+		why, remedy := pl.notCalled(fn)
+		return &rewrite.Refusal{Pos: at, Reason: "the loop cannot be resumed: " + why, Remedy: remedy}
 	}
 	if pl.everywhere || pl.Several() { // the program checks at run time whether other goroutines are alive
 		return nil

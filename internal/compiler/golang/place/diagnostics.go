@@ -97,7 +97,7 @@ func (pl *Placement) whyNoPoint(n ast.Node) *rewrite.Refusal {
 
 // beforeMain reports whether a function runs only before main.
 func (pl *Placement) beforeMain(fn *callgraph.Function) bool {
-	return !pl.reachable[fn] && pl.concurrent[fn] == nil
+	return !pl.live[fn] && pl.concurrent[fn] == nil
 }
 
 // coarseWarning reports a loop with a point and few iterations if the loop

@@ -38,6 +38,7 @@ type Placement struct {
 	background  map[int]bool                            // comments that belong to a go statement, by index
 	noWaits     map[*callgraph.Function]bool            // functions whose waits cannot be resumed
 	reachable   map[*callgraph.Function]bool            // functions that roots reach
+	live        map[*callgraph.Function]bool            // functions that main leads to in any way
 	concurrent  map[*callgraph.Function]*callgraph.Site // functions that may run on other goroutines
 	Loops       map[ast.Node]*callgraph.Function
 	tried       map[ast.Node]bool
@@ -68,6 +69,7 @@ func New(p *lower.Program, several bool) *Placement {
 	if pl.Calls.Main != nil {
 		pl.findRoots(several)
 		pl.concurrent = pl.Calls.Concurrent()
+		pl.live = callgraph.Reach([]*callgraph.Function{pl.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
 	}
 	return pl
 }
