@@ -280,7 +280,7 @@ function loopText(st) {
   const r = st.ranks.filter(r => r.loop && r.state !== "ended").sort((a, b) => at(b) - at(a))[0];
   if (!r) return "";
   const left = at(r) - now();
-  return "loop " + r.loop.where + " at " + Math.floor(100 * r.loop.done / r.loop.total) + " %" + (at(r) && left > 0 ? ", about " + span(left) + " left" : "");
+  return "loop " + r.loop.where + " at " + Math.min(99, Math.floor(100 * r.loop.done / r.loop.total)) + " %" + (at(r) && left >= 1000 ? ", about " + span(left) + " left" : "");
 }
 
 function header() {
@@ -414,7 +414,7 @@ function storage() {
 function textOf(e) {
   if (e.text || !e.checkpoint) return e.text;
   const c = e.checkpoint;
-  return "checkpoint " + c.index + " committed: " + bytes(c.state) + ", " + bytes(c.written) + " written, paused " + span(c.pauseNS / ns) + ", written in " + span(c.tookNS / ns) + (c.reason ? ", " + c.reason : "");
+  return "checkpoint " + c.index + " committed: " + bytes(c.state) + " of state, " + bytes(c.written) + " written, paused " + span(c.pauseNS / ns) + ", durable after " + span(c.tookNS / ns) + (c.reason ? ", " + c.reason : "");
 }
 
 // log appends events to the log, and keeps it short.
@@ -507,23 +507,53 @@ function draw() {
 }
 function soon() { if (!drawn) drawn = requestAnimationFrame(draw); }
 
-function connect() {
-  const source = new EventSource("stream");
-  source.onopen = () => set("link", "live");
-  source.onerror = () => set("link", "not connected; trying again");
-  source.onmessage = ev => {
-    const begin = performance.now();
-    const m = JSON.parse(ev.data);
-    run.skew = Date.parse(m.now) - Date.now();
-    if (m.anew) forget();
-    if (m.events) { m.events.forEach(add); log(m.events); }
-    if (m.state) run.state = m.state;
-    if (m.storage) run.storage = m.storage;
-    if (m.error && !m.state) { set("alert", m.error); $("alert").hidden = false; }
-    $("buttons").hidden = !(m.steer && token && live());
-    run.takeMs = performance.now() - begin;
-    soon();
-  };
+function take(m) {
+  const begin = performance.now();
+  run.skew = Date.parse(m.now) - Date.now();
+  if (m.anew) forget();
+  if (m.events) { m.events.forEach(add); log(m.events); }
+  if (m.state) run.state = m.state;
+  if (m.storage) run.storage = m.storage;
+  if (m.error && !m.state) { set("alert", m.error); $("alert").hidden = false; }
+  $("buttons").hidden = !(m.steer && token && live());
+  run.takeMs = performance.now() - begin;
+  soon();
+}
+
+// follow reads the stream until it ends. Server-sent events by EventSource could
+// not send the token, for which the server keeps places.
+async function follow(signal) {
+  const r = await fetch("stream", { signal, headers: token ? { "Authorization": "Bearer " + token } : {} });
+  if (!r.ok) throw new Error(await r.text());
+  set("link", "live");
+  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const p of parts) if (p.startsWith("data: ")) take(JSON.parse(p.slice(6)));
+  }
+}
+
+const pause = ms => new Promise(done => setTimeout(done, ms));
+const shown = () => new Promise(done => document.addEventListener("visibilitychange", done, { once: true }));
+
+async function connect() {
+  for (;;) {
+    const stop = new AbortController();
+    // A page that nobody sees for a minute leaves its place to others.
+    let hidden = 0;
+    const leave = () => { clearTimeout(hidden); if (document.hidden) hidden = setTimeout(() => stop.abort(), 60000); };
+    document.addEventListener("visibilitychange", leave);
+    leave();
+    let why = "not connected";
+    try { await follow(stop.signal); } catch (err) { if (!(err instanceof TypeError)) why = err.message.trim(); }
+    document.removeEventListener("visibilitychange", leave);
+    clearTimeout(hidden);
+    if (stop.signal.aborted) { set("link", "paused"); while (document.hidden) await shown(); }
+    else { set("link", why + "; trying again"); await pause(3000); }
+  }
 }
 
 $("range").addEventListener("change", soon);

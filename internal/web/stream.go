@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	maxWatching = 64               // streams at a time
+	maxWatching = 64               // streams at a time, without those of visitors who have the token
+	maxOwners   = 16               // streams of these
 	stateEvery  = time.Second / 2  // time between two states in a stream
 	aliveEvery  = 15 * time.Second // a stream is never silent for longer
 	outputLimit = 64 << 10         // bytes of output that are shown
@@ -36,13 +37,24 @@ type message struct {
 
 // stream sends the history of the run, and what is new, until the visitor leaves.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	if !s.watch.begin() {
-		http.Error(w, fmt.Sprintf("%d others watch this run already.", maxWatching), http.StatusServiceUnavailable)
+	limit := maxWatching
+	owner := s.owner(r)
+	if owner {
+		limit = maxOwners
+	}
+	if !s.watch.begin(owner, limit) {
+		http.Error(w, fmt.Sprintf("%d others watch this run already.", limit), http.StatusServiceUnavailable)
 		return
 	}
-	defer s.watch.end()
+	defer s.watch.end(owner)
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
+	// send ends the stream if the visitor does not read.
+	send := func(format string, args ...any) bool {
+		out.SetWriteDeadline(time.Now().Add(writeTime))
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil && out.Flush() == nil
+	}
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	life, seen, version, sent := -1, 0, -1, time.Time{}
@@ -72,7 +84,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return
 			}
-			if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil || out.Flush() != nil {
+			if !send("data: %s\n\n", text) {
 				return
 			}
 		}
@@ -83,7 +95,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		case <-v.next:
 		case <-later:
 		case <-alive.C:
-			if _, err := fmt.Fprint(w, ": still there\n\n"); err != nil || out.Flush() != nil {
+			if !send(": still there\n\n") {
 				return
 			}
 		case <-r.Context().Done():

@@ -36,12 +36,12 @@ type watcher struct {
 	version  int           // grows with every change of state, storage or err
 	err      error         // why the state is not known
 	news     chan struct{} // closed and replaced at every change
-	watching int
+	watching map[bool]int  // true: of visitors with the token
 	closed   bool
 }
 
 func newWatcher(run string) *watcher {
-	return &watcher{run: run, over: make(chan struct{}), reader: events.NewReader(filepath.Join(run, events.FileName)), news: make(chan struct{})}
+	return &watcher{run: run, over: make(chan struct{}), reader: events.NewReader(filepath.Join(run, events.FileName)), news: make(chan struct{}), watching: make(map[bool]int)}
 }
 
 // close ends all streams, after they have sent what is new.
@@ -55,24 +55,24 @@ func (w *watcher) close() {
 	}
 }
 
-// begin says that someone watches, until end is called. It reports false if too
-// many do.
-func (w *watcher) begin() bool {
+// begin says that someone watches, with the token or without, until end is
+// called. It reports false if as many as the limit do already.
+func (w *watcher) begin(owner bool, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watching >= maxWatching {
+	if w.watching[owner] >= limit {
 		return false
 	}
-	if w.watching++; w.watching == 1 {
+	if w.watching[owner]++; w.watching[true]+w.watching[false] == 1 {
 		go w.work()
 	}
 	return true
 }
 
-func (w *watcher) end() {
+func (w *watcher) end(owner bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watching--
+	w.watching[owner]--
 }
 
 // work looks at the run until nobody watches any more.
@@ -87,7 +87,7 @@ func (w *watcher) work() {
 			return
 		}
 		w.mu.Lock()
-		if w.watching == 0 {
+		if w.watching[true]+w.watching[false] == 0 {
 			w.mu.Unlock()
 			return
 		}

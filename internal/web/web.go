@@ -123,6 +123,12 @@ func digest(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
+// owner reports whether a request has the token.
+func (s *Server) owner(r *http.Request) bool {
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return s.token != "" && bearer && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
+}
+
 // steer answers a request that changes the run. The token comes in a header, which
 // a browser does not add to requests of other pages.
 func (s *Server) steer(do func(context.Context, *request) (any, error)) http.HandlerFunc {
@@ -135,8 +141,7 @@ func (s *Server) steer(do func(context.Context, *request) (any, error)) http.Han
 		type failed struct {
 			Error string `json:"error"`
 		}
-		token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if s.token == "" || !bearer || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+		if !s.owner(r) {
 			reply(http.StatusForbidden, failed{"This needs the token: open the address that cairn has printed."})
 			return
 		}
@@ -151,7 +156,10 @@ func (s *Server) steer(do func(context.Context, *request) (any, error)) http.Han
 			reply(http.StatusBadRequest, failed{"The request is not understood: " + err.Error()})
 			return
 		}
+		out := http.NewResponseController(w)
+		out.SetWriteDeadline(time.Time{}) // a migration may take long
 		v, err := do(r.Context(), &q)
+		out.SetWriteDeadline(time.Now().Add(writeTime))
 		if err != nil {
 			reply(http.StatusConflict, failed{err.Error()})
 			return
@@ -163,7 +171,8 @@ func (s *Server) steer(do func(context.Context, *request) (any, error)) http.Han
 // Serve answers requests on a listener until the server is closed and the last
 // ones are answered.
 func Serve(l net.Listener, s *Server) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	c := connections{idle: make(map[net.Conn]time.Time)}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10, ConnState: c.change}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

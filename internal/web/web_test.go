@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,13 +101,16 @@ func (s *site) do(method, path, body string, headers ...string) (*http.Response,
 
 // open opens a stream. It returns a function that waits until what the messages
 // have said together fits.
-func (s *site) open() (next func(fits func(*message) bool) *message) {
+func (s *site) open(headers ...string) (next func(fits func(*message) bool) *message) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", s.base+"/stream", nil)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	for ; len(headers) > 0; headers = headers[2:] {
+		r.Header.Set(headers[0], headers[1])
 	}
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -173,15 +178,41 @@ func TestStream(t *testing.T) {
 	next(func(m *message) bool { return m.State != nil && m.State.State == rundir.Finished })
 }
 
-// TestStream_TooMany shows that visitors cannot use up the machine.
+// TestStream_TooMany shows that visitors can use up neither the machine nor the
+// places of those who have the token.
 func TestStream_TooMany(t *testing.T) {
-	s := newSite(t, "")
+	s := newSite(t, "secret")
 	for range maxWatching {
 		next := s.open()
 		next(func(m *message) bool { return m.Anew })
 	}
 	if a, text := s.do("GET", "/stream", ""); a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "others watch") {
 		t.Errorf("%d %s", a.StatusCode, text)
+	}
+	next := s.open("Authorization", "Bearer secret")
+	next(func(m *message) bool { return m.Anew })
+}
+
+// TestServe_TooManyConnections shows that connections without a request make room
+// for others.
+func TestServe_TooManyConnections(t *testing.T) {
+	s := newSite(t, "")
+	var first net.Conn
+	for range maxConnections + 1 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if first == nil {
+			first = c
+		}
+	}
+	if _, err := first.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the first connection is not closed: %v", err)
+	}
+	if a, _ := s.do("GET", "/", ""); a.StatusCode != http.StatusOK {
+		t.Error(a.Status)
 	}
 }
 
