@@ -20,6 +20,7 @@ const maxLine = 1 << 20
 
 // File is the history of a run on disk. Its methods are for one goroutine.
 type File struct {
+	name    string
 	f       *os.File
 	next    uint64   // sequence number of the next event
 	size    int64    // of the whole lines in the file
@@ -29,6 +30,10 @@ type File struct {
 // maxWaiting bounds the lines that wait for room on the disk.
 const maxWaiting = 10000
 
+// ErrReplaced says that the file was removed, replaced or cut while it was open. The
+// event is in the file that has the name now.
+var ErrReplaced = errors.New("it was removed, replaced or cut by another program, and has only later events now")
+
 // OpenFile opens a history, and creates it if necessary. A crash may have left an
 // incomplete last line; OpenFile removes it.
 func OpenFile(name string) (*File, error) {
@@ -36,7 +41,7 @@ func OpenFile(name string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &File{f: f, next: 1}
+	h := &File{name: name, f: f, next: 1}
 	if err := h.recover(); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -68,7 +73,7 @@ func (h *File) recover() error {
 		i := bytes.LastIndexByte(lines, '\n') + 1
 		var e Event
 		if json.Unmarshal(lines[i:], &e) == nil && e.Seq > 0 {
-			h.next = e.Seq + 1
+			h.next = max(h.next, e.Seq+1)
 			return nil
 		}
 		lines = lines[:i]
@@ -82,8 +87,33 @@ func (h *File) Clear() error {
 	return h.f.Truncate(0)
 }
 
+// follow opens the file again if it is another one than that which has the name.
+func (h *File) follow() (replaced bool, err error) {
+	own, err := h.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(h.name)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	case err == nil && os.SameFile(own, named):
+		if own.Size() >= h.size {
+			return false, nil
+		}
+		return true, h.recover()
+	}
+	f, err := vfs.OpenPrivate(h.name, os.O_CREATE|os.O_RDWR|os.O_APPEND)
+	if err != nil {
+		return false, err
+	}
+	h.f.Close()
+	h.f = f
+	return true, h.recover()
+}
+
 // Append gives an event its version and sequence number, and appends it. If that
-// fails, the next call tries again.
+// fails, the next call tries again. ErrReplaced is no failure.
 func (h *File) Append(e *Event) error {
 	e.Version, e.Seq = Version, h.next
 	h.next++
@@ -93,6 +123,10 @@ func (h *File) Append(e *Event) error {
 	}
 	if len(h.waiting) < maxWaiting {
 		h.waiting = append(h.waiting, append(line, '\n'))
+	}
+	replaced, err := h.follow()
+	if err != nil {
+		return err
 	}
 	for len(h.waiting) > 0 {
 		n, err := h.f.Write(h.waiting[0])
@@ -105,6 +139,9 @@ func (h *File) Append(e *Event) error {
 		h.size += int64(n)
 		h.waiting = h.waiting[1:]
 	}
+	if replaced {
+		return ErrReplaced
+	}
 	return nil
 }
 
@@ -116,6 +153,8 @@ type Reader struct {
 	name   string
 	offset int64
 	head   []byte // the beginning of the file: another run's differs at least in its time
+	last   uint64 // number of the last event that was read
+	other  bool   // the file is another one, and no event of it was read
 }
 
 const headSize = 256
@@ -125,7 +164,8 @@ func NewReader(name string) *Reader { return &Reader{name: name} }
 
 // Next returns the events that were appended since the last call. If the run was
 // replaced by another one, anew is set, and they are those of the new run. Lines
-// that are no events of this version are left out.
+// that are no events of this version are left out. A file that was replaced, but
+// has only later events of the same run, is no new run.
 func (r *Reader) Next() (list []Event, anew bool, err error) {
 	f, err := os.Open(r.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,13 +184,13 @@ func (r *Reader) Next() (list []Event, anew bool, err error) {
 		return nil, false, err
 	}
 	if st.Size() < r.offset || !bytes.HasPrefix(head, r.head) {
-		r.offset, anew = 0, true
+		r.offset, r.other = 0, true
 	}
 	r.head = head
 	data := make([]byte, st.Size()-r.offset)
 	n, err := f.ReadAt(data, r.offset)
 	if err != nil && err != io.EOF {
-		return nil, anew, err
+		return nil, false, err
 	}
 	data = data[:bytes.LastIndexByte(data[:n], '\n')+1]
 	r.offset += int64(len(data))
@@ -159,6 +199,10 @@ func (r *Reader) Next() (list []Event, anew bool, err error) {
 		if json.Unmarshal(line, &e) == nil && e.Version == Version && e.Seq > 0 {
 			list = append(list, e)
 		}
+	}
+	if len(list) > 0 {
+		anew = r.other && list[0].Seq <= r.last
+		r.last, r.other = list[len(list)-1].Seq, false
 	}
 	return list, anew, nil
 }

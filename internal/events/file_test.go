@@ -82,3 +82,62 @@ func TestFile(t *testing.T) {
 	next(true, "newer, and longer")
 	next(false)
 }
+
+// TestFile_Replaced removes, replaces and cuts the file while it is open.
+func TestFile_Replaced(t *testing.T) {
+	name := filepath.Join(t.TempDir(), FileName)
+	f, err := OpenFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := NewReader(name)
+	add := func(text string, seq uint64, want error) {
+		t.Helper()
+		e := Event{Kind: Note, Time: time.Now(), Text: text}
+		if err := f.Append(&e); err != want || e.Seq != seq {
+			t.Fatalf("%s: number %d, %v; want %d, %v", text, e.Seq, err, seq, want)
+		}
+		list, anew, err := r.Next()
+		if err != nil || anew || len(list) != 1 || list[0].Text != text {
+			t.Fatalf("%s: read %+v, %v, %v", text, list, anew, err)
+		}
+	}
+	add("one", 1, nil)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	add("two", 2, ErrReplaced)
+	add("three", 3, nil)
+	if err := os.Rename(name, name+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("what is this"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	add("four", 4, ErrReplaced)
+	if err := os.Truncate(name, 0); err != nil {
+		t.Fatal(err)
+	}
+	add("five", 5, ErrReplaced)
+
+	// What cannot be opened is tried again.
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Append(&Event{Kind: Note, Time: time.Now(), Text: "six"}); err == nil || err == ErrReplaced {
+		t.Fatalf("a directory is a file: %v", err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Append(&Event{Kind: Note, Time: time.Now(), Text: "seven"}); err != ErrReplaced {
+		t.Fatal(err)
+	}
+	if list, anew, err := r.Next(); err != nil || anew || len(list) != 2 || list[0].Text != "six" || list[1].Seq != 7 {
+		t.Fatalf("read %+v, %v, %v", list, anew, err)
+	}
+}

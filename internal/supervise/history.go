@@ -19,6 +19,8 @@ type history struct {
 	first []*events.Event // until then
 	err   error
 	told  bool // err was reported
+
+	replaced bool // the file was, since the last event
 }
 
 // open opens the history. That of an earlier run stays until begin.
@@ -46,7 +48,9 @@ func (h *history) add(e *events.Event) {
 	case h.anew:
 		h.first = append(h.first, e)
 	case h.file != nil:
-		if err := h.file.Append(e); h.err == nil {
+		err := h.file.Append(e)
+		h.replaced = err == events.ErrReplaced
+		if h.err == nil && !h.replaced {
 			h.err = err
 		}
 	}
@@ -75,6 +79,10 @@ func (s *Supervisor) report(e events.Event, format string, args ...any) {
 	s.history.add(&e)
 	if s.o.Event != nil {
 		s.o.Event(Event{e, s.snapshot()})
+	}
+	if s.history.replaced {
+		s.history.replaced = false
+		s.say("WARNING: %s: %v", events.FileName, events.ErrReplaced)
 	}
 	if err := s.history.err; err != nil && !s.history.told {
 		s.history.told = true
