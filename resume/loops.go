@@ -11,18 +11,19 @@ import (
 // countedLoop is a loop that counts to a known end, as the compiler describes
 // it in a frame's type: see loopTag in its package emit.
 type countedLoop struct {
-	at      int64 // the place in the function
-	counter string
+	at      int64  // the place in the function
+	counter string // a field; "": the loop does not tell when it ends
+	begin   string // "", a field or a number
 	end     string // a field, len(field) or a number
-	extra   int64  // 1 if the counter may reach the end
+	extra   int64  // of the end: more iterations
 	where   string // main.go:12
 }
 
 // loops has the loops of frame types, once they are read.
 var loops = make(map[reflect.Type][]countedLoop)
 
-// currentLoop returns how far the program is in the outermost loop that counts,
-// or nil.
+// currentLoop returns how far the program is in its outermost loop, or nil if
+// that does not tell.
 func currentLoop(frames []any) *control.Loop {
 	for _, f := range frames {
 		v := reflect.ValueOf(f)
@@ -42,27 +43,54 @@ func currentLoop(frames []any) *control.Loop {
 			if l.at != v.Field(0).Int() {
 				continue
 			}
-			done, ok := number(v, l.counter)
-			total, ok2 := number(v, l.end)
-			if ok && ok2 && done >= 0 && total+l.extra > done {
-				return &control.Loop{Where: l.where, Done: done, Total: total + l.extra}
-			}
+			return l.progress(v)
 		}
 	}
 	return nil
 }
 
-// parseLoops reads "1=i<n@main.go:12 2=k<=len(rows)@main.go:20".
+// limit bounds counters, so that their differences are numbers, too.
+const limit = 1 << 60
+
+// progress returns how far the loop of a frame is, or nil if that makes no sense:
+// the program may change the counter and the end.
+func (l *countedLoop) progress(frame reflect.Value) *control.Loop {
+	done, ok := number(frame, l.counter)
+	end, ok2 := number(frame, l.end)
+	begin := int64(0)
+	if l.begin != "" && ok {
+		begin, ok = number(frame, l.begin)
+	}
+	for _, n := range []int64{done, end, begin, l.extra} {
+		ok = ok && -limit < n && n < limit
+	}
+	done -= begin
+	total := end - begin + l.extra
+	if !ok || !ok2 || done < 0 || done >= total {
+		return nil
+	}
+	return &control.Loop{Where: l.where, Done: done, Total: total}
+}
+
+// parseLoops reads "1=i<n@main.go:12 2=k-5<=len(rows)-1@main.go:20 3=?".
 func parseLoops(text string) (out []countedLoop) {
 	for _, s := range strings.Fields(text) {
 		var l countedLoop
 		at, rest, _ := strings.Cut(s, "=")
 		l.at, _ = strconv.ParseInt(at, 10, 64)
-		l.counter, rest, _ = strings.Cut(rest, "<")
-		if r, ok := strings.CutPrefix(rest, "="); ok {
-			rest, l.extra = r, 1
+		if rest != "?" {
+			l.counter, rest, _ = strings.Cut(rest, "<")
+			l.counter, l.begin, _ = strings.Cut(l.counter, "-")
+			rest, l.where, _ = strings.Cut(rest, "@")
+			if r, ok := strings.CutPrefix(rest, "="); ok {
+				rest, l.extra = r, 1
+			}
+			l.end = rest
+			if i := strings.LastIndexAny(rest, "+-"); i > 0 {
+				n, _ := strconv.ParseInt(rest[i:], 10, 64)
+				l.end, l.extra = rest[:i], l.extra+n
+			}
 		}
-		l.end, l.where, _ = strings.Cut(rest, "@")
 		out = append(out, l)
 	}
 	return out

@@ -14,6 +14,11 @@ type Loop struct {
 	Total int64  `json:"total"`
 }
 
+// Percent returns how much of the loop is done: 0 to 99, as it has not ended.
+func (l *Loop) Percent() int {
+	return int(min(99, 100*float64(l.Done)/float64(l.Total)))
+}
+
 // DeviceState is a device that a rank uses, and what it has done for the rank.
 type DeviceState struct {
 	ID       string `json:"id"` // cuda:0
