@@ -25,7 +25,8 @@ type Frames interface {
 // Name says where the values of a variable are, or of a field that it leads to:
 // Dims elements of a pool, from Start on. The name is that in the source,
 // main.run.lattice for variable lattice of function run. If the function has
-// several frames, they are numbered, main.run[0].lattice.
+// several frames, they are numbered, main.run[0].lattice; if it has several
+// variables of one name, the second one is main.run.lattice#2.
 type Name struct {
 	Name  string   `json:"name"`
 	Go    string   `json:"go"` // the variable's type
@@ -37,9 +38,9 @@ type Name struct {
 // Bounds of what findNames looks at. A recursion may have 10⁵ frames; only the
 // variables of the outer ones get names.
 const (
-	maxNames     = 1000  // names, and frames
-	maxNameSteps = 20000 // values looked at
-	maxNameDepth = 6     // pointers followed from a variable
+	maxNames     = 1000   // names, and frames
+	maxNameSteps = 200000 // values looked at, and rows of matrices
+	maxNameDepth = 6      // pointers followed from a variable
 )
 
 // namer finds the names of an image.
@@ -177,9 +178,12 @@ func (n *namer) value(name string, p *plan, ptr unsafe.Pointer, depth int) {
 
 // add records a name for a place.
 func (n *namer) add(name string, p *plan, at *arrayPlace) {
-	name = strings.ReplaceAll(name, "/", "∕")
-	if at == nil || n.used[name] || n.over() {
+	if at == nil || n.over() {
 		return
+	}
+	name = strings.ReplaceAll(name, "/", "∕")
+	for first, i := name, 2; n.used[name]; i++ { // it shadows another variable
+		name = fmt.Sprintf("%s#%d", first, i)
 	}
 	n.used[name] = true
 	if len(at.dims) == 0 {

@@ -22,6 +22,7 @@ type frameOfRun struct {
 	At      int `cairn:"main.run"`
 	lattice []float64
 	Own     []float64   `cairn:"x"`
+	x1      []float64   `cairn:"x"`
 	r1      []float64   `cairn:"-"`
 	env     *namedModel `cairn:"."`
 	m       *namedModel
@@ -59,7 +60,7 @@ func TestNames(t *testing.T) {
 	}
 	m.ragged = [][]float64{array(2), array(3)}
 	lattice := array(100)
-	run := &frameOfRun{lattice: lattice, Own: array(5), r1: array(6), m: m, env: &namedModel{grid: [][]float64{array(2)}}}
+	run := &frameOfRun{lattice: lattice, Own: array(5), x1: array(3), r1: array(6), m: m, env: &namedModel{grid: [][]float64{array(2)}}}
 	root := &namedFrames{Frames: []any{run, &frameOfWalk{buf: lattice[10:20]}, &frameOfWalk{buf: array(3)}}}
 	img, err := Collect([]Root{{"frames", root}, {"world", &namedModel{fixed: &[6]int32{4}}}}, nil)
 	if err != nil {
@@ -67,7 +68,7 @@ func TestNames(t *testing.T) {
 	}
 
 	want := map[string]string{
-		"main.run.lattice": fmt.Sprint(lattice), "main.run.x": fmt.Sprint(run.Own),
+		"main.run.lattice": fmt.Sprint(lattice), "main.run.x": fmt.Sprint(run.Own), "main.run.x#2": fmt.Sprint(run.x1),
 		"main.run.grid": fmt.Sprint(run.env.grid[0]), "main.run.m.grid": fmt.Sprint(slices.Concat(m.grid...)),
 		"main.run.m.fixed": "[1 2 3 0 0 0]", "main.run.m.any": "[7 8]",
 		"main.walk[0].buf": fmt.Sprint(lattice[10:20]), "main.walk[1].buf": fmt.Sprint(root.Frames[2].(*frameOfWalk).buf),
