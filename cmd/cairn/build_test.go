@@ -369,7 +369,7 @@ func main() {
 	if c := <-code; c != supervise.StoppedStatus {
 		t.Fatalf("exit code %d\n%s", c, errs.b.String())
 	}
-	if text := errs.b.String(); strings.Contains(text, "stopped on request") || !strings.Contains(text, "stopped with checkpoint 2: interrupted") {
+	if text := errs.b.String(); strings.Contains(text, "stopped on request") || !strings.Contains(text, "stopped with checkpoint 2; the same command resumes") {
 		t.Errorf("the program says it too:\n%s", text)
 	}
 }

@@ -80,7 +80,7 @@ type (
 		State   int64         `json:"state"`   // bytes of the rank's state
 		Written int64         `json:"written"` // bytes of it that were written
 		Pause   time.Duration `json:"pause"`   // how long the program was paused
-		Took    time.Duration `json:"took"`    // until the file was durable
+		Took    time.Duration `json:"took"`    // from the beginning of the pause until the file was durable
 		Stdout  int64         `json:"stdout"`  // size of the rank's stdout file in the checkpoint; NoStdout: not known
 	}
 	// SaveFailed says that this rank's part of a checkpoint was not saved, or

@@ -48,7 +48,8 @@ type RankState struct {
 }
 
 // CheckpointState is a committed checkpoint. Its sizes are those of all ranks
-// together; PauseNS and TookNS are those of the slowest rank.
+// together; PauseNS and TookNS are those of the slowest rank. TookNS is the time
+// from the beginning of the pause until the checkpoint was durable.
 type CheckpointState struct {
 	Index   uint64    `json:"index"`
 	Time    time.Time `json:"time"`

@@ -155,6 +155,7 @@ type Run struct {
 	failures       int                       // failed checkpoints in a row
 	crossed        bool                      // a message crossed a point at which ranks save alone
 	cost           time.Duration             // pause of the last checkpoint
+	began          time.Time                 // when it began
 	exit           *int                      // exit status, when the work is done
 	handles        bool                      // see ProtectHandles
 	onChoose       func(index uint64) error  // see SetJournal

@@ -127,7 +127,15 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	if p.lastErr != nil {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, by, p.lastCommitted, p.lastErr)
 	}
-	return fmt.Errorf("cairn: %w: %s: checkpoint %d is committed; start the program again to resume", ErrStopped, by, p.lastCommitted)
+	return fmt.Errorf("cairn: %w: %s: checkpoint %d is committed; %s", ErrStopped, by, p.lastCommitted, p.howToResume())
+}
+
+// howToResume tells the user what resumes the program.
+func (p *Run) howToResume() string {
+	if p.identity.supervisor != nil {
+		return "'cairn run' resumes from it"
+	}
+	return "start the program again to resume"
 }
 
 // Checkpoint saves now, and waits until the checkpoint is committed; see
@@ -188,12 +196,12 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	if _, err := p.copyState(ctx, &note, new(coord.Save)); err != nil {
 		return err
 	}
-	saving, printed, done := p.current, p.files.printed, p.saver.Done()
+	saving, began, printed, done := p.current, p.began, p.files.printed, p.saver.Done()
 	go func() {
 		r := <-done
 		saving.Pause = p.saver.Paused()
 		if p.identity.Size <= 1 { // report it now: the next point may be far
-			p.reportOutcome(saving, printed, r)
+			p.reportOutcome(saving, began, printed, r)
 			if r.Err == nil {
 				p.identity.supervisor.send(&control.Committed{Index: r.Index})
 			}
@@ -229,7 +237,7 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 	files, err := p.files.entries() // first: it removes closed files, so that Collect refuses them
 	if err == nil {
 		if err = p.recordFiles(files); err != nil && p.identity.Size <= 1 {
-			p.reportOutcome(CheckpointInfo{}, control.NoStdout, ckpt.Result{Index: p.saver.Next(), Err: err})
+			p.reportOutcome(CheckpointInfo{}, time.Time{}, control.NoStdout, ckpt.Result{Index: p.saver.Next(), Err: err})
 			err = p.markReported(err)
 		}
 	}
@@ -257,6 +265,10 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 		return 0, err
 	}
 	p.cost = p.saver.Paused()
+	p.began = note.Began.Add(-note.Before)
+	if p.driven.save != nil {
+		p.began = note.Began.Add(-p.cost) // the pause is over
+	}
 	step.At("copy.done")
 	p.current = CheckpointInfo{Index: index, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.cost}
 	return index, nil
@@ -293,14 +305,14 @@ func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 		}
 	}
 	if err == nil {
-		saving, printed, done := p.current, p.files.printed, p.saver.Done()
+		saving, began, printed, done := p.current, p.began, p.files.printed, p.saver.Done()
 		p.uncommitted[saving.Index] = saving
 		t.writing.Go(func() {
 			r := <-done
 			saving.Pause = p.saver.Paused()
 			p.outcome <- r
 			p.wakePoint()
-			p.reportOutcome(saving, printed, r)
+			p.reportOutcome(saving, began, printed, r)
 			t.reportSaved(s.Index, sums, r.Err)
 		})
 		p.schedule()
@@ -416,15 +428,15 @@ func (p *Run) collect(r ckpt.Result) {
 }
 
 // reportOutcome tells the supervisor the outcome of this rank's part of a
-// checkpoint. printed is the size of stdout in it.
-func (p *Run) reportOutcome(s CheckpointInfo, printed int64, r ckpt.Result) {
+// checkpoint, whose pause began at that time. printed is the size of stdout in it.
+func (p *Run) reportOutcome(s CheckpointInfo, began time.Time, printed int64, r ckpt.Result) {
 	if r.Err != nil {
 		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
 		return
 	}
 	p.identity.supervisor.send(&control.Saved{
 		Index: r.Index, Reason: s.Reason, State: s.StateBytes, Written: r.Written,
-		Pause: s.Pause, Took: r.Took, Stdout: printed,
+		Pause: s.Pause, Took: time.Since(began), Stdout: printed,
 	})
 }
 

@@ -167,7 +167,7 @@ func (s *Supervisor) reportCheckpoint() {
 		why += fmt.Sprintf("; checkpoints succeed again, after %d failures", n)
 	}
 	state := *p
-	s.report(events.Event{Kind: events.Checkpoint, Checkpoint: &state}, "checkpoint %d committed: %s, %s written, paused %s, written in %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
+	s.report(events.Event{Kind: events.Checkpoint, Checkpoint: &state}, "checkpoint %d committed: %s of state, %s written, paused %s, durable after %s%s", p.Index, control.BytesText(p.State), control.BytesText(p.Written),
 		control.TimeText(time.Duration(p.PauseNS)), control.TimeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {

@@ -165,7 +165,7 @@ func TestFresh_WaitsForHelper(t *testing.T) {
 // of other ranks.
 func TestCheckpoint_ReportOvertaken(t *testing.T) {
 	o := options(t, 3, "late", "points=9")
-	begin(t, o).ends(rundir.Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, written in 2 ms, due")
+	begin(t, o).ends(rundir.Finished, 0).says("checkpoint 1 committed: 2.9 KiB of state, 30 B written, paused 1 ms, durable after 2 ms, due")
 }
 
 // TestCheckpoint_SavedTwice shows that parts of a checkpoint that was not

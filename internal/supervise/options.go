@@ -234,13 +234,13 @@ func (s *Supervisor) prepareHosts() error {
 	case "", "fork":
 	case "mpirun", "srun":
 		if len(o.Hosts) > 0 {
-			return optionError("with the launcher %s, hosts are given to it by --launcher-args, not by --hosts", o.Launcher)
+			return optionError("--launcher %s gets its hosts by --launcher-args, not by --hosts", o.Launcher)
 		}
 		s.n = max(s.n, 1)
 		s.launcher = &launcher{name: o.Launcher, args: o.LauncherArgs}
 		return nil
 	default:
-		return optionError("unknown launcher %q; fork, mpirun and srun are known", o.Launcher)
+		return optionError("--launcher: there is no launcher %q; there are fork, mpirun and srun", o.Launcher)
 	}
 	if len(o.LauncherArgs) > 0 {
 		return optionError("--launcher-args needs --launcher mpirun or srun")
@@ -254,10 +254,10 @@ func (s *Supervisor) prepareHosts() error {
 	sum := 0
 	for _, h := range o.Hosts {
 		if h.Name == "" || h.Slots < 0 || strings.HasPrefix(h.Name, "-") {
-			return optionError("%q is no host", h.Name)
+			return optionError("--hosts: %q is no host", h.Name)
 		}
 		if slices.ContainsFunc(s.hosts, func(x *host) bool { return x.name == h.Name }) {
-			return optionError("host %s is named twice; give it more slots (%s:%d)", h.Name, h.Name, max(2, 2*h.Slots))
+			return optionError("--hosts: host %s is named twice; give it more slots (%s:%d)", h.Name, h.Name, max(2, 2*h.Slots))
 		}
 		slots := h.Slots
 		if slots == 0 {

@@ -209,7 +209,7 @@ func open(t *testing.T, gate string) {
 func TestRun_Finish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
-	l.ends(rundir.Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB, 30 B written, paused 1 ms, written in 2 ms, due", "finished")
+	l.ends(rundir.Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB of state, 30 B written, paused 1 ms, durable after 2 ms, due", "finished")
 	exact(t, o, 20)
 	for r := range 3 {
 		var want strings.Builder
@@ -339,7 +339,7 @@ func TestStop_Resume(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	l.ends(rundir.Stopped, StoppedStatus).says("stopped with checkpoint 2: cairn stop; the same command resumes")
+	l.ends(rundir.Stopped, StoppedStatus).says("stopped with checkpoint 2; the same command resumes")
 	if st, err := client.Read(context.Background(), o.Run); err != nil || st.State != rundir.Stopped || st.Last.Index != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}

@@ -18,6 +18,8 @@ import (
 // have for that.
 type stopRequest struct {
 	stopping    bool
+	stopSaid    bool   // the user was told that the ranks are to stop
+	stopWhy     string // for this reason
 	stopAt      time.Time
 	stopGrace   time.Duration // from stopAt on; 0: the scheduler is being asked
 	stopGraceBy string        // whose time that is; "": --grace, or the default
@@ -96,6 +98,7 @@ func (s *Supervisor) stopWithin(n scheduler.Notice) {
 	}
 	s.happens(stopEvent)
 	s.sink.Hasten(true)
+	s.stopSaid, s.stopWhy = true, s.why
 	s.report(events.Event{Kind: events.Stop}, "%s: ranks are to save and stop, within %s", s.why, s.graceText())
 	step.At("stop.asked")
 	s.askStop()

@@ -47,6 +47,7 @@ type Supervisor struct {
 	began    bool           // ranks were started in this or an earlier attempt
 	killed   bool           // ctx has ended: ranks are killed
 	owned    bool           // the run directory belongs to this run
+	stale    bool           // run.json could not be written
 	why      string         // reason of the last failure, or of the stop
 	intent   *rundir.Intent // what to do with the earlier run in the directory
 	from     origin         // of Options.From
@@ -297,7 +298,11 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		} else if s.last == nil && !s.hasCheckpoints() {
 			s.report(end, "stopped: %s; no checkpoint was saved: the same command starts from the beginning", res.Why)
 		} else {
-			s.report(end, "stopped%s: %s; the same command resumes", s.lastIndex(" with checkpoint %d"), res.Why)
+			why := ": " + res.Why
+			if s.stopSaid && res.Why == s.stopWhy {
+				why = ""
+			}
+			s.report(end, "stopped%s%s; the same command resumes", s.lastIndex(" with checkpoint %d"), why)
 		}
 	default:
 		s.report(end, "failed%s: %s", s.lastIndex("; the last checkpoint is %d"), res.Why)
@@ -325,14 +330,19 @@ func (s *Supervisor) lastIndex(format string) string {
 	return fmt.Sprintf(format, s.last.Index)
 }
 
-// save writes run.json during the run. It reports a failure, and the run
-// continues.
+// save writes run.json during the run. It reports the first of several failures,
+// and the run continues.
 func (s *Supervisor) save() {
 	if !s.owned {
 		return
 	}
-	if err := s.record(); err != nil {
-		s.say("run.json could not be written: %v", err)
+	switch err := s.record(); {
+	case err != nil && !s.stale:
+		s.stale = true
+		s.say("run.json could not be written: %v; the run continues, and writes it later", err)
+	case err == nil && s.stale:
+		s.stale = false
+		s.say("run.json is written again")
 	}
 }
 

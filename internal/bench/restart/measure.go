@@ -193,7 +193,7 @@ func (m *match) run(command, args []string) (float64, []byte, error) {
 
 // committed matches what a run's log says about a checkpoint: the size of the
 // state, and how long the program was paused.
-var committed = regexp.MustCompile(`checkpoint \d+ committed: ([^,]+), .*paused ([^,]+),`)
+var committed = regexp.MustCompile(`checkpoint \d+ committed: ([^,]+) of state, .*paused ([^,]+),`)
 
 // checkpoints runs a program with checkpoints, and records how long they pause
 // it.
