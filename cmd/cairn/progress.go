@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/internal/control"
 )
@@ -60,7 +59,7 @@ func (p *progress) line(done int64, now time.Time) string {
 // show replaces the line. It overwrites the rest of a longer line with blanks,
 // which works on every terminal.
 func (p *progress) show(line string) {
-	n := utf8.RuneCountInString(line)
+	n := textWidth(line)
 	fmt.Fprintf(p.c.stderr, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-n)))
 	p.width = n
 }

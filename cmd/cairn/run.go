@@ -206,18 +206,20 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	c.completeValues(cmd, "hangup", "continue", "stop")
 	c.completeDirs(cmd, "run", "dir", "local", "rank-output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
-		var err error
-		if o.Settings, err = settle(f, c.args[0]); err != nil {
+		given, err := settle(f, c.args[0])
+		if err != nil {
 			return err
 		}
+		o.Settings = given.list
 		c.sayFile(o.Settings)
+		c.sayVariables(f, os.Environ())
 		r.counted = f.Changed("ranks")
 		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
 		if r.makeOptions, err = r.make.options(f); err != nil {
-			return err
+			return given.name(err)
 		}
 		r.makeOptions.Flags = append(r.makeOptions.Flags, strings.Fields(r.goArgs)...)
-		return r.run(ctx, c)
+		return given.name(r.run(ctx, c))
 	})
 	return cmd
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,11 +59,11 @@ func TestRun_Settings(t *testing.T) {
 	cairnRun(t, "status", "-v", "r").exit(exitFine).says("SETTING", "keep          7", "zstd")
 
 	for _, c := range []struct{ toml, env, args, want string }{
-		{"kep = 3", "", "", `there is no setting "kep" (did you mean --keep`},
+		{"kep = 3", "", "", `bin/cairn.toml:1: kep: there is no such setting (did you mean --keep`},
 		{"fresh = true", "", "", "fresh can only be given on the command line"},
-		{"keep = 0", "", "", "bin/cairn.toml: keep: \"0\" is not a number of checkpoints"},
+		{"keep = 0", "", "", "bin/cairn.toml:1: keep: \"0\" is not a number of checkpoints"},
 		{"keep = ", "", "", "cairn.toml:1: "},
-		{"[run]\nkeep = 3", "", "", "run is a table"},
+		{"[run]\nkeep = 3", "", "", "cairn.toml:1: run is a table"},
 		{"", "lots", "", `CAIRN_KEEP: "lots" is not a number`},
 		{"", "", "--compression lz4", `--compression: there is no compression "lz4"; there are none, zstd and gzip`},
 		{"", "", "--disk-limit 10Q", "--disk-limit: \"10Q\" is not a number of bytes"},
@@ -69,11 +71,48 @@ func TestRun_Settings(t *testing.T) {
 		{"", "", "--every-points 0", "--every-points: \"0\" is not a number of points"},
 		{"", "", "--bases -1", "--bases: \"-1\" is not a number of bases"},
 		{"", "", "--tracking perhaps", "--tracking: \"perhaps\" is neither true nor false"},
+		{"# two\nhosts = [\"a:x\"]", "", "", `bin/cairn.toml:2: hosts: "a:x" has no number of slots`},
+		{"launcher = \"ssh\"", "", "", `bin/cairn.toml:1: launcher: there is no launcher "ssh"`},
+		{"retries = -1", "", "", "bin/cairn.toml:1: retries -1 is negative"},
+		{"ranks = -1", "", "", "bin/cairn.toml:1: ranks -1: a run has at least one rank"},
 	} {
 		write(t, "bin/cairn.toml", c.toml+"\n")
 		t.Setenv("CAIRN_KEEP", c.env)
 		args := append([]string{"run", "--run", "r2"}, strings.Fields(c.args)...)
 		cairnRun(t, append(args, program, "_counter", "go")...).exit(exitUsage).complains(strings.ReplaceAll(c.want, "--keep", "keep"))
+	}
+}
+
+// TestRun_Variables has wrong values and names in the environment.
+func TestRun_Variables(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "go", "")
+	t.Setenv("CAIRN_KEEPS", "3")
+	t.Setenv("CAIRN_NOTHING_LIKE_IT", "3")
+	t.Setenv("CAIRN_FROM", "there")
+	r := cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").complains(
+		"CAIRN_KEEPS is ignored: there is no such variable (did you mean CAIRN_KEEP?)", "CAIRN_NOTHING_LIKE_IT is ignored: there is no such variable\n", "CAIRN_FROM is ignored: --from can only")
+	if r.code != exitFine {
+		t.Errorf("exit code %d", r.code)
+	}
+	t.Setenv("CAIRN_HOSTS", "a:x")
+	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_HOSTS: "a:x" has no number`)
+	t.Setenv("CAIRN_HOSTS", "")
+	t.Setenv("CAIRN_LAUNCHER", "ssh")
+	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_LAUNCHER: there is no launcher "ssh"`)
+}
+
+// TestOtherVariables looks for each variable of the manual.
+func TestOtherVariables(t *testing.T) {
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := runCommand(&call{}).Flags()
+	for _, m := range regexp.MustCompile("`CAIRN_([A-Z_]+)`").FindAllStringSubmatch(string(text), -1) {
+		if flags.Lookup(strings.ToLower(strings.ReplaceAll(m[1], "_", "-"))) == nil && !slices.Contains(otherVariables, m[1]) {
+			t.Errorf("'cairn run' does not know CAIRN_%s", m[1])
+		}
 	}
 }
 

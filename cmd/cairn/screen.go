@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/events"
@@ -253,13 +251,13 @@ func (s *screen) await(ctx context.Context, l *displayQueue) {
 	}
 }
 
-// statusLine returns the state of a run as a line of at most width characters.
+// statusLine returns the state of a run as a line of at most width columns.
 // It drops the least important parts if not all fit.
 func statusLine(st *control.RunState, now time.Time, width int) string {
 	line := st.State
 	add := func(separator, text string) bool {
 		longer := line + separator + text
-		if utf8.RuneCountInString(longer) > width {
+		if textWidth(longer) > width {
 			return false
 		}
 		line = longer
@@ -305,8 +303,8 @@ func loopText(st *control.RunState, now time.Time) string {
 	if l == nil {
 		return ""
 	}
-	text := fmt.Sprintf("loop %s at %.0f %%", l.Where, math.Floor(100*float64(l.Done)/float64(l.Total)))
-	if left := end.Sub(now); !end.IsZero() && left > 0 {
+	text := fmt.Sprintf("loop %s at %d %%", l.Where, l.Percent())
+	if left := end.Sub(now); !end.IsZero() && left >= time.Second {
 		text += ", about " + roughly(left) + " left"
 	}
 	return text

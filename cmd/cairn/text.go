@@ -7,8 +7,8 @@ import (
 	"math"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // output is stdout. It remembers the first error.
@@ -54,12 +54,13 @@ func (c *call) document(v any) error {
 
 // table is text in aligned columns.
 type table struct {
-	w      *tabwriter.Writer
+	w      io.Writer
 	indent string
+	rows   [][]string
 }
 
 func (c *call) table(indent string, header ...string) *table {
-	t := &table{tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0), indent}
+	t := &table{w: c.stdout, indent: indent}
 	if len(header) > 0 {
 		t.row(header...)
 	}
@@ -71,15 +72,21 @@ func (t *table) row(cells ...string) {
 	for i, s := range cells {
 		cells[i] = printable(s)
 	}
-	fmt.Fprintln(t.w, t.indent+strings.Join(cells, "\t"))
+	t.rows = append(t.rows, cells)
 }
 
-func (t *table) flush() { t.w.Flush() }
+// flush writes the table.
+func (t *table) flush() {
+	for _, line := range align(t.rows) {
+		fmt.Fprintln(t.w, t.indent+line)
+	}
+	t.rows = nil
+}
 
 // printable replaces control characters, which names in a file may hold.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return '�'
 		}
 		return r

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/events"
@@ -159,7 +158,7 @@ func (v *topView) figures(now time.Time, width int) []row {
 	used := 0
 	var rows []row
 	for _, f := range list {
-		w := max(utf8.RuneCountInString(f.name), utf8.RuneCountInString(f.value)) + 3
+		w := max(textWidth(f.name), textWidth(f.value)) + 3
 		if used+w > width && used > 0 {
 			rows = append(rows, names, values)
 			names, values, used = nil, nil, 0
@@ -322,10 +321,6 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-func pad(text string, width int) string {
-	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
-}
-
 // clip cuts a row to a width.
 func clip(r row, width int) (out row) {
 	for _, s := range r {
@@ -334,17 +329,9 @@ func clip(r row, width int) (out row) {
 		}
 		s.text = clipText(s.text, width)
 		out = append(out, s)
-		width -= utf8.RuneCountInString(s.text)
+		width -= textWidth(s.text)
 	}
 	return out
-}
-
-// clipText cuts a text to a width of at least 1.
-func clipText(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:width-1]) + "…"
 }
 
 func stateTone(state string) tone {

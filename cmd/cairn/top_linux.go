@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/events"
@@ -189,9 +190,9 @@ func (t *top) draw(screen tcell.Screen) {
 	put := func(y int, r row) {
 		x := 0
 		for _, s := range r {
-			for _, c := range s.text {
-				screen.SetContent(x, y, c, nil, styles[s.tone])
-				x++
+			for g := uniseg.NewGraphemes(s.text); g.Next(); x += g.Width() {
+				c := g.Runes()
+				screen.SetContent(x, y, c[0], c[1:], styles[s.tone])
 			}
 		}
 	}
