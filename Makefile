@@ -25,7 +25,7 @@ PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 .PHONY: demo interconnects build lib install man test test-s3 test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program with cairn run, kill it four times, and compare its results with those of an undisturbed run
-	@echo "building the demo"
+	@echo "building the demo (about a minute if Go's build cache is empty)"
 	@$(GO) run ./internal/demo
 
 interconnects: ## stop and resume one run on every interconnect, and draw docs/interconnects.svg (as root: network namespaces)

@@ -27,6 +27,11 @@ function span(ms) {
   if (h < 48) return h + " h " + (m % 60) + " min";
   return d + " d " + (h % 24) + " h";
 }
+// roughly is span in one unit, which fits into a tile.
+function roughly(ms) {
+  const m = Math.floor(ms / 60000), h = Math.floor(m / 60);
+  return m < 1 ? span(ms) : h < 1 ? m + " min" : h < 48 ? h + " h" : Math.floor(h / 24) + " d";
+}
 const count = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 const clock = t => new Date(t).toLocaleTimeString("en-GB");
 const now = () => Date.now() + run.skew;
@@ -263,7 +268,7 @@ function figures() {
   if (!st) return;
   set("attempt", loopText(st) || "start " + st.attempt + (st.restored ? ", from checkpoint " + st.restored : ""));
   if (st.last) {
-    set("last", span(Math.max(0, now() - Date.parse(st.last.time))) + " ago");
+    set("last", roughly(Math.max(0, now() - Date.parse(st.last.time))) + " ago");
     set("lastInfo", "number " + st.last.index + (st.last.state ? ", " + bytes(st.last.state) : ""));
   } else {
     set("last", st.state === "finished" ? "none kept" : "none yet");

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
@@ -167,7 +168,15 @@ func (b *Builder) Build(files map[string][]byte, output string) (err error) {
 		if b.ctx.Err() != nil || errors.Is(err, exec.ErrNotFound) {
 			return err
 		}
-		return fmt.Errorf("%w:\n%s", ErrBuild, b.errorText(err))
+		text := b.errorText(err)
+		if strings.Contains(text, "signal: interrupt") { // Ctrl-C, of which this process learns, too
+			select {
+			case <-b.ctx.Done():
+				return b.ctx.Err()
+			case <-time.After(time.Second):
+			}
+		}
+		return fmt.Errorf("%w:\n%s", ErrBuild, text)
 	}
 	return nil
 }
