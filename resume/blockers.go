@@ -129,7 +129,7 @@ const (
 	original  funcKind = iota
 	framePart          // saves its frame, or resumes from it
 	fastPart           // unwinds when a checkpoint is due
-	forwarder          // stands for a method value, and only calls the method
+	forwarder          // stands for a method value or a literal, and only calls the method or function
 )
 
 func kindOf(name string) funcKind {
@@ -139,7 +139,7 @@ func kindOf(name string) funcKind {
 	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
 		name = name[i+1:]
 	}
-	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && (strings.HasPrefix(maker, "cairn_make_value_") || strings.HasPrefix(maker, "Cairn_make_value_")) {
+	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && (strings.HasPrefix(maker, "cairn_forward_") || strings.HasPrefix(maker, "cairn_make_value_") || strings.HasPrefix(maker, "Cairn_make_value_")) {
 		return forwarder
 	}
 	if strings.ContainsAny(name, ".-") { // a function literal in it, or a loop body

@@ -268,14 +268,14 @@ func SourceName(function string) string {
 		switch kind, name, _ = strings.Cut(name, "_"); kind {
 		case "fast", "plain", "continue", "rest", "resume":
 			parts[i] = strings.TrimLeft(strings.TrimLeft(name, "0123456789"), "_")
-		case "make", "func":
+		case "make", "forward", "func":
 			name, _, _ = strings.Cut(name, "_of_")
 			of, value := strings.CutPrefix(strings.TrimRight(name, "_0123456789"), "value_")
 			parts[i] = of + ".func"
 			if value {
 				parts[i] = "a method value in " + of
 			}
-			if kind == "make" && i+1 < len(parts) && parts[i+1] == "func1" {
+			if kind != "func" && i+1 < len(parts) && parts[i+1] == "func1" {
 				parts = append(parts[:i+1], parts[i+2:]...)
 				return strings.TrimSuffix(function, base) + strings.Join(parts, ".")
 			}

@@ -25,7 +25,9 @@ func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.P
 			continue
 		}
 		s := r.lits[fmt.Sprint(i)]
-		lifted[fn] = s != ""
+		if lifted[fn] = s != ""; !lifted[fn] {
+			s = r.made.Forward[fmt.Sprint(i)]
+		}
 		if d, ok := fn.Node.(*ast.FuncDecl); ok {
 			s = rewrite.FuncName(d)
 		}

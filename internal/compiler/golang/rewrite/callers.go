@@ -42,3 +42,28 @@ func (p *Package) MustStay(body *ast.BlockStmt) (found bool) {
 	})
 	return found
 }
+
+// NeverRecovers reports whether a function of the package does not call recover
+// itself.
+func (p *Package) NeverRecovers(f *types.Func) bool {
+	for _, file := range p.Files {
+		for _, d := range file.Decls {
+			d, ok := d.(*ast.FuncDecl)
+			if !ok || p.Info.Defs[d.Name] != types.Object(f.Origin()) {
+				continue
+			}
+			found := d.Body == nil
+			if !found {
+				ast.Inspect(d.Body, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						b, ok := p.Info.Uses[id].(*types.Builtin)
+						found = found || ok && b.Name() == "recover"
+					}
+					return !found
+				})
+			}
+			return !found
+		}
+	}
+	return false
+}

@@ -22,6 +22,7 @@ type Converted struct {
 	Funcs    []Entry            // functions that capture nothing
 	Refused  []*rewrite.Refusal // reasons why some literals stayed unchanged
 	Places   []token.Position   // where each of these literals begins
+	Forward  map[string]string  // functions that literals with a mark forward to, by the numbers of the marks
 	Stuck    *rewrite.Refusal   // the first of Refused with a point, or with a call that leads to one
 }
 
@@ -91,6 +92,7 @@ func convertWithout(p *rewrite.Package, convert func(ast.Expr) bool, bad map[ast
 		}
 	}
 	c.resumable = p.ResumablePath()
+	c.findMarks()
 	for _, n := range all {
 		if err := c.plan(n); err != nil {
 			c.made.Refused = append(c.made.Refused, err)
@@ -101,6 +103,7 @@ func convertWithout(p *rewrite.Package, convert func(ast.Expr) bool, bad map[ast
 			continue
 		}
 		if c.own(n); !n.unused {
+			c.planForward(n)
 			c.plans[n.node] = n
 		}
 	}
@@ -136,7 +139,7 @@ func convertWithout(p *rewrite.Package, convert func(ast.Expr) bool, bad map[ast
 
 func newClosures(p *rewrite.Package) *converter {
 	c := &converter{Package: p, made: new(Converted), plans: map[ast.Expr]*closure{}, taken: map[string]bool{}, consts: map[*types.Const]string{},
-		files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}}
+		files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}, changed: map[*ast.FuncDecl]rewrite.Vars{}, marks: map[token.Pos]string{}}
 	for _, f := range p.Files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if id, ok := n.(*ast.Ident); ok {
@@ -179,8 +182,10 @@ type converter struct {
 	files     map[*ast.File]*closureFile
 	known     *instances
 	resumable rewrite.ResumablePath
-	recover   map[string]bool     // methods that call recover, by name
-	declared  map[string]*closure // constructors and functions
+	recover   map[string]bool                // methods that call recover, by name
+	declared  map[string]*closure            // constructors and functions
+	changed   map[*ast.FuncDecl]rewrite.Vars // see changedIn
+	marks     map[token.Pos]string           // numbers of the marks of literals, by the position before them
 }
 
 // closureFile is what Convert adds to a file.
@@ -221,7 +226,9 @@ type closure struct {
 	name    string   // name in the package
 	ident   string
 	vars    []*types.Var // captured variables
-	owned   rewrite.Vars // captured variables that nothing else uses
+	owned   rewrite.Vars // captured variables that nothing else uses, or that do not change: the environment has copies
+	forward bool         // it calls a function that has its body: see forward.go
+	locals  rewrite.Vars // captured variables that this function has in variables of its own
 	fields  []string     // types of the environment's fields
 	sig     *types.Signature
 	sigText string
@@ -333,7 +340,7 @@ func (c *converter) fresh(s string) string {
 	base := s
 	for i := 2; ; i++ {
 		free := true
-		for _, k := range []string{"env_", "make_", "func_", "bind_", "const_"} {
+		for _, k := range []string{"env_", "make_", "func_", "forward_", "bind_", "const_"} {
 			free = free && !c.taken[rewrite.Prefix+k+s] && !c.taken[exported+k+s]
 		}
 		if free {

@@ -341,6 +341,11 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	}
 	ast.Inspect(l.lit, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, v := l.c.pointed(n); v != nil && l.captures(v) && v != l.v && !l.values[v] {
+				inner = append(inner, rewrite.Edit{Lo: x.Pos(), Hi: x.End(), Text: rewrite.SharedVar + v.Name()})
+				return false
+			}
 		case *ast.UnaryExpr:
 			id, ok := ast.Unparen(n.X).(*ast.Ident)
 			if !ok || n.Op != token.AND {

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// own finds the variables that nothing else uses after the literal is made.
-// They become fields of its environment instead of pointers in it, which saves
-// an allocation, and an indirection at each use.
+// own finds the variables that nothing else uses after the literal is made, and
+// those that never change. They become fields of its environment instead of
+// pointers in it, which saves an allocation, and an indirection at each use.
 func (c *converter) own(l *closure) {
 	lit, ok := l.node.(*ast.FuncLit)
 	if !ok || l.open || len(l.tparams) > 0 {
@@ -57,6 +57,13 @@ func (c *converter) own(l *closure) {
 		}
 		return true
 	})
+	l.owned = rewrite.Vars{}
+	changed := c.changedIn(decl)
+	for _, v := range l.vars {
+		if !changed[v] && !c.Large(v.Type()) {
+			l.owned[v] = true
+		}
+	}
 	if made == nil || jumps {
 		return
 	}
@@ -86,12 +93,19 @@ func (c *converter) own(l *closure) {
 		})
 	}
 	look(decl, false, false)
-	l.owned = rewrite.Vars{}
 	for _, v := range l.vars {
 		if !bad[v] {
 			l.owned[v] = true
 		}
 	}
+}
+
+// changedIn returns the variables of a function that change: see changedIn.
+func (c *converter) changedIn(d *ast.FuncDecl) rewrite.Vars {
+	if c.changed[d] == nil {
+		c.changed[d] = changedIn(c.Package, d)
+	}
+	return c.changed[d]
 }
 
 // ban adds the variable that an identifier names.

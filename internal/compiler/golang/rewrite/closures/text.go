@@ -22,17 +22,20 @@ func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 	if in == nil {
 		return "", false
 	}
+	if x, v := c.pointed(n); v != nil && in.captures(v) && !in.owned[v] {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			return in.pointer(v) + c.Text(x.End(), sel.End()), true
+		}
+		return in.pointer(v), true
+	}
 	id, ok := n.(*ast.Ident)
 	if !ok {
 		return "", false
 	}
 	switch o := c.Info.Uses[id].(type) {
 	case *types.Var:
-		if in.owned[o] {
-			return "(" + rewrite.EnvName + "." + o.Name() + ")", true
-		}
 		if in.captures(o) {
-			return "(*" + rewrite.EnvName + "." + o.Name() + ")", true
+			return in.captured(o), true
 		}
 	case *types.Const:
 		if c.local(o, in.node) {
@@ -40,6 +43,25 @@ func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// pointed returns the variable whose address is the value of &x, or the receiver
+// of the method x.M, and x. Code that has its address already uses that: from
+// (*p).M, the Go compiler would make code that tests p.
+func (c *converter) pointed(n ast.Node) (*ast.Ident, *types.Var) {
+	var x ast.Expr
+	switch n := n.(type) {
+	case *ast.UnaryExpr:
+		x = n.X
+	case *ast.SelectorExpr:
+		x = n.X
+	}
+	id, ok := x.(*ast.Ident)
+	if !ok || c.Addressed(n) == nil {
+		return nil, nil
+	}
+	v, _ := c.Info.Uses[id].(*types.Var)
+	return id, v
 }
 
 func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v) }
@@ -70,10 +92,13 @@ func (c *converter) place(l, in *closure) string {
 	}
 	for _, v := range l.vars {
 		if l.owned[v] {
-			list = append(list, v.Name())
+			list = append(list, c.value(v, in))
 		} else {
 			list = append(list, c.address(v, in))
 		}
+	}
+	if l.forward {
+		mk = rewrite.Prefix + "forward_"
 	}
 	return mk + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
 }
@@ -86,12 +111,40 @@ func (l *closure) free() bool {
 	return len(l.vars) == 0
 }
 
-// address returns the address of a captured variable, in the text of in.
+// captured returns a captured variable, in the text of the closure.
+func (l *closure) captured(v *types.Var) string {
+	switch {
+	case !l.owned[v]:
+		return "(*" + l.pointer(v) + ")"
+	case l.locals[v]:
+		return v.Name()
+	}
+	return "(" + rewrite.EnvName + "." + v.Name() + ")"
+}
+
+// pointer returns the address of a captured variable that is not copied, in the
+// text of the closure.
+func (l *closure) pointer(v *types.Var) string {
+	if l.locals[v] {
+		return rewrite.SharedVar + v.Name()
+	}
+	return rewrite.EnvName + "." + v.Name()
+}
+
+// address returns the address of a variable, in the text of in.
 func (c *converter) address(v *types.Var, in *closure) string {
 	if in != nil && in.captures(v) {
-		return rewrite.EnvName + "." + v.Name()
+		return in.pointer(v)
 	}
 	return "&" + v.Name()
+}
+
+// value returns the value of a variable, in the text of in.
+func (c *converter) value(v *types.Var, in *closure) string {
+	if in != nil && in.captures(v) {
+		return in.captured(v)
+	}
+	return v.Name()
 }
 
 // typeArgs returns the type parameters that a closure uses, as arguments.
@@ -171,7 +224,7 @@ func (c *converter) declare(l *closure) {
 	b := &c.files[l.file].decls
 	free := l.free()
 	path := c.Types.Path() + "."
-	for _, k := range []string{"func_", "make_", "bind_"} {
+	for _, k := range []string{"func_", "make_", "forward_", "bind_"} {
 		c.declared[rewrite.Prefix+k+l.ident] = l
 	}
 	if len(l.tparams) > 0 {
@@ -191,6 +244,10 @@ func (c *converter) declare(l *closure) {
 		return
 	}
 	c.declareEnv(l, "", "")
+	if l.forward {
+		c.declareForward(l)
+		return
+	}
 	fmt.Fprintf(b, "\n//go:noinline\nfunc %smake_%s(%s *%[1]senv_%[2]s) %[4]s {\nreturn %[5]s\n}\n", rewrite.Prefix, l.ident, rewrite.EnvName, l.sigText, c.literal(l))
 	c.made.Closures = append(c.made.Closures, Entry{path + l.name, rewrite.Prefix + "make_" + l.ident})
 }

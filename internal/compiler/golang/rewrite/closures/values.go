@@ -72,15 +72,15 @@ func (c *converter) planValue(l *closure, sel *ast.SelectorExpr, w *typeWriter) 
 	return nil
 }
 
-// forward returns the parameters, results and body of a func that calls a
-// method.
-func (c *converter) forward(l *closure) string {
+// params returns the parameters and results of a func that calls another one,
+// and the arguments that it calls it with.
+func (c *converter) params(l *closure) (head string, args []string) {
 	w := &typeWriter{converter: c, file: l.file, owner: l.owner}
 	text := func(t types.Type) string {
 		s, _ := w.text(t, l.node.Pos()) // it was written before, as part of the signature
 		return s
 	}
-	var params, args []string
+	var params []string
 	n := l.sig.Params().Len()
 	for i := range n {
 		t, name := l.sig.Params().At(i).Type(), fmt.Sprint(rewrite.Prefix, i+1)
@@ -97,18 +97,25 @@ func (c *converter) forward(l *closure) string {
 	for v := range l.sig.Results().Variables() {
 		results = append(results, text(v.Type()))
 	}
+	return fmt.Sprintf("(%s) (%s)", strings.Join(params, ", "), strings.Join(results, ", ")), args
+}
+
+// forward returns the parameters, results and body of a func that calls a
+// method.
+func (c *converter) forward(l *closure) string {
+	head, args := c.params(l)
 	x, ret := rewrite.EnvName+".x", ""
 	if l.value.expr {
 		x, args = strings.TrimSuffix(args[0], "..."), args[1:]
 	}
-	if len(results) > 0 {
+	if l.sig.Results().Len() > 0 {
 		ret = "return "
 	}
 	begin := "{\n"
 	if l.open {
 		begin += guard + "\n"
 	}
-	return fmt.Sprintf("(%s) (%s) %s%s%s%s.%s(%s)\n}", strings.Join(params, ", "), strings.Join(results, ", "), begin, c.LineComment(l.node.Pos()), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
+	return fmt.Sprintf("%s %s%s%s%s.%s(%s)\n}", head, begin, c.LineComment(l.node.Pos()), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
 }
 
 // recovers reports whether a method calls recover itself. For an interface's

@@ -293,7 +293,7 @@ func (e *continuation) from(k int) string {
 	default:
 		here := rewrite.Prefix + ".Resumed()\n"
 		if e.fn.fast {
-			here = fmt.Sprintf("if %[1]s.ResumedFast(%[1]sd) {\n%[2]s\n}\n", rewrite.Prefix, e.unwind(e.m))
+			here = fmt.Sprintf("if %[1]s.ResumedFast(%[1]sd)%[3]s {\n%[2]s\n}\n", rewrite.Prefix, e.unwind(e.m), e.fn.ifUnwindable())
 		}
 		if e.first != "" {
 			here = fmt.Sprintf("if %[1]s {\n%[1]s = false\n%[2]s} else %[3]s\n", e.first, here, e.save(e.m))
@@ -333,7 +333,7 @@ func (e *continuation) passed(s ast.Stmt) string {
 			return e.region(s.Pos(), s.End(), s) + "\n"
 		}
 	case *ast.DeferStmt:
-		if e.fn.records[s] != nil {
+		if e.fn.records[s] != nil || e.rest {
 			return ""
 		}
 		return e.region(s.Pos(), s.End(), s) + "\n"
@@ -344,6 +344,9 @@ func (e *continuation) passed(s ast.Stmt) string {
 // pending writes the deferred calls in an earlier statement, if they were
 // issued.
 func (e *continuation) pending(s ast.Stmt) string {
+	if e.rest { // the function that has called this one has issued them
+		return ""
+	}
 	var b strings.Builder
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -3,7 +3,9 @@ package emit
 import (
 	"fmt"
 	"go/ast"
+	"go/types"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -154,4 +156,84 @@ func (w *generator) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
 		return flag == nil
 	})
 	return flag
+}
+
+// Guarded deferred calls. If a function with deferred calls unwinds, they are
+// not to be made: its continuation defers them again. So they are guarded:
+//
+//	defer g.Done()      defer func() {
+//	                            if !Unwinding() {
+//	                                    g.Done()
+//	                            }
+//	                    }()
+//
+// At a point where such a function cannot unwind, it continues itself: another
+// function would defer the calls again.
+
+// canGuardDefers reports whether all deferred calls of a function that may be
+// pending at a mark can be guarded.
+func (w *generator) canGuardDefers(fn *function) bool {
+	ok := true
+	w.records(fn)
+	rewrite.InspectOwn(fn.body, func(n ast.Node) bool {
+		if d, is := n.(*ast.DeferStmt); is {
+			if _, pending := w.deferNumber(fn, d); pending {
+				ok = ok && fn.records[d] == nil && w.canGuard(d.Call)
+			}
+		}
+		return ok
+	})
+	return ok
+}
+
+// unrecovering are packages whose functions do not call recover for their
+// callers, as a function that is deferred may.
+var unrecovering = []string{"bufio", "bytes", "compress/gzip", "context", "fmt", "io", "os", "runtime/pprof", "runtime/trace", "strings", "sync", "sync/atomic", "time"}
+
+// canGuard reports whether a deferred call can be made by a func literal: it
+// must certainly not call recover.
+func (w *generator) canGuard(c *ast.CallExpr) bool {
+	var id *ast.Ident
+	switch f := ast.Unparen(c.Fun).(type) {
+	case *ast.FuncLit: // a function with recover stays as it is
+		return f.Type.Results == nil
+	case *ast.Ident:
+		id = f
+	case *ast.SelectorExpr:
+		if x, ok := f.X.(*ast.Ident); ok && x.Name == rewrite.Prefix+"go" { // the run time
+			return true
+		}
+		id = f.Sel
+	default:
+		return false
+	}
+	switch o := w.p.Info.Uses[id].(type) {
+	case *types.Builtin:
+		return slices.Contains([]string{"close", "delete", "print", "println"}, o.Name())
+	case *types.Func:
+		r := o.Signature().Recv()
+		if o.Pkg() == nil || r != nil && types.IsInterface(r.Type()) {
+			return false
+		}
+		return slices.Contains(unrecovering, o.Pkg().Path()) || o.Pkg() == w.p.Types && w.p.NeverRecovers(o)
+	}
+	return false
+}
+
+// guards reports whether a deferred call is guarded.
+func (e *emitter) guards(d *ast.DeferStmt) bool {
+	if e.plain || e.fn == nil || !e.fn.fast {
+		return false
+	}
+	_, pending := e.w.deferNumber(e.fn, d)
+	return pending
+}
+
+// ifUnwindable returns the condition that a function with deferred calls can
+// unwind. Others are continued by another function if they cannot.
+func (fn *function) ifUnwindable() string {
+	if !fn.recovers {
+		return ""
+	}
+	return " && " + rewrite.Prefix + ".CanUnwind()"
 }

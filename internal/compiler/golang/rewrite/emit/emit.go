@@ -439,7 +439,7 @@ func (e *emitter) isChecked(m *mark) bool {
 
 // isSearchLoop reports whether a point is tested only when its loop begins.
 func (e *emitter) isSearchLoop(m *mark) bool {
-	return !e.plain && !e.resumed && e.fn.fast && !e.boxes(loopInit(m)) && e.w.searchLoop(e.fn, m) != nil
+	return !e.plain && !e.resumed && e.fn.fast && !e.fn.recovers && !e.boxes(loopInit(m)) && e.w.searchLoop(e.fn, m) != nil
 }
 
 // save writes the code of a mark.
@@ -453,9 +453,9 @@ func (e *emitter) save(m *mark) string {
 	case fn.fast && m.call, e.isSearchLoop(m):
 		return ""
 	case fn.fast && e.resumed: // it may run where it cannot unwind
-		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0 {\n%[2]s\n}", rewrite.Prefix, e.unwind(m))
+		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0%[3]s {\n%[2]s\n}", rewrite.Prefix, e.unwind(m), fn.ifUnwindable())
 	case fn.fast:
-		return fmt.Sprintf("if %s.Due() {\n%s\n}", rewrite.Prefix, e.unwind(m))
+		return fmt.Sprintf("if %s.Due()%s {\n%s\n}", rewrite.Prefix, fn.ifUnwindable(), e.unwind(m))
 	}
 	when := rewrite.Prefix + ".Due()"
 	if m.call {
@@ -513,6 +513,15 @@ func (e *emitter) edits(root ast.Node, out *[]rewrite.Edit) {
 			}
 		case *ast.DeferStmt:
 			deferred[n.Call] = true
+			if e.guards(n) {
+				if lit, ok := ast.Unparen(n.Call.Fun).(*ast.FuncLit); ok {
+					at := lit.Body.Lbrace + 1
+					*out = append(*out, rewrite.Edit{Lo: at, Hi: at, Text: fmt.Sprintf("\nif %s.Unwinding() {\nreturn\n}\n", rewrite.Prefix)})
+					break
+				}
+				put(n, fmt.Sprintf("defer func() {\nif !%s.Unwinding() {\n%s%s\n}\n}()", rewrite.Prefix, w.p.LineComment(n.Pos()), e.region(n.Call.Pos(), n.Call.End(), n.Call)))
+				return false
+			}
 		case *ast.CallExpr:
 			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && !deferred[n] {
 				if b, ok := w.p.Info.Uses[id].(*types.Builtin); ok && b.Name() == "recover" {
@@ -567,6 +576,10 @@ func (e *emitter) edits(root ast.Node, out *[]rewrite.Edit) {
 		case *ast.SelectorExpr:
 			if to, ok := e.replaced(n); ok {
 				put(n, rewrite.Prefix+"."+to)
+				return false
+			}
+			if v := e.boxedIn(n.X); v != nil && w.p.Addressed(n) == v { // (*p).M would be compiled to code that tests p
+				put(n.X, box(v))
 				return false
 			}
 		case *ast.AssignStmt:

@@ -34,10 +34,10 @@ import (
 //     is not certain. The fast path announces the call (CallingChecked), and
 //     asks afterwards (Unwound). That is a store and a look at the goroutine;
 //     with it for all calls, recursive programs would be slower.
-//   - A function that cannot return early, because it has deferred calls or
-//     shares changing variables with literals, stores its frame before the
-//     call. With that for all calls, a recursive interpreter takes more than
-//     twice its time.
+//   - A function that cannot return early, because some of its deferred calls
+//     cannot be guarded (see defers.go) or because it shares changing variables
+//     with literals, stores its frame before the call. With that for all calls,
+//     a recursive interpreter takes more than twice its time.
 //
 // A fast path that runs where a caller has no frame (a library calls back, or
 // another goroutine runs it) cannot unwind. At a due point it continues in
@@ -98,8 +98,8 @@ func (w *generator) setFastPaths(fast map[string]bool) {
 // that the functions that it calls on the resumable path have one.
 func (w *generator) mayHaveFastPath(fn *function) bool {
 	d, is := fn.node.(*ast.FuncDecl)
-	if !is || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
-		!w.canOutline(fn) {
+	if !is || d.Name.Name == "init" || d.Name.Name == "_" ||
+		!w.canOutline(fn) || !w.canGuardDefers(fn) {
 		return false
 	}
 	captured, ok := w.sharedVars(fn)
@@ -312,7 +312,7 @@ func (w *generator) unwinders(fn *function) string {
 	for _, m := range fn.marks {
 		params, whole := w.savedAs(fn, m)
 		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%s) (%s) {\n%ss := &%s{%s}\n", fn.frameWriter(m), w.typeParams(fn), strings.Join(params, ", "), strings.Join(results, ", "), rewrite.Prefix, fn.frame(), whole)
-		if !m.call { // the callers can unwind if their callee did
+		if !m.call && !fn.recovers { // the callers can unwind if their callee did
 			on := fmt.Sprintf("%scontinue_%d_%s%s(-1, %ss)\n", rewrite.Prefix, m.n, fn.name, fn.typeArgs(), rewrite.Prefix)
 			if fn.returns() {
 				on = w.lineAt(m) + "return " + on

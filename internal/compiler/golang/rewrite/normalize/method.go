@@ -19,7 +19,7 @@ import (
 // one.
 func makesValue(c *ast.CallExpr) bool {
 	id, ok := ast.Unparen(c.Fun).(*ast.Ident)
-	return ok && (strings.HasPrefix(id.Name, rewrite.Prefix+"make_") || strings.HasPrefix(id.Name, rewrite.Prefix+"bind_"))
+	return ok && (strings.HasPrefix(id.Name, rewrite.Prefix+"make_") || strings.HasPrefix(id.Name, rewrite.Prefix+"forward_") || strings.HasPrefix(id.Name, rewrite.Prefix+"bind_"))
 }
 
 // methodOperand returns the operand of the method value that a call makes, or
