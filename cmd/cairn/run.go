@@ -46,6 +46,12 @@ Without --every and --every-points, Cairn measures what a checkpoint costs, and
 chooses the interval at which the least time is lost (Young's and Daly's optimum).
 The first checkpoint comes after about 13 s, or later if the state is large.
 
+A line 'checkpoint 3 committed: …' tells the size of the program's variables, the
+bytes that were added to the disk, for how long the program was paused, after what
+time the checkpoint was durable, counted from the beginning of the pause, and the
+reason for it ("time": the interval had passed). On a terminal, a status line has
+the same, and -v shows all lines.
+
 Every flag, but for those that discard or change a run, can also be set by an
 environment variable (CAIRN_KEEP for --keep, CAIRN_EVERY_POINTS for
 --every-points), or in a file cairn.toml beside the program (keep = 3). The flag
