@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,6 +58,87 @@ func TestTiers_NotMounted(t *testing.T) {
 	}
 	w.lets(60)
 	w.begins("1 1", flags...)
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
+
+// TestTiers_HostAway starts a run whose directory is new on a blank host and on
+// one that cannot be reached. That one may have an earlier run: nothing is
+// started.
+func TestTiers_HostAway(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 3, n, "-size", "2000")
+	a, b := w.net.Hosts[0], w.net.Hosts[1]
+	flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + ",partner"}
+	w.lets(5)
+	w.begins("1 1", flags...)
+	w.reachesStep(5)
+	w.stops()
+	removes(t, w.run())
+	for _, host := range []string{a, b} {
+		if err := os.Rename(filepath.Join(w.disks, host), filepath.Join(w.disks, host+"-away")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.newDisk(t, a)
+	w.refusesWith(flags, "1 1 2", "host "+b, "may have an earlier run of this command", "--fresh")
+	removes(t, w.run())
+	w.loses(a)
+	for _, host := range []string{a, b} {
+		if err := os.Rename(filepath.Join(w.disks, host+"-away"), filepath.Join(w.disks, host)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.lets(60)
+	w.begins("1 1 2", flags...)
+	w.awaits("restored checkpoint 1")
+	w.finishes()
+	sameOutput(t, w.output(), want)
+}
+
+// TestTiers_OldDisk puts a copy of a host's disk back that was made earlier. The
+// run takes what other hosts have instead, and nothing of the old copy.
+func TestTiers_OldDisk(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	b := w.net.Hosts[1]
+	flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + ",partner"}
+	w.lets(5)
+	w.begins("1 1", flags...)
+	w.reachesStep(5)
+	w.saves()
+	w.awaits("checkpoint 1 is on partner=1")
+	tool(t, "cp", "-a", filepath.Join(w.disks, b), filepath.Join(w.disks, "old"))
+	for i := range 3 {
+		w.goes(7 + 2*i)
+		w.saves()
+		w.awaits(fmt.Sprintf("checkpoint %d is on partner=1", i+2))
+	}
+	w.goes(13)
+	w.stops()
+	must(t, w.text(), "checkpoint 5 is on partner=1")
+	for _, lost := range []bool{false, true} { // the run directory, too
+		w.loses(b)
+		tool(t, "cp", "-a", filepath.Join(w.disks, "old"), filepath.Join(w.disks, b))
+		index := 5
+		if lost {
+			index = 6
+			removes(t, w.run())
+		}
+		w.lets(15 + index)
+		w.begins("1 1", flags...)
+		w.awaits(fmt.Sprintf("restored checkpoint %d", index))
+		w.reachesStep(15 + index)
+		w.stops()
+		must(t, w.text(), fmt.Sprintf("checkpoint %d is on partner=1", index+1))
+	}
+	w.lets(60)
+	w.begins("1 1", flags...)
+	w.awaits("restored checkpoint 7")
 	w.finishes()
 	sameOutput(t, w.output(), want)
 }

@@ -286,6 +286,34 @@ func TestTiers_S3(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := rec.ID
+	for _, dir := range []string{scratch, w.runOf.root} {
+		err := filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				var text []byte
+				if text, err = os.ReadFile(name); strings.Contains(string(text), s3test.SecretKey) {
+					t.Errorf("%s has the secret key", name)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range server.Keys() {
+		if strings.Contains(string(server.Content(name)), s3test.SecretKey) {
+			t.Errorf("%s has the secret key", name)
+		}
+	}
+	loses()
+	another := filepath.Join(top, "another")
+	if _, err := seal.CreateKey(another); err != nil {
+		t.Fatal(err)
+	}
+	w.supervisor = w.startIn(append(env[:len(env)-1:len(env)-1], "CAIRN_TIERS="+strings.Replace(tiers, key, another, 1)), "-n", fmt.Sprint(n), "--every", "1h")
+	if w.ends() == 0 || !strings.Contains(w.text(), "encrypted with another key") || strings.Contains(w.text(), "cairn: started") {
+		t.Errorf("with another key:\n%s", w.text())
+	}
 	loses()
 	w.supervisor = w.startIn(env, "-n", "1", "--every", "1h")
 	if w.ends() == 0 || !strings.Contains(w.text(), "has 2 ranks, not 1") {
@@ -320,6 +348,52 @@ func TestTiers_S3(t *testing.T) {
 	if ids := strings.Fields(tool(t, "sh", "-c", "ls "+away+" | grep -E '^[0-9a-f]{32}$' || true")); slices.Contains(ids, id) {
 		t.Errorf("the copy has the identity of the other run, %s", id)
 	}
+}
+
+// TestTiers_TwoRuns begins two runs at one place of an object store: they do not
+// know of each other. The second one has the place, and finishes; the first one
+// stops when it comes with a checkpoint. Its own is not lost: it continues when
+// the place is free.
+func TestTiers_TwoRuns(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	server := s3test.New()
+	t.Cleanup(server.Close)
+	both := make([]*wanderer, 2)
+	for i := range both {
+		top := t.TempDir()
+		limit := filepath.Join(top, "limit")
+		w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: n, limit: limit}
+		env := []string{"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey, "AWS_ENDPOINT_URL=" + server.URL, "AWS_REGION=us-east-1",
+			"CAIRN_TIERS=local=" + filepath.Join(top, "scratch") + ",s3=s3://" + s3test.Bucket + "/sim:every=1"}
+		w.lets(5)
+		begin := func() { w.supervisor = w.startIn(env, "-n", fmt.Sprint(n), "--every", "1h") }
+		if begin(); i == 0 {
+			defer func() {
+				w.lets(60)
+				begin()
+				w.awaits("restored checkpoint 1")
+				w.finishes()
+				sameOutput(t, w.output(), want)
+			}()
+		}
+		w.reachesStep(5)
+		both[i] = w
+	}
+	first, second := both[0], both[1]
+	if out, code := cairnTool(t, "checkpoint", second.run()); code != 0 {
+		t.Fatalf("cairn checkpoint: exit status %d: %s", code, out)
+	}
+	second.awaits("checkpoint 1 is on s3=")
+	cairnTool(t, "checkpoint", first.run())
+	if code := first.ends(); code == 0 {
+		t.Errorf("the first run: exit status %d:\n%s", code, first.text())
+	}
+	must(t, first.text(), "checkpoint 1 committed", "another run was begun at the place of this one")
+	second.lets(60)
+	second.finishes()
+	sameOutput(t, second.output(), want)
 }
 
 // TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on other

@@ -119,6 +119,10 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 			lost = append(lost, h.err)
 		}
 	}
+	if len(lost) > 0 && s.local != nil && s.rec.Started == nil && !s.o.Fresh {
+		s.notBegun(errors.Join(lost...).Error() + "; the run directory is new, and that host may have an earlier run of this command: bring it back, leave it out of --hosts if it has none, or begin a new run with --fresh")
+		return false
+	}
 	if room >= s.n {
 		for _, err := range lost {
 			s.say("continuing without a host: %v", err)

@@ -266,8 +266,11 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 			left++
 		}
 		var newer *control.AttemptRecord
+		claim := s.claimPlace(t)
 		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
-			newer, err = createAttempt(ctx, x, record)
+			if err = claim(ctx, x); err == nil {
+				newer, err = createAttempt(ctx, x, record)
+			}
 			return err
 		}, func(err error) {
 			if needs {

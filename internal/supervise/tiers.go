@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -34,6 +35,7 @@ type storageTier struct {
 	asked  uint64      // the newest checkpoint that helpers were told to upload
 	upload *tierUpload // nil: none is under way
 	jobs   []tierJob   // the first one is at work
+	owned  atomic.Bool // its place belongs to this run, see claimPlace
 
 	writing []*host // that may write to it now, at most Writers
 	queue   []*host // that want to, the first one next
@@ -330,7 +332,11 @@ func (s *Supervisor) commitTo(t *storageTier, u *tierUpload, pause time.Duration
 	}
 	line := new(control.AttemptRecord)
 	*line = *s.rec.Started
+	claim := s.claimPlace(t)
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
+		if err := claim(ctx, x); err != nil {
+			return err
+		}
 		if _, err := createAttempt(ctx, x, line); err != nil { // it may not have been there when the run was started
 			return err
 		}
@@ -465,7 +471,7 @@ func (s *Supervisor) emptyTiers() {
 	}
 	for _, t := range s.outer() {
 		s.do(t, func(ctx context.Context, x tier.Tier) error {
-			return tier.RemoveRun(ctx, x, s.rec.ID)
+			return errors.Join(tier.RemoveRun(ctx, x, s.rec.ID), disown(ctx, x, s.rec.ID))
 		}, func(err error) {
 			left--
 			if err != nil {

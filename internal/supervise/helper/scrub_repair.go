@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/copies"
@@ -233,6 +234,7 @@ func (s *scrubber) receive(id copies.ID, r io.Reader, size int64) error {
 	if err := in.Commit(s.ctx); err != nil {
 		return err
 	}
+	step.At("scrub.received")
 	s.holder.service.Restored(id)
 	return nil
 }
@@ -296,6 +298,7 @@ func (s *scrubber) stage(o lostObject, at string) (from string, err error) {
 	if err = errors.Join(err, to.Close()); err == nil {
 		err = os.Rename(at+".tmp", at)
 	}
+	step.At("scrub.staged")
 	return from, err
 }
 

@@ -29,6 +29,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -165,7 +166,9 @@ func (d *dir) put(ctx context.Context, p string, src tier.Source) error {
 		err = cerr
 	}
 	if err == nil {
+		step.At("tier.store")
 		err = d.name(ctx, tmp, p)
+		step.At("tier.stored")
 	}
 	rerr := d.fs.Remove(tmp)
 	if err == nil && rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
@@ -387,7 +390,9 @@ func (d *dir) Remove(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
+	step.At("tier.remove")
 	err = d.fs.Remove(p)
+	step.At("tier.removed")
 	if err == nil {
 		err = d.fs.SyncDir(filepath.Dir(p))
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/copies"
 	"github.com/cairnrun/cairn/internal/tier/erasure"
@@ -213,7 +214,9 @@ func (s *Store) publish(path string, id copies.ID, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.file(id)
+	step.At("tier.keep")
 	err := s.fs.Rename(path, at)
+	step.At("tier.kept")
 	if err == nil {
 		err = s.fs.SyncDir(filepath.Dir(at))
 	}

@@ -34,6 +34,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/copies"
@@ -402,6 +403,7 @@ func (s *Store) storePart(p recovery.Part) error {
 	if err := store.WriteRecord(s.fs, s.path(partsDir, partName(id)), &r); err != nil {
 		return err
 	}
+	step.At("tier.part")
 	p.Objects = slices.Clone(p.Objects)
 	s.parts[id] = p
 	return nil

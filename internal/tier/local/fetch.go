@@ -18,6 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journal"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -287,6 +288,7 @@ func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return err
 		}
+		step.At("tier.fetch")
 		if err := os.Rename(filepath.Join(in, filepath.FromSlash(f.Path)), to); err != nil {
 			return err
 		}

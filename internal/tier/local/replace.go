@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -113,7 +114,9 @@ func exchange(at string, damaged fs.FileInfo, with, link string) error {
 		return err
 	}
 	swap := func() error { return unix.Renameat2(unix.AT_FDCWD, link, unix.AT_FDCWD, at, unix.RENAME_EXCHANGE) }
+	step.At("scrub.exchange")
 	err := swap()
+	step.At("scrub.exchanged")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
