@@ -81,15 +81,11 @@ func TestTiers_CommandsKilled(t *testing.T) {
 		}
 	}
 	object := func(pattern string) string { return one(t, shared, "run-*", "*", pattern) }
-	whole := func(tiers string) {
+	whole := func() {
 		t.Helper()
-		w.tells(0, "verify")
-		for _, tier := range []string{"partner", "rs", "shared"} {
-			w.tells(0, "verify --tier "+tier, ", 0 damaged")
-		}
-		w.tells(0, "list", "2           ", tiers, "all hosts")
+		w.tells(0, "repair", "0 repaired, 0 cannot be repaired") // it reads everything
+		w.tells(0, "list", "2           ", "local, partner=1, rs=2+1, shared="+shared, "all hosts")
 	}
-	onAll := "local, partner=1, rs=2+1, shared=" + shared
 	steps := killedEverywhere(t, "tier.", func() {
 		asBefore()
 		vfstest.Rot(t, filepath.Join(w.disk(a), "ckpt", "ckpt-00000002", "rank-0000.h5"))
@@ -98,10 +94,7 @@ func TestTiers_CommandsKilled(t *testing.T) {
 		vfstest.Rot(t, object("files/rank-0001-00000002-*"))
 		vfstest.Rot(t, object("checkpoints/00000002.json"))
 		vfstest.Rot(t, object("attempts/*.json"))
-	}, func() {
-		w.tells(0, "repair", "0 repaired, 0 cannot be repaired")
-		whole(onAll)
-	}, "repair", w.run())
+	}, whole, "repair", w.run())
 	t.Logf("repair: killed at %d steps", steps)
 	if steps < 20 {
 		t.Errorf("repair has %d steps", steps)
@@ -110,7 +103,7 @@ func TestTiers_CommandsKilled(t *testing.T) {
 	steps = killedEverywhere(t, "tier.", func() {
 		asBefore()
 		removes(t, object("parts"))
-	}, func() { whole(onAll) }, "repair", w.run())
+	}, whole, "repair", w.run())
 	t.Logf("repair of parts: killed at %d steps", steps)
 	place := filepath.Join(filepath.Dir(shared), "copy", "sim")
 	from := one(t, shared, "run-*")
@@ -123,7 +116,7 @@ func TestTiers_CommandsKilled(t *testing.T) {
 		}
 	}, "copy", from+"@2", place)
 	t.Logf("copy: killed at %d steps", steps)
-	steps = killedEverywhere(t, "tier.", asBefore, func() { whole(onAll) }, "gc", "--tier", "shared", "--keep", "1", w.run())
+	steps = killedEverywhere(t, "tier.", asBefore, whole, "gc", "--tier", "shared", "--keep", "1", w.run())
 	t.Logf("gc: killed at %d steps", steps)
 	w.lets(60)
 	c := &wanderer{runOf: newRun(t, w.command...), ranks: n, limit: w.limit}

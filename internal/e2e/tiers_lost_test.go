@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -136,9 +137,15 @@ func TestTiers_OldDisk(t *testing.T) {
 		w.stops()
 		must(t, w.text(), fmt.Sprintf("checkpoint %d is on partner=1", index+1))
 	}
+	// The hosts have each other's names now, and their disks.
+	disks := []string{filepath.Join(w.disks, w.net.Hosts[0]), filepath.Join(w.disks, b), filepath.Join(w.disks, "other")}
+	tool(t, "sh", "-c", `mv "$0" "$2" && mv "$1" "$0" && mv "$2" "$1"`, disks[0], disks[1], disks[2])
 	w.lets(60)
 	w.begins("1 1", flags...)
 	w.awaits("restored checkpoint 7")
 	w.finishes()
+	if strings.Contains(w.text(), "brought") {
+		t.Errorf("files were brought, though the disks are there:\n%s", w.text())
+	}
 	sameOutput(t, w.output(), want)
 }

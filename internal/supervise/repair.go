@@ -108,8 +108,9 @@ func (r *repairer) repair(ctx context.Context) error {
 		}
 	}
 	if !r.out.Running {
+		hosts := r.tellPeers() // so that they can fetch from each other
 		r.repairLocal(ctx)
-		r.repairKept(ctx)
+		r.repairKept(ctx, hosts)
 	}
 	r.repairOuter(ctx)
 	return ctx.Err()
@@ -444,8 +445,9 @@ func (r *repairer) tellPeers() (hosts int) {
 	return len(list)
 }
 
-// repairKept restores what hosts keep for partner and rs.
-func (r *repairer) repairKept(ctx context.Context) {
+// repairKept restores what hosts keep for partner and rs. So many hosts keep
+// something.
+func (r *repairer) repairKept(ctx context.Context, hosts int) {
 	var tiers []*policy.Tier
 	for i := range r.pol.Tiers {
 		if t := &r.pol.Tiers[i]; t.Kind.OnHosts() && t.Kind != policy.Local {
@@ -455,7 +457,6 @@ func (r *repairer) repairKept(ctx context.Context) {
 	if len(tiers) == 0 {
 		return
 	}
-	hosts := r.tellPeers()
 	p := r.inventory()
 	list := committedOf(p)
 	known := func(c recovery.Checkpoint) bool {

@@ -19,7 +19,7 @@ import (
 )
 
 // TestOwnPlace lets runs have a place one after the other, and two new ones at
-// the same time: whatever the order of their operations, one of them goes on.
+// the same time: whatever the order of their operations, one of them keeps it.
 func TestOwnPlace(t *testing.T) {
 	m := tiertest.NewMem()
 	own := func(run string, isNew bool) error { return ownPlace(t.Context(), m, run, isNew) }

@@ -128,12 +128,14 @@ func (s *scrubber) report() {
 }
 
 // due reports whether something that was written at a time is to be read again.
+// If that time is to come, a clock was wrong: it says nothing.
 func (s *scrubber) due(key string, written time.Time) bool {
 	s.met[key] = true
-	if at := s.read[key]; written.Before(at) {
+	at, now := s.read[key], s.now()
+	if written.Before(at) || written.Sub(now) > time.Hour {
 		written = at
 	}
-	return s.now().Sub(written) >= s.policy.Scrub
+	return now.Sub(written) >= s.policy.Scrub
 }
 
 // sound records that something was read and is what it should be.
