@@ -158,9 +158,10 @@ func (l *localFiles) close() {
 	}
 }
 
-// leads makes this helper the one of its host that works for others, if none is
-// yet. A launcher starts several on a host. If the one of an earlier start is
-// still there, the error wraps ErrBusy and holder names it.
+// leads makes this helper the one of its directory that works for others, if none
+// is yet. A launcher starts several on a host, and a host may have two names. If
+// the one of an earlier start is still there, the error wraps ErrBusy and holder
+// names it.
 func (l *localFiles) leads(m *control.LocalDir) (holder string, err error) {
 	name := filepath.Join(m.Dir, "hosts", "tiers")
 	lock, holder, err := rundir.TryLock(name)
@@ -176,7 +177,7 @@ func (l *localFiles) leads(m *control.LocalDir) (holder string, err error) {
 		return "", err
 	}
 	var who rundir.Holder
-	if text, rerr := os.ReadFile(name); m.Launch != "" && rerr == nil && json.Unmarshal(text, &who) == nil && who.Supervisor == m.Supervisor && who.Launch == m.Launch {
+	if text, rerr := os.ReadFile(name); rerr == nil && json.Unmarshal(text, &who) == nil && who.Supervisor == m.Supervisor && who.Launch == m.Launch {
 		return "", nil
 	}
 	return holder, busyHost{fmt.Errorf("%s: a helper of an earlier start is there: %s", name, holder)}
@@ -223,8 +224,14 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 		}
 	}
-	if p.Scrub > 0 && l.lead != nil {
+	if p.Scrub > 0 {
 		l.scrubber = newScrubber(l, cmp.Or(m.Peer, host), p, send)
+		l.scrubber.leads = func() bool { // the first helper may have ended
+			if l.lead == nil {
+				l.leads(m)
+			}
+			return l.lead != nil
+		}
 	}
 	return "", nil
 }

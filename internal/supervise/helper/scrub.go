@@ -36,6 +36,7 @@ const (
 type scrubber struct {
 	*localFiles
 	holder *holder // nil: there is no tier on hosts
+	leads  func() bool
 	host   string
 	policy *policy.Policy
 	send   func(control.Message)
@@ -97,8 +98,11 @@ func (s *scrubber) work() {
 	}
 }
 
-// pass reads everything that is old.
+// pass reads everything that is old, if no other helper does in this directory.
 func (s *scrubber) pass() {
+	if s.leads != nil && !s.leads() {
+		return
+	}
 	var err error
 	if s.record, err = s.Attempt(); err != nil || s.record == nil {
 		return

@@ -151,8 +151,8 @@ func TestScrub_Shared(t *testing.T) {
 
 	path := filepath.Join(local.CheckpointDir(d.Path), "ckpt-00000002", "rank-0000.h5")
 	flips(t, path)
-	ahead := time.Now().AddDate(5, 0, 0) // the host's clock was wrong
-	if err := os.Chtimes(path, ahead, ahead); err != nil {
+	future := time.Now().AddDate(5, 0, 0) // the host's clock was wrong
+	if err := os.Chtimes(path, future, future); err != nil {
 		t.Fatal(err)
 	}
 	_, repaired, lost = s.looks(day)
