@@ -234,7 +234,6 @@ func (s *scrubber) receive(id copies.ID, r io.Reader, size int64) error {
 	if err := in.Commit(s.ctx); err != nil {
 		return err
 	}
-	step.At("scrub.received")
 	s.holder.service.Restored(id)
 	return nil
 }
