@@ -100,6 +100,9 @@ func (f *figure) svg() string {
 	y := 48
 	for _, g := range f.Groups {
 		put(`<text x="%d" y="%d" font-weight="bold">%s</text>`, edge, y+barHigh-4, html.EscapeString(g.Name))
+		if len(g.Name) > 14 { // it needs a line of its own
+			y += barHigh
+		}
 		for _, x := range g.Bars {
 			put(`<text x="%d" y="%d" text-anchor="end">%s</text>`, labelsWide-6, y+barHigh-4, html.EscapeString(x.Name))
 			at := float64(labelsWide)

@@ -2,11 +2,12 @@
 // the device's own speed in the same run: its copy from memory to memory, and
 // its copy to pinned host memory.
 //
-//	go run ./internal/bench/gpu [-part state,split,programs,restart,torch] [-sizes 1,8,64] [-device LIST] [-o DIR] [-strict]
+//	go run ./internal/bench/gpu [-part state,split,kernels,programs,restart,torch] [-sizes 1,8,64] [-device LIST] [-o DIR] [-strict]
 //
 // The parts split, programs and restart measure what papers have measured:
 // split is figure 2 of Parasyris and Bautista Gomez, programs is table 5 and
-// figure 7 of Losada et al., restart is their figures 8 to 11. The paper's
+// figure 7 of Losada et al., restart is their figures 8 to 11. The part kernels
+// compares kernels that are translated from Go with hand-written ones. The paper's
 // values stand beside ours. With -o they write the figures as SVG, and their
 // numbers as JSON; -redraw draws them again.
 //
@@ -41,7 +42,7 @@ import (
 )
 
 var (
-	parts  = flag.String("part", "state,split,programs,restart,torch", "what is measured")
+	parts  = flag.String("part", "state,split,kernels,programs,restart,torch", "what is measured")
 	sizes  = flag.String("sizes", "1,8,64", "GiB of state on the device")
 	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
 	list   = flag.String("device", "", "the device, as in CAIRN_DEVICES (default: the first)")
@@ -131,6 +132,8 @@ func run(ctx context.Context) error {
 			err = state(ctx)
 		case "split":
 			err = split(ctx)
+		case "kernels":
+			err = translated(ctx)
 		case "programs":
 			err = testbed(ctx)
 		case "restart":
@@ -138,7 +141,7 @@ func run(ctx context.Context) error {
 		case "torch":
 			err = torch(ctx)
 		default:
-			err = fmt.Errorf("no part %q: there are state, split, programs, restart and torch", part)
+			err = fmt.Errorf("no part %q: there are state, split, kernels, programs, restart and torch", part)
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", part, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,34 +34,22 @@ func splitProcesses(ctx context.Context, d *target) error {
 	fmt.Printf("\n%g GiB in files, all changed, the host's part in ordinary variables (medians of %d; of the processes, the slowest)\n", *total, splitRounds)
 	const row = "  %-10s %-8s %-22s %10s %10s %10s\n"
 	fmt.Printf(row, "processes", "memory", "", "pause", "safe after", "ratio")
-	type result struct {
-		group, name string
-		pause, safe float64
-	}
-	var all []result
-	one := 0.0
+	one := 0.0 // the first, with half of it on the host
 	for _, n := range strings.Split(*states, ",") {
 		for _, form := range forms {
-			for _, percent := range []int{10, 50, 90} {
+			g := group{Name: n + " processes, " + form + " memory"}
+			for _, percent := range []int{50, 10, 90} {
 				pause, safe, err := together(ctx, d.Info().ID, n, form, percent)
 				if err != nil {
 					return fmt.Errorf("%s processes, %s memory, %d %% host: %w", n, form, percent, err)
 				}
-				if form == "device" && percent == 50 && one == 0 {
-					one = safe
-				}
-				all = append(all, result{n + " processes, " + form + " memory", fmt.Sprintf("%d %% host, %d %% %s", percent, 100-percent, form), pause, safe})
+				one = cmp.Or(one, safe)
+				name := fmt.Sprintf("%d %% host, %d %% %s", percent, 100-percent, form)
+				fmt.Printf(row, n, form, name, fmt.Sprintf("%.1f ms", 1e3*pause), fmt.Sprintf("%.2f s", safe), fmt.Sprintf("%.2f", safe/one))
+				g.Bars = append(g.Bars, bar{Name: name, Parts: []float64{pause / one, (safe - pause) / one}})
 			}
+			f.Groups = append(f.Groups, g)
 		}
-	}
-	for _, r := range all {
-		n, form, _ := strings.Cut(r.group, " processes, ")
-		fmt.Printf(row, n, strings.TrimSuffix(form, " memory"), r.name, fmt.Sprintf("%.1f ms", 1e3*r.pause), fmt.Sprintf("%.2f s", r.safe), fmt.Sprintf("%.2f", r.safe/one))
-		if k := len(f.Groups); k == 0 || f.Groups[k-1].Name != r.group {
-			f.Groups = append(f.Groups, group{Name: r.group})
-		}
-		g := &f.Groups[len(f.Groups)-1]
-		g.Bars = append(g.Bars, bar{Name: r.name, Parts: []float64{r.pause / one, (r.safe - r.pause) / one}})
 	}
 	return f.save()
 }
