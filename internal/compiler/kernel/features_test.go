@@ -172,7 +172,7 @@ func k_convert(w *device.Work) {
 	lo, hi := w.Range(0)
 	for i := lo; i < hi; i++ {
 		a, f := in[2*i], fl[2*i]*1e6
-		r := int64(f) ^ int64(int32(f)) ^ int64(float32(a)) ^ int64(float64(a)/2)
+		r := int64(f) ^ int64(int32(f)) ^ int64(float32(a>>1)) ^ int64(float64(a)/2)
 		r += int64(math.Float32bits(float32(a))) + int64(math.Float64bits(float64(uint64(a)))>>3)
 		r ^= int64(math.Float32bits(float32(uint64(a))))
 		r ^= int64(uint8(int64(f))) + int64(float32(f)) + int64(int16(a))

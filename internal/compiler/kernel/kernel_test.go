@@ -3,11 +3,13 @@ package kernel_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"math"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -97,12 +99,32 @@ func floats() []float64 {
 	return list
 }
 
-// TestFeatures runs small kernels, each with a feature of the language, on the
-// host and on OpenCL devices, and compares the bytes.
-func TestFeatures(t *testing.T) {
+// translated translates the kernels of features_test.go. CAIRN_TRANSLATED names
+// a file that keeps the translation, for a machine with devices and without Go.
+func translated(t *testing.T) (list []*kernel.Kernel) {
+	keep := os.Getenv("CAIRN_TRANSLATED")
+	if text, err := os.ReadFile(keep); err == nil {
+		must(t, json.Unmarshal(text, &list))
+		return list
+	}
 	s := source(t, exports(t, "github.com/cairnrun/cairn/device", "math/bits"), "features_test.go", nil)
 	list, err := kernel.Translate(s)
 	must(t, err)
+	if keep != "" {
+		for _, k := range list {
+			k.Decls = nil
+		}
+		text, err := json.Marshal(list)
+		must(t, err)
+		must(t, os.WriteFile(keep, text, 0o666))
+	}
+	return list
+}
+
+// TestFeatures runs small kernels, each with a feature of the language, on the
+// host and on OpenCL and CUDA devices, and compares the bytes.
+func TestFeatures(t *testing.T) {
+	list := translated(t)
 	byName := make(map[string]*kernel.Kernel)
 	for _, k := range list {
 		byName[k.Name] = k
@@ -113,11 +135,14 @@ func TestFeatures(t *testing.T) {
 		device.Register(f, translation(all, byName[device.KernelOf(f).String()]))
 	}
 	lists := []string{"host", "discrete"}
-	if _, err := device.Open("opencl"); err == nil {
-		lists = append(lists, "opencl")
-	} else {
-		t.Logf("no OpenCL device: %v", err)
+	for _, backend := range []string{"opencl", "cuda"} {
+		if _, err := device.Open(backend); err == nil {
+			lists = append(lists, backend)
+		} else {
+			t.Logf("no %s device: %v", backend, err)
+		}
 	}
+	t.Logf("compared: %v", lists)
 	for _, k := range features() {
 		t.Run(k.String(), func(t *testing.T) {
 			var first []byte
