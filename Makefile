@@ -71,7 +71,7 @@ bench: ## measure what checkpoints cost
 	@scripts/deps bench
 	$(GO) run ./internal/bench
 
-gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda" or "-help")
+gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda", "-part restart -o docs" or "-help")
 	$(GO) run ./internal/bench/gpu $(GPUFLAGS)
 
 overhead: ## measure the cost of programs that cairn build made, without checkpoints (OVERHEADFLAGS="-rounds 9 -programs lu,vm" or "-help")
