@@ -57,17 +57,23 @@ func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err er
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	count := 0
+	count, dead := 0, false // dead: a rank was killed, and is not started again yet
 	lines := bufio.NewScanner(says)
 	for lines.Scan() {
 		line := lines.Text()
 		if strings.HasPrefix(line, "cairn: ") {
 			fmt.Println("  ", shorter(line))
 		}
+		if strings.Contains(line, "started again") {
+			dead = false
+		}
 		if !strings.Contains(line, " committed") {
 			continue
 		}
 		d.checkpoints++
+		if dead { // the checkpoint is older than the kill
+			continue
+		}
 		if count++; len(*left) == 0 || count < (*left)[0].checkpoints || again {
 			continue
 		}
@@ -83,6 +89,7 @@ func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err er
 			again = true
 		} else {
 			fmt.Printf("   $ kill -9 %d\n", pid)
+			dead = true
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return false, err
