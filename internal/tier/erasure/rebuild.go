@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/reedsolomon"
-	"github.com/zeebo/xxh3"
 )
 
 // Damage is a shard that was found damaged, or could not be read, in the first
@@ -23,10 +22,13 @@ type Damage struct {
 // Rebuild reads shards (shards[i] is shard i, or nil) and writes the object to
 // dst, and shard i to w[i], where they are not nil. It reads Data shards, those
 // with low numbers first; others only if one of these is damaged. digest, if
-// not zero, is the object's. Rebuild returns the damage that it has seen. If a
-// stripe has too few sound units, the error wraps ErrTooFew; if the rebuilt
-// object has another digest, ErrDamaged. Then what was written must not be
-// used.
+// not zero, is the object's: shards of other objects are not used. Rebuild
+// returns the damage that it has seen. If a stripe has too few sound units, the
+// error wraps ErrTooFew. Then what was written must not be used.
+//
+// The digests of units show damage since the object was encoded. The caller
+// compares the digest of what dst got, which it computes anyway, to see whether
+// the object had changed before.
 func Rebuild(shards []io.ReaderAt, c Code, digest Digest, dst io.Writer, w []io.Writer) ([]Damage, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -71,7 +73,6 @@ type rebuilder struct {
 	dst    io.Writer
 	whole  []int  // shards that are written
 	need   []bool // by shard: it is written, or is part of the object
-	all    *wholeDigest
 
 	mu     sync.Mutex
 	damage []Damage
@@ -145,23 +146,7 @@ func (r *rebuilder) readHeaders(c Code, digest Digest) error {
 
 // run rebuilds all stripes.
 func (r *rebuilder) run(e *encoder) error {
-	if r.digest != (Digest{}) {
-		r.all = newWholeDigest()
-	}
-	err := inOrder(r.stripes(), func(s *stripe) error {
-		err := r.rebuild(s)
-		if err != nil && r.all != nil {
-			r.all.giveUp()
-		}
-		return err
-	}, func(s *stripe) error { return r.write(e, s) })
-	if err != nil || r.all == nil {
-		return err
-	}
-	if got := digestOf(r.all.hash.Sum128()); got != r.digest {
-		return fmt.Errorf("%w: the rebuilt object has the digest %x, not %x: shards of different objects were mixed, or the object was damaged when they were made", ErrDamaged, got, r.digest)
-	}
-	return nil
+	return inOrder(r.stripes(), r.rebuild, func(s *stripe) error { return r.write(e, s) })
 }
 
 // rebuild reads a stripe, and computes what is missing of it.
@@ -187,14 +172,6 @@ func (r *rebuilder) rebuild(s *stripe) error {
 	}
 	for _, i := range r.whole {
 		s.digest[i] = r.unitDigest(s.units[i], s.number, i)
-	}
-	if r.all != nil {
-		r.all.add(s.number, func(h *xxh3.Hasher) {
-			r.pieces(s, func(p []byte) error {
-				_, err := h.Write(p)
-				return err
-			})
-		})
 	}
 	return nil
 }
