@@ -122,28 +122,6 @@ func Defaults(k Kind) Tier {
 	return t
 }
 
-// Default returns the policy of a run that has local directories and no policy
-// line: a partner, if there are several hosts, and the shared directory, if
-// there is one.
-func Default(local, shared string, hosts int) *Policy {
-	p := &Policy{Scrub: DefaultScrub}
-	add := func(k Kind, place string) {
-		t := Defaults(k)
-		t.Place = place
-		p.Tiers = append(p.Tiers, t)
-	}
-	if local != "" {
-		add(Local, local)
-		if hosts > 1 {
-			add(Partner, "")
-		}
-	}
-	if shared != "" {
-		add(Shared, shared)
-	}
-	return p
-}
-
 // Check returns an error if there are too few hosts for the policy. It is for
 // the first start of a run: later, hosts may have been lost, and a run with less
 // redundancy is better than none.

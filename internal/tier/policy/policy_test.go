@@ -171,24 +171,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestDefault(t *testing.T) {
-	for _, c := range []struct {
-		local, shared string
-		hosts         int
-		want          string
-	}{
-		{"/l", "", 4, "local=/l, partner"},
-		{"/l", "", 1, "local=/l"},
-		{"/l", "/s", 4, "local=/l, partner, shared=/s"},
-		{"", "/s", 1, "shared=/s"},
-		{"", "", 1, ""},
-	} {
-		if got := Default(c.local, c.shared, c.hosts).String(); got != c.want {
-			t.Errorf("%+v: got %s", c, got)
-		}
-	}
-}
-
 func TestTier_RunDir(t *testing.T) {
 	for _, c := range []struct {
 		t    Tier
