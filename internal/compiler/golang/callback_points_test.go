@@ -93,6 +93,29 @@ func main() {
 	})
 }
 `, "m.Range at main.go:19, a function of a library, calls a function literal in main"},
+		{"method", `package main
+
+import (
+	"io"
+	"os"
+)
+` + none(work) + `
+type sink struct{ sum int }
+
+func (s *sink) Write(text []byte) (int, error) {
+	s.sum += work(len(text) << 20)
+	return len(text), nil
+}
+
+func main() {
+	for i := range 3 { // point
+		println(i)
+	}
+	s := new(sink)
+	io.Copy(s, os.Stdin)
+	println(s.sum)
+}
+`, "io.Copy at main.go:29, a function of a library, calls sink.Write"},
 		{"deferred", `package main
 ` + none(work) + `
 func main() {
@@ -119,6 +142,46 @@ func main() {
 	} {
 		t.Run(c.name, func(t *testing.T) { checkPoints(t, c.text, c.told) })
 	}
+}
+
+// TestInstrument_OutsideWaits: the build warns of goroutines that wait for the
+// network, unless they are in the background.
+func TestInstrument_OutsideWaits(t *testing.T) {
+	const text = `package main
+
+import "net"
+
+func serve(l net.Listener, jobs chan<- int) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c.Close()
+		jobs <- 1
+	}
+}
+
+func main() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	jobs := make(chan int)
+	COMMENT
+	go serve(l, jobs)
+	sum := 0
+	for i := 0; i < 1000; i++ { // point
+		for j := 0; j < 100000; j++ {
+			sum = (sum*31 + i*j) % 9001
+		}
+		sum += <-jobs
+	}
+	println(sum)
+}
+`
+	checkPoints(t, strings.Replace(text, "COMMENT", "", 1), "the goroutine that is started at main.go:23 waits for the network at main.go:7 (l.Accept); while it waits, no checkpoint can be taken; if it does not matter for the result, put //cairn:background before the go statement")
+	checkPoints(t, strings.Replace(text, "COMMENT", "//cairn:background", 1), "")
 }
 
 // point and none say whether the loop of a function must have a point.

@@ -14,8 +14,8 @@ import (
 // given returns the functions that a call passes to a function of a library, by
 // name or as literals. If copied is set, a copy of the library's function will
 // call them. Then given also returns those that other func values may be, and
-// the methods of values that become interfaces; rest are methods that the copy
-// calls, but cannot be resumed in.
+// the methods of values that become interfaces. rest are other such methods: the
+// library may call them.
 func (c *Graph) given(fn *Function, call *ast.CallExpr, library string, copied bool) (list, rest []*Function) {
 	info := fn.Pkg.Info
 	add := func(to *Function) {
@@ -31,18 +31,20 @@ func (c *Graph) given(fn *Function, call *ast.CallExpr, library string, copied b
 			add(to)
 			continue
 		}
-		if !copied || t == nil || sig == nil || i >= sig.Params().Len() {
+		if t == nil || sig == nil || i >= sig.Params().Len() {
 			continue
 		}
 		switch u := sig.Params().At(i).Type().Underlying().(type) {
 		case *types.Signature:
-			for _, to := range c.funcValues(t) {
-				add(to)
+			if copied {
+				for _, to := range c.funcValues(t) {
+					add(to)
+				}
 			}
 		case *types.Interface:
 			for m := range u.Methods() {
-				for _, to := range c.methods(t, m) {
-					if rewrite.CallsMethod(library, m.Name()) {
+				for _, to := range c.methods(t, m, copied) {
+					if copied && rewrite.CallsMethod(library, m.Name()) {
 						add(to)
 					} else {
 						rest = append(rest, to)
@@ -55,9 +57,13 @@ func (c *Graph) given(fn *Function, call *ast.CallExpr, library string, copied b
 }
 
 // methods returns the functions that a call of an interface's method may lead
-// to, if the interface holds a value of type t.
-func (c *Graph) methods(t types.Type, m *types.Func) []*Function {
+// to, if the interface holds a value of type t. If t is an interface itself, it
+// returns methods only if all is set.
+func (c *Graph) methods(t types.Type, m *types.Func, all bool) []*Function {
 	if types.IsInterface(t) {
+		if !all {
+			return nil
+		}
 		return c.functions(Callee{Obj: m})
 	}
 	o, _, _ := types.LookupFieldOrMethod(t, true, m.Pkg(), m.Name())

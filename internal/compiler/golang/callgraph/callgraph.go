@@ -287,7 +287,7 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 	case kind == PlainCall && fn.Pkg.Rewritable() && rewrite.CallbackFunction(info, call) != "": // a copy calls them
 		given.Kind = PlainCall
 	}
-	rest := &Site{Caller: fn, Call: call, Kind: SyncCallback} // what a copy calls, but cannot be resumed in
+	rest := &Site{Caller: fn, Call: call, Kind: SyncCallback} // methods that are not resumed
 	given.Callees, rest.Callees = c.given(fn, call, library, given.Kind == PlainCall)
 	if len(rest.Callees) > 0 {
 		fn.Sites = append(fn.Sites, rest)

@@ -182,7 +182,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 		if len(e.Ranks) == 0 && !o.Everywhere {
 			out.Uncovered, out.reported = in.Uncovered()
 		}
-		out.Uncovered = slices.Concat(out.Uncovered, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
+		out.Uncovered = slices.Concat(out.Uncovered, in.GoroutineWarnings(), in.OutsideWaits(), out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Uncovered = append(out.Uncovered, fmt.Sprintf("%d more closures cannot be saved", n))
 		}

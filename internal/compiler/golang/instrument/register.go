@@ -143,13 +143,13 @@ func funcValues(s *load.Package) []*types.Func {
 // or that other variables may point to.
 func (in *instrumenter) globals(s *load.Package) []*types.Var {
 	uses := in.globalUses(s)
-	tables := literalTables(s)
+	tables, funcs := literalTables(s), reflectedFuncs(s)
 	var out []*types.Var
 	scope := s.Types.Scope()
 	for _, name := range scope.Names() {
 		v, ok := scope.Lookup(name).(*types.Var)
 		u := uses[v]
-		if !ok || name == "_" || in.rebuilt(v) || immutable(v.Type()) && !u.assigned {
+		if !ok || name == "_" || in.rebuilt(v) || (immutable(v.Type()) || funcs[v]) && !u.assigned {
 			continue
 		}
 		if u.read && (u.changed || refers(v.Type()) && (u.leaks || !tables[v])) {
@@ -165,6 +165,24 @@ func literalTables(s *load.Package) map[*types.Var]bool {
 	out := map[*types.Var]bool{}
 	for _, i := range s.Info.InitOrder {
 		if _, ok := i.Rhs.(*ast.CompositeLit); ok && len(i.Lhs) == 1 {
+			out[i.Lhs[0]] = true
+		}
+	}
+	return out
+}
+
+// reflectedFuncs returns the package variables that are initialised with
+// reflect.ValueOf of a function. The initialisation at a restart makes them as
+// they were.
+func reflectedFuncs(s *load.Package) map[*types.Var]bool {
+	out := map[*types.Var]bool{}
+	for _, i := range s.Info.InitOrder {
+		c, ok := ast.Unparen(i.Rhs).(*ast.CallExpr)
+		if !ok || len(c.Args) != 1 || len(i.Lhs) != 1 {
+			continue
+		}
+		f, ok := load.Callee(s, c).(*types.Func)
+		if _, is := s.Info.TypeOf(c.Args[0]).Underlying().(*types.Signature); is && ok && f.FullName() == "reflect.ValueOf" {
 			out[i.Lhs[0]] = true
 		}
 	}

@@ -41,7 +41,7 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 	}
 	all = slices.DeleteFunc(all, func(x left) bool {
 		// Skipped loops are left out on purpose; init runs before main.
-		return x.h > best+reportH || pl.skipped(x.n) || x.why == nil || pl.beforeMain(pl.Loops[x.n])
+		return x.h > best+reportH || pl.skipped(x.n) || x.why == nil || pl.beforeMain(pl.Loops[x.n]) || pl.onlyBackground(pl.Loops[x.n])
 	})
 	slices.SortFunc(all, func(a, b left) int {
 		return cmp.Or(cmp.Compare(a.h, b.h), cmp.Compare(a.n.Pos(), b.n.Pos()))
@@ -98,6 +98,14 @@ func (pl *Placement) whyNoPoint(n ast.Node) *rewrite.Refusal {
 // beforeMain reports whether a function runs only before main.
 func (pl *Placement) beforeMain(fn *callgraph.Function) bool {
 	return !pl.live[fn] && pl.concurrent[fn] == nil
+}
+
+// onlyBackground reports whether a function runs only on goroutines that do not
+// matter for the state.
+func (pl *Placement) onlyBackground(fn *callgraph.Function) bool {
+	return !pl.reachable[fn] && slices.ContainsFunc(pl.Launches, func(l Launch) bool {
+		return l.Background && l.Site != nil && l.Site == pl.concurrent[fn]
+	})
 }
 
 // coarseWarning reports a loop with a point and few iterations if the loop

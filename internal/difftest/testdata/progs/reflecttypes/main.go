@@ -32,6 +32,9 @@ var counts = map[reflect.Type]int{}
 
 var last reflect.Type
 
+// sprint is made anew by the initialization of packages.
+var sprint = reflect.ValueOf(fmt.Sprint)
+
 type entry struct {
 	t    reflect.Type
 	name string
@@ -48,6 +51,7 @@ func main() {
 			v = &square{i}
 		}
 		t := reflect.TypeOf(v)
+		fmt.Println(sprint.Call([]reflect.Value{reflect.ValueOf(i)})[0])
 		if last == t {
 			fmt.Println("twice the same")
 		}
