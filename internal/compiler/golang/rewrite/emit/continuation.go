@@ -293,7 +293,7 @@ func (e *continuation) from(k int) string {
 	default:
 		here := rewrite.Prefix + ".Resumed()\n"
 		if e.fn.fast {
-			here = fmt.Sprintf("if %[1]s.ResumedFast(%[1]sd)%[3]s {\n%[2]s\n}\n", rewrite.Prefix, e.unwind(e.m), e.fn.ifUnwindable())
+			here = fmt.Sprintf("if %[1]s.ResumedFast(%[1]sd) {\n%[2]s\n}\n", rewrite.Prefix, e.unwindAt(e.m))
 		}
 		if e.first != "" {
 			here = fmt.Sprintf("if %[1]s {\n%[1]s = false\n%[2]s} else %[3]s\n", e.first, here, e.save(e.m))

@@ -229,11 +229,13 @@ func (e *emitter) guards(d *ast.DeferStmt) bool {
 	return pending
 }
 
-// ifUnwindable returns the condition that a function with deferred calls can
-// unwind. Others are continued by another function if they cannot.
-func (fn *function) ifUnwindable() string {
-	if !fn.recovers {
-		return ""
+// unwindAt writes the code that unwinds at a point. A function with deferred
+// calls tests whether it can. Others are continued by another function if they
+// cannot. The test is a statement of its own: with a condition of two parts, the
+// Go compiler makes a loop longer.
+func (e *emitter) unwindAt(m *mark) string {
+	if !e.fn.recovers {
+		return e.unwind(m)
 	}
-	return " && " + rewrite.Prefix + ".CanUnwind()"
+	return fmt.Sprintf("if %s.CanUnwind() {\n%s\n}", rewrite.Prefix, e.unwind(m))
 }

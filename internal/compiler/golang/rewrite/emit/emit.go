@@ -453,9 +453,9 @@ func (e *emitter) save(m *mark) string {
 	case fn.fast && m.call, e.isSearchLoop(m):
 		return ""
 	case fn.fast && e.resumed: // it may run where it cannot unwind
-		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0%[3]s {\n%[2]s\n}", rewrite.Prefix, e.unwind(m), fn.ifUnwindable())
+		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0 {\n%[2]s\n}", rewrite.Prefix, e.unwindAt(m))
 	case fn.fast:
-		return fmt.Sprintf("if %s.Due()%s {\n%s\n}", rewrite.Prefix, fn.ifUnwindable(), e.unwind(m))
+		return fmt.Sprintf("if %s.Due() {\n%s\n}", rewrite.Prefix, e.unwindAt(m))
 	}
 	when := rewrite.Prefix + ".Due()"
 	if m.call {
