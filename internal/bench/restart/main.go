@@ -20,6 +20,9 @@
 // to do, and subtracted. NPB has no such mode, and does not run under cairn
 // run.
 //
+// The programs thousand and parked show the pauses of programs with many
+// goroutines.
+//
 // Some programs consist of goroutines that wait for each other. While one
 // processor has nothing to do, the Go scheduler uses processor time to look for
 // work: -procs 1 shows what the program itself needs, -elapsed how long it
