@@ -92,6 +92,14 @@ type Pointers interface {
 	Synchronize() error
 }
 
+// Peer is implemented by devices that can copy from the memory of others
+// without the host.
+type Peer interface {
+	// Reaches reports whether queues of this device can copy from buffers
+	// of another one, and wait for its events.
+	Reaches(other Device) bool
+}
+
 // Attributes describes the memory at an address.
 type Attributes struct {
 	Device  int  // index of the device, as in the ID "cuda:1"
@@ -117,6 +125,13 @@ type Queue interface {
 	CopyOut(dst []byte, src Buffer, off int64) error
 	// Copy copies on the device. It is an error if the parts overlap.
 	Copy(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
+	// CopyRect copies a block on the device, from one buffer to another
+	// one.
+	CopyRect(dst, src Buffer, r Rect) error
+	// CopyFrom is Copy from a buffer of another device, which this one
+	// Reaches. It waits for commands on the other device only if After has
+	// said so.
+	CopyFrom(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
 	// Launch runs a kernel. global is the number of work items in each
 	// dimension, 1 in unused dimensions. local is the size of a group; if
 	// its first element is 0, the device chooses. Global sizes need not be
@@ -127,7 +142,8 @@ type Queue interface {
 	// Record returns an event that passes when all earlier commands are
 	// done.
 	Record() (Event, error)
-	// After makes later commands wait for an event of the same device.
+	// After makes later commands wait for an event of the same device, or of
+	// one that it Reaches.
 	After(Event) error
 	// Finish waits until all commands are done.
 	Finish() error

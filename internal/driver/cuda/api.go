@@ -20,7 +20,8 @@ type api struct {
 
 	MemGetInfo, MemAlloc, MemFree, MemHostRegister, MemHostUnregister uintptr
 	PointerGetAttributes                                              uintptr
-	HtoDAsync, DtoHAsync, DtoDAsync                                   uintptr
+	HtoDAsync, DtoHAsync, DtoDAsync, Copy3DAsync, PeerAsync           uintptr
+	CanAccessPeer, EnablePeer                                         uintptr
 
 	StreamCreate, StreamDestroy, StreamWaitEvent, StreamQuery        uintptr
 	EventCreate, EventDestroy, EventRecord, EventQuery, EventSync    uintptr
@@ -47,6 +48,10 @@ const (
 	attrMajor          = 75
 	attrMinor          = 76
 	attrMaxSharedOptin = 97
+
+	errPeerEnabled = 704
+
+	memoryDevice = 2 // CU_MEMORYTYPE_DEVICE
 
 	streamNonBlocking = 1
 	eventBlocking     = 1
@@ -101,6 +106,10 @@ func loadAPI(names []string) (*api, error) {
 		{&a.HtoDAsync, "cuMemcpyHtoDAsync_v2"},
 		{&a.DtoHAsync, "cuMemcpyDtoHAsync_v2"},
 		{&a.DtoDAsync, "cuMemcpyDtoDAsync_v2"},
+		{&a.Copy3DAsync, "cuMemcpy3DAsync_v2"},
+		{&a.PeerAsync, "cuMemcpyPeerAsync"},
+		{&a.CanAccessPeer, "cuDeviceCanAccessPeer"},
+		{&a.EnablePeer, "cuCtxEnablePeerAccess"},
 		{&a.StreamCreate, "cuStreamCreate"},
 		{&a.StreamDestroy, "cuStreamDestroy_v2"},
 		{&a.StreamWaitEvent, "cuStreamWaitEvent"},

@@ -88,6 +88,7 @@ type device struct {
 	events []uintptr        // events that are not in use
 	dead   []*freedBuffer   // freed, perhaps still in use
 	unused int64            // bytes in dead
+	peers  map[*device]bool // whether it reaches them
 }
 
 func (s *system) device(ordinal int, version int32) (*device, error) {

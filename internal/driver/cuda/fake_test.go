@@ -116,6 +116,24 @@ func TestDriver_Fake(t *testing.T) {
 	}
 }
 
+func TestPeers_Fake(t *testing.T) {
+	t.Run("two", func(t *testing.T) {
+		drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) {
+			devs := fakeDevices(t)
+			return devs[0], devs[1]
+		})
+	})
+	left(t)
+	if fakeCall(t, "fake_peer_moved") == 0 {
+		t.Error("nothing was copied from GPU to GPU")
+	}
+	d := fakeDevices(t)[0]
+	if apart := fakeDevices(t)[1]; d.Reaches(apart) || d.Reaches(d) {
+		t.Error("a GPU reaches one that was opened separately, or itself")
+	}
+	must(t, d.Close())
+}
+
 func TestSubset_Fake(t *testing.T) {
 	t.Run("cubin", func(t *testing.T) { testSubset(t, fakeDevices(t)[0]) })
 	t.Run("ptx", func(t *testing.T) { testSubset(t, fakeDevices(t)[1]) })

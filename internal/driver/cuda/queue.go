@@ -156,8 +156,8 @@ func (q *queue) After(e driver.Event) error {
 	switch {
 	case !ok || x == nil:
 		return q.d.wrong(op, "the event (%T) is not one of a CUDA device", e)
-	case x.s.d != q.d:
-		return q.d.wrong(op, "the event is one of device %s; wait for it on the host", x.s.d.info.ID)
+	case x.s.d.system != q.d.system:
+		return q.d.wrong(op, "the event is one of device %s, which was opened separately; wait for it on the host", x.s.d.info.ID)
 	}
 	if err := q.enter(op); err != nil {
 		return err

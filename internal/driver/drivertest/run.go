@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Device) {
 		{"PinnedCopies", s.pinnedCopies},
 		{"StagingCopies", s.stagingCopies},
 		{"DeviceCopies", s.deviceCopies},
+		{"Blocks", s.blocks},
 		{"Wrap", s.wrap},
 		{"Pointers", s.pointers},
 		{"NoMemory", s.noMemory},

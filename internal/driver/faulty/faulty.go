@@ -283,6 +283,17 @@ func (w *device) Close() error {
 	return either(lost, w.d.Close())
 }
 
+// Reaches asks the devices themselves.
+func (w *device) Reaches(other driver.Device) bool {
+	if o, ok := other.(interface{ unwrap() driver.Device }); ok {
+		other = o.unwrap()
+	}
+	p, ok := w.d.(driver.Peer)
+	return ok && p.Reaches(other)
+}
+
+func (w *device) unwrap() driver.Device { return w.d }
+
 // wraps adds driver.Wrapper for a shared device.
 type wraps struct {
 	w *device

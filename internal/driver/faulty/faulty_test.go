@@ -30,6 +30,10 @@ func TestDriver_NoFaultShared(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return Wrap(host.New(host.Options{Workers: 2}), &Fault{}) })
 }
 
+func TestPeers_NoFault(t *testing.T) {
+	drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) { return Wrap(discrete(), &Fault{}), Wrap(discrete(), &Fault{}) })
+}
+
 var source = driver.Source{Go: map[string]func(*driver.Work){"double": func(w *driver.Work) {
 	x := driver.Slice[byte](w, 0)
 	for i, hi := w.Range(0); i < hi; i++ {

@@ -56,6 +56,23 @@ func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff,
 	return q.q.Copy(q.w.inner(dst), dstOff, q.w.inner(src), srcOff, n)
 }
 
+func (q *queue) CopyRect(dst, src driver.Buffer, r driver.Rect) error {
+	if do, err := q.w.call("Queue.CopyRect", command); !do {
+		return err
+	}
+	return q.q.CopyRect(q.w.inner(dst), q.w.inner(src), r)
+}
+
+func (q *queue) CopyFrom(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff, n int64) error {
+	if do, err := q.w.call("Queue.CopyFrom", command); !do {
+		return err
+	}
+	if b, ok := src.(*buffer); ok { // of another device
+		src = b.b
+	}
+	return q.q.CopyFrom(q.w.inner(dst), dstOff, src, srcOff, n)
+}
+
 func (q *queue) Launch(k driver.Kernel, global, local [3]int, args []driver.Arg) error {
 	if do, err := q.w.call("Queue.Launch", command); !do {
 		return err
@@ -88,7 +105,7 @@ func (q *queue) After(x driver.Event) error {
 	if do, err := q.w.call("Queue.After", command); !do {
 		return err
 	}
-	if e, ok := x.(*event); ok && e.w == q.w {
+	if e, ok := x.(*event); ok {
 		x = e.e
 	}
 	return q.q.After(x)

@@ -28,6 +28,12 @@ func TestDriver_OneWorker(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return New(Options{Workers: 1, Discrete: true}) })
 }
 
+func TestPeers(t *testing.T) {
+	drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) {
+		return New(Options{Workers: 1, Discrete: true}), New(Options{Index: 1, Workers: 1, Discrete: true})
+	})
+}
+
 // open returns a device with a queue, and a function that makes kernels.
 func open(t testing.TB, o Options) (driver.Device, driver.Queue, func(func(*driver.Work)) driver.Kernel) {
 	d := New(o)

@@ -224,6 +224,71 @@ func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff,
 	return q.add(o, c)
 }
 
+// CopyRect copies row by row.
+func (q *queue) CopyRect(dst, src driver.Buffer, r driver.Rect) error {
+	o := op{"CopyRect", r.Bytes()}
+	if text := r.Check(); text != "" {
+		return q.d.error(o, nil, "%s", text)
+	}
+	off, n := r.Extent(r.Dst)
+	to, _, err := q.d.use(o, dst, off, n)
+	if err != nil {
+		return err
+	}
+	off, n = r.Extent(r.Src)
+	from, _, err := q.d.use(o, src, off, n)
+	if err != nil {
+		to.done()
+		return err
+	}
+	c := command{bufs: []*buffer{to, from}}
+	if to == from {
+		c.end(nil)
+		return q.d.error(o, nil, "source and destination are in the same buffer; copy through another buffer")
+	}
+	c.run = func() error {
+		r.Each(func(src, dst int64) { copy(to.data[dst:dst+r.Width], from.data[src:src+r.Width]) })
+		return nil
+	}
+	return q.add(o, c)
+}
+
+// Reaches reports whether the other device is the host, too.
+func (d *device) Reaches(other driver.Device) bool { return hostDevice(other) != nil }
+
+// hostDevice returns a device of this package, or nil.
+func hostDevice(x driver.Device) *device {
+	switch d := x.(type) {
+	case *device:
+		return d
+	case shared:
+		return d.device
+	}
+	return nil
+}
+
+func (q *queue) CopyFrom(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff, n int64) error {
+	o := op{"CopyFrom", n}
+	to, dp, err := q.d.use(o, dst, dstOff, n)
+	if err != nil {
+		return err
+	}
+	x, ok := src.(*buffer)
+	if !ok {
+		to.done()
+		return q.d.error(o, nil, "the source is not a buffer of a host device")
+	}
+	from, sp, err := x.d.use(o, src, srcOff, n)
+	if err != nil {
+		to.done()
+		return q.d.error(o, nil, "the source: %v", err)
+	}
+	return q.add(o, command{bufs: []*buffer{to, from}, run: func() error {
+		copy(dp, sp)
+		return nil
+	}})
+}
+
 func (q *queue) Record() (driver.Event, error) {
 	q.mu.Lock()
 	if err := q.check(op{"Record", 0}); err != nil {
@@ -242,8 +307,8 @@ func (q *queue) Record() (driver.Event, error) {
 
 func (q *queue) After(x driver.Event) error {
 	ev, ok := x.(*event)
-	if !ok || ev.d != q.d {
-		return q.d.error(op{"After", 0}, nil, "the event is none of this device")
+	if !ok {
+		return q.d.error(op{"After", 0}, nil, "the event is none of a host device")
 	}
 	if done, err := ev.Done(); done && err == nil {
 		q.mu.Lock()

@@ -15,7 +15,7 @@ type api struct {
 	createContext, releaseContext                      uintptr
 	createQueue, releaseQueue, flush, finish           uintptr
 	createBuffer, createSubBuffer, releaseMem          uintptr
-	write, read, copy                                  uintptr
+	write, read, copy, copyRect                        uintptr
 	marker, barrier                                    uintptr
 	waitForEvents, getEventInfo, releaseEvent          uintptr
 	createProgram, buildProgram, releaseProgram        uintptr
@@ -56,6 +56,7 @@ func load(names ...string) (*api, error) {
 		{&a.write, "clEnqueueWriteBuffer"},
 		{&a.read, "clEnqueueReadBuffer"},
 		{&a.copy, "clEnqueueCopyBuffer"},
+		{&a.copyRect, "clEnqueueCopyBufferRect"},
 		{&a.marker, "clEnqueueMarkerWithWaitList"},
 		{&a.barrier, "clEnqueueBarrierWithWaitList"},
 		{&a.waitForEvents, "clWaitForEvents"},

@@ -554,3 +554,19 @@ func TestDriver(t *testing.T) {
 		})
 	}
 }
+
+// TestPeers: without direct copies between devices, CopyFrom is refused.
+func TestPeers(t *testing.T) {
+	openAll(t)
+	drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) {
+		one, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one[0], two[len(two)-1]
+	})
+}

@@ -228,6 +228,52 @@ func (q *queue) copyBuffer(op string, dst uintptr, dstOff int64, src uintptr, sr
 	return nil
 }
 
+func (q *queue) CopyRect(dst, src driver.Buffer, r driver.Rect) error {
+	const op = "CopyRect"
+	if text := r.Check(); text != "" {
+		return q.d.wrong(op, "%s", text)
+	}
+	off, n := r.Extent(r.Dst)
+	to, err := q.d.use(op, dst, region{off, n})
+	if err != nil {
+		return err
+	}
+	defer to.unuse()
+	off, n = r.Extent(r.Src)
+	from, err := q.d.use(op, src, region{off, n})
+	if err != nil {
+		return err
+	}
+	defer from.unuse()
+	if to == from {
+		return q.d.wrong(op, "source and destination are in the same buffer; copy through another buffer")
+	}
+	if err := q.begin(op); err != nil {
+		return err
+	}
+	// The memory must be on the heap, because C reads it.
+	x := &[3][3]uintptr{{uintptr(r.Src.Off)}, {uintptr(r.Dst.Off)}, {uintptr(r.Width), uintptr(r.Rows), uintptr(r.Planes)}}
+	row := func(l driver.Layout) uintptr { return uintptr(max(l.Row, r.Width)) }
+	plane := func(l driver.Layout) uintptr {
+		if r.Planes > 1 {
+			return uintptr(l.Plane)
+		}
+		return row(l) * uintptr(r.Rows)
+	}
+	code := int32(dl.Call(q.d.a.copyRect, q.h, from.mem, to.mem, uintptr(unsafe.Pointer(&x[0])), uintptr(unsafe.Pointer(&x[1])), uintptr(unsafe.Pointer(&x[2])),
+		row(r.Src), plane(r.Src), row(r.Dst), plane(r.Dst), 0, 0, 0))
+	if code != 0 {
+		defer q.mu.Unlock()
+		return q.d.fail(fmt.Sprintf("%s of %d bytes", op, r.Bytes()), "clEnqueueCopyBufferRect", code, q.h)
+	}
+	return q.end(op)
+}
+
+// CopyFrom does not work: every device has a context of its own.
+func (q *queue) CopyFrom(driver.Buffer, int64, driver.Buffer, int64, int64) error {
+	return q.d.wrong("CopyFrom", "OpenCL devices have memory in contexts of their own; copy through host memory")
+}
+
 func (q *queue) Finish() error {
 	err := q.settle("Finish")
 	if err == nil {

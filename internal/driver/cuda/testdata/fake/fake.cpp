@@ -316,6 +316,41 @@ API R cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t n, void *st) {
 	STREAM(st) if (!known(to, n) || !known(from, n)) return 1;
 	return copy(s, (void *)to, (void *)from, n, nullptr);
 }
+struct side3 { size_t x, y, z, level; int kind; void *host; ptr device; void *array, *reserved; size_t pitch, height; };
+struct copy3 { side3 src, dst; size_t width, height, depth; };
+API R cuMemcpy3DAsync_v2(const copy3 *c, void *st) {
+	STREAM(st) copy3 v = *c;
+	if (!v.width || !v.height || !v.depth) return 1;
+	for (side3 *s : {&v.src, &v.dst}) {
+		if (s->kind != 2 || s->x || s->y || s->z || s->pitch < v.width || (v.depth > 1 && s->height < v.height)) return 1;
+		if (!known(s->device, (v.depth - 1) * s->height * s->pitch + (v.height - 1) * s->pitch + v.width)) return 1;
+	}
+	s->push([=] {
+		for (size_t z = 0; z < v.depth; z++)
+			for (size_t y = 0; y < v.height; y++)
+				memcpy((char *)v.dst.device + (z * v.dst.height + y) * v.dst.pitch, (char *)v.src.device + (z * v.src.height + y) * v.src.pitch, v.width);
+	});
+	return 0;
+}
+static bool peers[devices + 1][devices + 1]; // by context
+static std::atomic<size_t> peer_moved;
+API size_t fake_peer_moved() { return peer_moved; }
+API R cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b && !getenv("FAKE_CUDA_NO_PEERS"); return 0; }
+API R cuCtxEnablePeerAccess(intptr_t other, unsigned flags) {
+	CTX if (flags || other < 1 || other > devices || other == cur) return 1;
+	std::lock_guard<std::mutex> l(mu);
+	if (peers[cur][other]) return 704;
+	peers[cur][other] = true;
+	return 0;
+}
+API R cuMemcpyPeerAsync(ptr to, intptr_t toctx, ptr from, intptr_t fromctx, size_t n, void *st) {
+	STREAM(st) std::unique_lock<std::mutex> l(mu);
+	alloc *a = at(to, n), *b = at(from, n);
+	if (!a || !b || a->dev != toctx - 1 || b->dev != fromctx - 1 || toctx != cur || !peers[toctx][fromctx]) return 1;
+	l.unlock();
+	peer_moved += n;
+	return copy(s, (void *)to, (void *)from, n, nullptr);
+}
 
 API R cuMemcpyHtoD_v2(ptr d, void *h, size_t n) { CTX if (!known(d, n)) return 1; memcpy((void *)d, h, n); return 0; }
 API R cuMemcpyDtoH_v2(void *h, ptr d, size_t n) { CTX if (!known(d, n)) return 1; memcpy(h, (void *)d, n); return 0; }
