@@ -18,8 +18,9 @@ import (
 // copied; copies share the values.
 type Array[T any] struct {
 	h        *handle
-	lo, hi   int64
+	lo, hi   int64 // the first byte, and the end of the last one
 	dims     []int
+	strides  []int64 // from one index to the next, in bytes; nil: there are no gaps
 	constant bool
 }
 
@@ -113,7 +114,16 @@ func plain(t reflect.Type) bool {
 func (a *Array[T]) Dims() []int { return slices.Clone(a.dims) }
 
 // Len returns the number of elements.
-func (a *Array[T]) Len() int { return int(uintptr(a.hi-a.lo) / unsafe.Sizeof(*new(T))) }
+func (a *Array[T]) Len() int {
+	if a.strides != nil {
+		n := 1
+		for _, d := range a.dims {
+			n *= d
+		}
+		return n
+	}
+	return int(uintptr(a.hi-a.lo) / unsafe.Sizeof(*new(T)))
+}
 
 // lock locks the array's memory. It returns an error if the array cannot be
 // used.
@@ -138,11 +148,15 @@ func (a *Array[T]) elements(p []byte) []T {
 // Data returns the array's values in host memory, for reading and writing. The
 // slice is valid until the next launch that uses the array. Data waits for
 // kernels that write the array. If Raw made the array from a device's memory,
-// the slice is a copy, for reading only.
+// the slice is a copy, for reading only. A view with gaps has no Data.
 func (a *Array[T]) Data() ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
 		return nil, err
+	}
+	if a.strides != nil {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("a view of %v elements has gaps, so it is no slice: use Read, Update or Copy", a.dims)
 	}
 	defer runtime.KeepAlive(a)
 	defer m.mu.Unlock()
@@ -150,11 +164,16 @@ func (a *Array[T]) Data() ([]T, error) {
 	return a.inHost(m, true)
 }
 
-// Read is Data for reading only: copies on devices stay valid.
+// Read is Data for reading only: copies on devices stay valid. Of a view with
+// gaps it returns a copy, which stays valid.
 func (a *Array[T]) Read() ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
 		return nil, err
+	}
+	if a.strides != nil {
+		m.mu.Unlock()
+		return a.packed()
 	}
 	defer runtime.KeepAlive(a)
 	defer m.mu.Unlock()
@@ -172,6 +191,10 @@ func (a *Array[T]) Update(f func([]T)) error {
 	m, err := a.lock()
 	if err != nil {
 		return err
+	}
+	if a.strides != nil {
+		m.mu.Unlock()
+		return a.updateGaps(f)
 	}
 	defer runtime.KeepAlive(a)
 	p, err := func() ([]T, error) {
@@ -234,6 +257,11 @@ func (m *memory) claimHost(lo, hi int64) error {
 func (a *Array[T]) Rows(lo, hi int) *Array[T] {
 	if len(a.dims) == 0 || lo < 0 || lo >= hi || hi > a.dims[0] {
 		panic(fmt.Sprintf("device: rows %d to %d of an array of %v elements", lo, hi, a.dims))
+	}
+	if a.strides != nil {
+		from, to := make([]int, len(a.dims)), slices.Clone(a.dims)
+		from[0], to[0] = lo, hi
+		return a.View(from, to)
 	}
 	row := (a.hi - a.lo) / int64(a.dims[0])
 	v := *a
@@ -304,6 +332,12 @@ func (a *Array[T]) state(c *graph.Coder) error {
 	graph.Field(c, "constant", &constant)
 	graph.Field(c, "raw", &raw)
 	graph.Field(c, "data", &cells)
+	gaps := a.strides
+	if !c.Restoring() && gaps != nil || c.Restoring() && c.Has("strides") {
+		graph.Field(c, "strides", &gaps)
+	} else if c.Restoring() {
+		gaps = nil
+	}
 	var seen hostCopy[T]
 	if seen.find(a, c); c.Err() != nil || !c.Restoring() {
 		return c.Err()
@@ -316,7 +350,7 @@ func (a *Array[T]) state(c *graph.Coder) error {
 		return nil
 	}
 	elem := int64(unsafe.Sizeof(*new(T)))
-	n, err := count(dims, elem)
+	n, err := extent(dims, gaps, elem)
 	if err != nil || n != int64(len(cells))*elem {
 		return fmt.Errorf("the checkpoint holds %d elements of an array of %v", len(cells), dims)
 	}
@@ -334,14 +368,14 @@ func (a *Array[T]) state(c *graph.Coder) error {
 	}
 	m.mu.Lock()
 	m.view = viewOf[T]
-	if off == 0 && n == m.size {
+	if off == 0 && n == m.size && gaps == nil {
 		m.shape = nil
 		for _, d := range dims {
 			m.shape = append(m.shape, uint64(d))
 		}
 	}
 	m.mu.Unlock()
-	*a = Array[T]{h: h, lo: off, hi: off + n, dims: slices.Clone(dims), constant: constant}
+	*a = Array[T]{h: h, lo: off, hi: off + n, dims: slices.Clone(dims), strides: gaps, constant: constant}
 	return seen.adopt(m)
 }
 

@@ -70,6 +70,7 @@ type Arg struct {
 	mode     mode
 	local    int
 	constant bool
+	gaps     []int // dimensions of a view with gaps
 }
 
 // In passes an array that the kernel only reads.
@@ -87,7 +88,11 @@ func argument[T any](a *Array[T], m mode) Arg {
 	if a == nil {
 		return Arg{mode: m}
 	}
-	return Arg{h: a.h, lo: a.lo, hi: a.hi, mode: m, constant: a.constant}
+	arg := Arg{h: a.h, lo: a.lo, hi: a.hi, mode: m, constant: a.constant}
+	if a.strides != nil {
+		arg.gaps = a.dims
+	}
+	return arg
 }
 
 // Local passes scratch memory of n elements, which the work items of a group
@@ -163,6 +168,8 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 			list[i].Local = a.local
 		case a.h == nil:
 			return fmt.Errorf("argument %d: an array that was not made with New", i)
+		case a.gaps != nil:
+			return fmt.Errorf("argument %d: a view of %v elements has gaps in memory, and kernels work on memory without: pass the whole array and the view's position, or Copy the view to an array made with New", i, a.gaps)
 		case a.constant && a.mode&writes != 0:
 			return fmt.Errorf("argument %d: the array is constant, and kernels only read it: use In, or New instead of NewConstant", i)
 		default:

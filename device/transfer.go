@@ -222,10 +222,39 @@ type piece struct {
 	read  driver.Event // the first device has copied it
 }
 
-// transfer copies bytes lo…hi of a memory from one device to another, through
-// pinned memory. When it returns, the bytes have been read, and kernels
+// copyFrom is transfer between devices that can copy from each other. It waits
+// twice, so that an error is that of the device that caused it.
+func (to *buffer) copyFrom(from *buffer, lo, hi int64) error {
+	ready, err := from.d.q.Record()
+	if err == nil {
+		err = ready.Wait()
+	}
+	if err != nil {
+		return from.d.fail(err)
+	}
+	err = to.d.q.CopyFrom(to.b, lo-to.lo, from.b, lo-from.lo, hi-lo)
+	var read driver.Event
+	if err == nil {
+		read, err = to.d.q.Record()
+	}
+	if err == nil {
+		err = read.Wait()
+	}
+	if err != nil {
+		return to.d.fail(err)
+	}
+	from.d.out.Add(hi - lo)
+	to.d.in.Add(hi - lo)
+	return nil
+}
+
+// transfer copies bytes lo…hi of a memory from one device to another: directly,
+// or through pinned memory. When it returns, the bytes have been read, and kernels
 // launched on the other device from now on see them.
 func transfer(to, from *buffer, lo, hi int64) (err error) {
+	if p, ok := to.d.drv.(driver.Peer); ok && p.Reaches(from.d.drv) {
+		return to.copyFrom(from, lo, hi)
+	}
 	size := hi - lo
 	var chunks []*stagingBuffer // at most three
 	var under []*piece          // under way, at most two

@@ -57,7 +57,7 @@ func TestDivide(t *testing.T) {
 			t.Errorf("main.go:%d: %q, want %q", i+1, got[i+1], want)
 		}
 	}
-	if cases != 34 {
+	if cases != 35 {
 		t.Errorf("%d cases", cases)
 	}
 }

@@ -133,7 +133,7 @@ func (d *dependence) unsupported() (at token.Pos, why string) {
 				f, ok := load.Callee(fn.Pkg, n).(*types.Func)
 				switch {
 				case !ok || f.Pkg() == nil:
-				case f.Pkg().Path() == load.DevicePath && slices.Contains([]string{"Open", "Raw", "Update"}, f.Name()):
+				case f.Pkg().Path() == load.DevicePath && slices.Contains([]string{"Open", "Raw", "Update", "View", "Copy"}, f.Name()):
 					at, why = n.Pos(), "the program calls device."+f.Name()
 				case f.Pkg().Path() == "unsafe" || f.Pkg().Path() == "reflect":
 					at, why = n.Pos(), "the program uses package "+f.Pkg().Path()

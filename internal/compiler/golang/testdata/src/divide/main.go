@@ -879,3 +879,23 @@ func kernelCounts() error {
 	fmt.Println(calls)
 	return nil
 }
+
+func tiled() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n, n)
+	edge := device.New[float32](n)
+	for range steps { // want none
+		for i, d := range devs {
+			if err := device.Copy(edge, grid.View([]int{0, i}, []int{n, i + 1})); err != nil {
+				return err
+			}
+			if err := d.Launch(work, device.Size{n}, device.InOut(edge)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
