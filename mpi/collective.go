@@ -90,6 +90,14 @@ func (k collective) failed(err error) error {
 	return fmt.Errorf("mpi: %s on rank %d of %d: %w", k.name, k.rank, k.size, err)
 }
 
+// set returns the error of a vector's set.
+func (k collective) set(err error) error {
+	if err != nil {
+		return k.failed(err)
+	}
+	return nil
+}
+
 func (k collective) checkRoot(root int) error {
 	if root < 0 || root >= k.size {
 		return k.wrong("root is %d; it must be a rank of the communicator, 0 to %d", root, k.size-1)
@@ -111,22 +119,41 @@ func sizeOf[T any](n int) int {
 	return n * int(unsafe.Sizeof(zero))
 }
 
-func sendTo[T any](k collective, data []T, dest int) error {
-	if err := Send(k.c, data, dest, int(k.kind)); err != nil {
+func sendTo[T any](k collective, v vector[T], dest int) (err error) {
+	if v.m == nil {
+		err = Send(k.c, v.s, dest, int(k.kind))
+	} else {
+		_, err = startVector(k, v, dest).Wait()
+	}
+	if err != nil {
 		return k.failed(err)
 	}
 	return nil
 }
 
-func recvFrom[T any](k collective, data []T, source int) error {
-	st, err := Recv(k.c, data, source, int(k.kind))
-	return k.received(st, err, source, sizeOf[T](len(data)))
+func recvFrom[T any](k collective, v vector[T], source int) error {
+	var st Status
+	var err error
+	if v.m == nil {
+		st, err = Recv(k.c, v.s, source, int(k.kind))
+	} else {
+		st, err = awaitVector(k, v, source).Wait()
+	}
+	return k.received(st, err, source, sizeOf[T](v.len()))
 }
 
 // shift sends to one rank and receives from another at the same time.
-func shift[T any](k collective, send []T, dest int, recv []T, source int) error {
-	st, err := Sendrecv(k.c, send, dest, int(k.kind), recv, source, int(k.kind))
-	return k.received(st, err, source, sizeOf[T](len(recv)))
+func shift[T any](k collective, send vector[T], dest int, recv vector[T], source int) error {
+	if send.m == nil && recv.m == nil {
+		st, err := Sendrecv(k.c, send.s, dest, int(k.kind), recv.s, source, int(k.kind))
+		return k.received(st, err, source, sizeOf[T](len(recv.s)))
+	}
+	in := awaitVector(k, recv, source)
+	if err := sendTo(k, send, dest); err != nil {
+		return err
+	}
+	st, err := in.Wait()
+	return k.received(st, err, source, sizeOf[T](recv.len()))
 }
 
 // received checks the outcome of a receive that expects this many bytes.
@@ -153,13 +180,12 @@ type pendingRecv struct {
 	source, bytes int
 }
 
-func startSend[T any](p *pending, data []T, dest int) {
-	p.sends = append(p.sends, Isend(p.k.c, data, dest, int(p.k.kind)))
+func startSend[T any](p *pending, v vector[T], dest int) {
+	p.sends = append(p.sends, startVector(p.k, v, dest))
 }
 
-func startRecv[T any](p *pending, data []T, source int) {
-	req := Irecv(p.k.c, data, source, int(p.k.kind))
-	p.recvs = append(p.recvs, pendingRecv{req, source, sizeOf[T](len(data))})
+func startRecv[T any](p *pending, v vector[T], source int) {
+	p.recvs = append(p.recvs, pendingRecv{awaitVector(p.k, v, source), source, sizeOf[T](v.len())})
 }
 
 // wait waits until all are done or one has failed.
@@ -200,9 +226,9 @@ func listed(counts, displs []int) layout {
 	return func(r int) (int, int) { return displs[r], displs[r] + counts[r] }
 }
 
-func block[T any](v []T, l layout, rank int) []T {
+func block[T any](v vector[T], l layout, rank int) vector[T] {
 	from, to := l(rank)
-	return v[from:to:to]
+	return v.part(from, to)
 }
 
 // checkLayout checks counts and displacements for a vector of n elements. If
@@ -253,7 +279,7 @@ func (c *Comm) Barrier() error {
 	}
 	// After the step of distance d a rank knows of the 2d ranks up to it.
 	for d := 1; d < k.size; d *= 2 {
-		if err := shift(k, []byte(nil), k.right(d), nil, k.left(d)); err != nil {
+		if err := shift(k, vector[byte]{}, k.right(d), vector[byte]{}, k.left(d)); err != nil {
 			return err
 		}
 	}
@@ -262,7 +288,9 @@ func (c *Comm) Barrier() error {
 
 // Bcast copies root's data to data on all other ranks. All ranks pass the same
 // length.
-func Bcast[T any](c *Comm, data []T, root int) error {
+func Bcast[T any](c *Comm, data []T, root int) error { return bcast(c, of(data), root) }
+
+func bcast[T any](c *Comm, data vector[T], root int) error {
 	k, err := begin[T](c, kindBcast, "Bcast")
 	if err != nil {
 		return err
@@ -270,8 +298,8 @@ func Bcast[T any](c *Comm, data []T, root int) error {
 	if err := k.checkRoot(root); err != nil {
 		return err
 	}
-	if k.size > 2 && k.long(sizeOf[T](len(data)), longBcast) {
-		l := divided(len(data), k.size)
+	if k.size > 2 && k.long(sizeOf[T](data.len()), longBcast) {
+		l := divided(data.len(), k.size)
 		if err := scatterEach(k, data, l, block(data, l, k.rank), root); err != nil {
 			return err
 		}

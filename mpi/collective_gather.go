@@ -7,6 +7,10 @@ import "slices"
 // number of ranks, and send may be a part of it. The other ranks' recv is not
 // used.
 func Gather[T any](c *Comm, send, recv []T, root int) error {
+	return gather(c, of(send), of(recv), root)
+}
+
+func gather[T any](c *Comm, send, recv vector[T], root int) error {
 	k, err := begin[T](c, kindGather, "Gather")
 	if err != nil {
 		return err
@@ -14,9 +18,9 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 	if err := k.checkRoot(root); err != nil {
 		return err
 	}
-	m := len(send)
-	if k.rank == root && len(recv) != m*k.size {
-		return k.wrong("recv has %d elements; with %d in send it must have %d", len(recv), m, m*k.size)
+	m := send.len()
+	if k.rank == root && recv.len() != m*k.size {
+		return k.wrong("recv has %d elements; with %d in send it must have %d", recv.len(), m, m*k.size)
 	}
 	if sizeOf[T](m) >= longBlock {
 		return gatherEach(k, send, recv, equal(m), root)
@@ -30,11 +34,13 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 	// already how they lie in recv.
 	buf := recv
 	if k.rank != root || root != 0 {
-		buf = make([]T, n*m)
+		buf = of(make([]T, n*m))
 	}
-	copy(buf[:m], send)
+	if err := buf.set(send); err != nil {
+		return k.failed(err)
+	}
 	for d := 1; d < n; d *= 2 {
-		if err := recvFrom(k, buf[d*m:(d+subtree(v+d, k.size))*m], k.right(d)); err != nil {
+		if err := recvFrom(k, buf.part(d*m, (d+subtree(v+d, k.size))*m), k.right(d)); err != nil {
 			return err
 		}
 	}
@@ -43,8 +49,12 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 	}
 	if root != 0 {
 		first := (k.size - root) * m
-		copy(recv[root*m:], buf[:first])
-		copy(recv[:root*m], buf[first:])
+		if err := recv.part(root*m, recv.len()).set(buf.part(0, first)); err != nil {
+			return k.failed(err)
+		}
+		if err := recv.part(0, root*m).set(buf.part(first, buf.len())); err != nil {
+			return k.failed(err)
+		}
 	}
 	return nil
 }
@@ -54,6 +64,10 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 // consecutive. The other ranks need to pass only send and root. On root, send
 // may be a part of recv.
 func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
+	return gatherv(c, of(send), of(recv), counts, displs, root)
+}
+
+func gatherv[T any](c *Comm, send, recv vector[T], counts, displs []int, root int) error {
 	k, err := begin[T](c, kindGather, "Gatherv")
 	if err != nil {
 		return err
@@ -63,23 +77,25 @@ func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) err
 	}
 	var l layout
 	if k.rank == root {
-		if l, err = k.checkLayout("recv", len(recv), counts, displs, true); err != nil {
+		if l, err = k.checkLayout("recv", recv.len(), counts, displs, true); err != nil {
 			return err
 		}
-		if counts[root] != len(send) {
-			return k.wrong("send has %d elements, but counts[%d] is %d", len(send), root, counts[root])
+		if counts[root] != send.len() {
+			return k.wrong("send has %d elements, but counts[%d] is %d", send.len(), root, counts[root])
 		}
 	}
 	return gatherEach(k, send, recv, l, root)
 }
 
 // gatherEach has every rank send its block to root. Only root uses l.
-func gatherEach[T any](k collective, send, recv []T, l layout, root int) error {
+func gatherEach[T any](k collective, send, recv vector[T], l layout, root int) error {
 	if k.rank != root {
 		return sendTo(k, send, root)
 	}
 	// First, since a block that comes may be put where send lies.
-	copy(block(recv, l, root), send)
+	if err := block(recv, l, root).set(send); err != nil {
+		return k.failed(err)
+	}
 	p := pending{k: k}
 	for d := 1; d < k.size; d++ {
 		startRecv(&p, block(recv, l, k.right(d)), k.right(d))
@@ -92,6 +108,10 @@ func gatherEach[T any](k collective, send, recv []T, l layout, root int) error {
 // must have this length times the number of ranks, and recv may be a part of
 // it. The other ranks' send is not used.
 func Scatter[T any](c *Comm, send, recv []T, root int) error {
+	return scatter(c, of(send), of(recv), root)
+}
+
+func scatter[T any](c *Comm, send, recv vector[T], root int) error {
 	k, err := begin[T](c, kindScatter, "Scatter")
 	if err != nil {
 		return err
@@ -99,9 +119,9 @@ func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	if err := k.checkRoot(root); err != nil {
 		return err
 	}
-	m := len(recv)
-	if k.rank == root && len(send) != m*k.size {
-		return k.wrong("send has %d elements; with %d in recv it must have %d", len(send), m, m*k.size)
+	m := recv.len()
+	if k.rank == root && send.len() != m*k.size {
+		return k.wrong("send has %d elements; with %d in recv it must have %d", send.len(), m, m*k.size)
 	}
 	if sizeOf[T](m) >= longBlock {
 		return scatterEach(k, send, equal(m), recv, root)
@@ -111,27 +131,30 @@ func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	if v != 0 && n == 1 {
 		return recvFrom(k, recv, k.left(lowBit(v)))
 	}
-	var buf []T // the blocks of the subtree, counted from the root
+	var buf vector[T] // the blocks of the subtree, counted from the root
 	switch {
 	case v != 0:
-		buf = make([]T, n*m)
+		buf = of(make([]T, n*m))
 		if err := recvFrom(k, buf, k.left(lowBit(v))); err != nil {
 			return err
 		}
 	case root != 0:
-		buf = slices.Concat(send[root*m:], send[:root*m])
+		all, err := send.slice()
+		if err != nil {
+			return k.failed(err)
+		}
+		buf = of(slices.Concat(all[root*m:], all[:root*m]))
 	default:
 		buf = send
 	}
 	for d := topChild(v, k.size); d > 0; d /= 2 {
 		if v+d < k.size {
-			if err := sendTo(k, buf[d*m:(d+subtree(v+d, k.size))*m], k.right(d)); err != nil {
+			if err := sendTo(k, buf.part(d*m, (d+subtree(v+d, k.size))*m), k.right(d)); err != nil {
 				return err
 			}
 		}
 	}
-	copy(recv, buf)
-	return nil
+	return k.set(recv.set(buf))
 }
 
 // Scatterv is Scatter for blocks of different lengths. Rank r receives
@@ -139,6 +162,10 @@ func Scatter[T any](c *Comm, send, recv []T, root int) error {
 // displs is nil, the blocks are consecutive. The other ranks need to pass only
 // recv and root. On root, recv may be a part of send.
 func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
+	return scatterv(c, of(send), counts, displs, of(recv), root)
+}
+
+func scatterv[T any](c *Comm, send vector[T], counts, displs []int, recv vector[T], root int) error {
 	k, err := begin[T](c, kindScatter, "Scatterv")
 	if err != nil {
 		return err
@@ -148,18 +175,18 @@ func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int
 	}
 	var l layout
 	if k.rank == root {
-		if l, err = k.checkLayout("send", len(send), counts, displs, false); err != nil {
+		if l, err = k.checkLayout("send", send.len(), counts, displs, false); err != nil {
 			return err
 		}
-		if counts[root] != len(recv) {
-			return k.wrong("recv has %d elements, but counts[%d] is %d", len(recv), root, counts[root])
+		if counts[root] != recv.len() {
+			return k.wrong("recv has %d elements, but counts[%d] is %d", recv.len(), root, counts[root])
 		}
 	}
 	return scatterEach(k, send, l, recv, root)
 }
 
 // scatterEach has root send each rank its block. Only root uses l.
-func scatterEach[T any](k collective, send []T, l layout, recv []T, root int) error {
+func scatterEach[T any](k collective, send vector[T], l layout, recv vector[T], root int) error {
 	if k.rank != root {
 		return recvFrom(k, recv, root)
 	}
@@ -170,22 +197,25 @@ func scatterEach[T any](k collective, send []T, l layout, recv []T, root int) er
 	if err := p.wait(); err != nil {
 		return err
 	}
-	copy(recv, block(send, l, root)) // last, since recv may be a part of send
-	return nil
+	return k.set(recv.set(block(send, l, root))) // last, since recv may be a part of send
 }
 
 // Allgather collects send of all ranks in recv of every rank, in rank order.
 // All ranks pass a send of the same length, and a recv of this length times the
 // number of ranks. send may be a part of recv.
 func Allgather[T any](c *Comm, send, recv []T) error {
+	return allgatherEqual(c, of(send), of(recv))
+}
+
+func allgatherEqual[T any](c *Comm, send, recv vector[T]) error {
 	k, err := begin[T](c, kindAllgather, "Allgather")
 	if err != nil {
 		return err
 	}
-	if len(recv) != len(send)*k.size {
-		return k.wrong("recv has %d elements; with %d in send it must have %d", len(recv), len(send), len(send)*k.size)
+	if recv.len() != send.len()*k.size {
+		return k.wrong("recv has %d elements; with %d in send it must have %d", recv.len(), send.len(), send.len()*k.size)
 	}
-	return allgather(k, send, recv, equal(len(send)), len(recv))
+	return allgather(k, send, recv, equal(send.len()), recv.len())
 }
 
 // Allgatherv is Allgather for blocks of different lengths. Rank r's send is
@@ -193,16 +223,20 @@ func Allgather[T any](c *Comm, send, recv []T) error {
 // counts. displs may differ between ranks; if it is nil, the blocks are
 // consecutive. send may be a part of recv.
 func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
+	return allgatherv(c, of(send), of(recv), counts, displs)
+}
+
+func allgatherv[T any](c *Comm, send, recv vector[T], counts, displs []int) error {
 	k, err := begin[T](c, kindAllgather, "Allgatherv")
 	if err != nil {
 		return err
 	}
-	l, err := k.checkLayout("recv", len(recv), counts, displs, true)
+	l, err := k.checkLayout("recv", recv.len(), counts, displs, true)
 	if err != nil {
 		return err
 	}
-	if counts[k.rank] != len(send) {
-		return k.wrong("send has %d elements, but counts[%d] is %d", len(send), k.rank, counts[k.rank])
+	if counts[k.rank] != send.len() {
+		return k.wrong("send has %d elements, but counts[%d] is %d", send.len(), k.rank, counts[k.rank])
 	}
 	total := 0
 	for _, n := range counts {
@@ -212,40 +246,46 @@ func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
 }
 
 // allgather collects blocks that have total elements together.
-func allgather[T any](k collective, send, recv []T, l layout, total int) error {
+func allgather[T any](k collective, send, recv vector[T], l layout, total int) error {
 	if k.size > 2 && !k.long(sizeOf[T](total), longAllgather) {
 		return bruck(k, send, recv, l, total)
 	}
-	copy(block(recv, l, k.rank), send)
+	if err := block(recv, l, k.rank).set(send); err != nil {
+		return k.failed(err)
+	}
 	return ring(k, recv, l)
 }
 
 // bruck collects blocks in ⌈log₂ n⌉ steps, for any n. After the step of
 // distance d, buf holds the blocks of the 2d ranks that begin with this one, in
 // order.
-func bruck[T any](k collective, send, recv []T, l layout, total int) error {
+func bruck[T any](k collective, send, recv vector[T], l layout, total int) error {
 	ends := make([]int, k.size+1) // where the first i blocks end in buf
 	for i := range k.size {
 		from, to := l(k.right(i))
 		ends[i+1] = ends[i] + to - from
 	}
-	buf := make([]T, total)
-	copy(buf, send)
+	buf := of(make([]T, total))
+	if err := buf.set(send); err != nil {
+		return k.failed(err)
+	}
 	for d := 1; d < k.size; d *= 2 {
 		n := min(d, k.size-d)
-		if err := shift(k, buf[:ends[n]], k.left(d), buf[ends[d]:ends[d+n]], k.right(d)); err != nil {
+		if err := shift(k, buf.part(0, ends[n]), k.left(d), buf.part(ends[d], ends[d+n]), k.right(d)); err != nil {
 			return err
 		}
 	}
 	for i := range k.size {
-		copy(block(recv, l, k.right(i)), buf[ends[i]:ends[i+1]])
+		if err := block(recv, l, k.right(i)).set(buf.part(ends[i], ends[i+1])); err != nil {
+			return k.failed(err)
+		}
 	}
 	return nil
 }
 
 // ring passes blocks to the right until every rank has all. Each rank's own
 // block is in its place at the start.
-func ring[T any](k collective, data []T, l layout) error {
+func ring[T any](k collective, data vector[T], l layout) error {
 	for d := range k.size - 1 {
 		if err := shift(k, block(data, l, k.left(d)), k.right(1), block(data, l, k.left(d+1)), k.left(1)); err != nil {
 			return err
@@ -259,14 +299,18 @@ func ring[T any](k collective, data []T, l layout) error {
 // the same length, a multiple of the number of ranks. send and recv may be the
 // same slice.
 func Alltoall[T any](c *Comm, send, recv []T) error {
+	return alltoall(c, of(send), of(recv))
+}
+
+func alltoall[T any](c *Comm, send, recv vector[T]) error {
 	k, err := begin[T](c, kindAlltoall, "Alltoall")
 	if err != nil {
 		return err
 	}
-	if len(send) != len(recv) || len(send)%k.size != 0 {
-		return k.wrong("send has %d elements and recv %d; they must have the same number, a multiple of %d", len(send), len(recv), k.size)
+	if send.len() != recv.len() || send.len()%k.size != 0 {
+		return k.wrong("send has %d elements and recv %d; they must have the same number, a multiple of %d", send.len(), recv.len(), k.size)
 	}
-	l := equal(len(send) / k.size)
+	l := equal(send.len() / k.size)
 	return exchangeBlocks(k, send, l, recv, l)
 }
 
@@ -275,15 +319,19 @@ func Alltoall[T any](c *Comm, send, recv []T) error {
 // recv[rdispls[r]:][:rcounts[r]]. Blocks are consecutive where displacements
 // are nil. send and recv may share memory.
 func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
+	return alltoallv(c, of(send), scounts, sdispls, of(recv), rcounts, rdispls)
+}
+
+func alltoallv[T any](c *Comm, send vector[T], scounts, sdispls []int, recv vector[T], rcounts, rdispls []int) error {
 	k, err := begin[T](c, kindAlltoall, "Alltoallv")
 	if err != nil {
 		return err
 	}
-	from, err := k.checkLayout("send", len(send), scounts, sdispls, false)
+	from, err := k.checkLayout("send", send.len(), scounts, sdispls, false)
 	if err != nil {
 		return err
 	}
-	to, err := k.checkLayout("recv", len(recv), rcounts, rdispls, true)
+	to, err := k.checkLayout("recv", recv.len(), rcounts, rdispls, true)
 	if err != nil {
 		return err
 	}
@@ -296,9 +344,16 @@ func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcoun
 // exchangeBlocks sends every rank its block of send, and receives a block of
 // recv from every rank. It sends empty blocks, too: so ranks find counts that
 // do not match, instead of waiting for each other.
-func exchangeBlocks[T any](k collective, send []T, from layout, recv []T, to layout) error {
-	if overlap(send, recv) {
-		send = slices.Clone(send)
+func exchangeBlocks[T any](k collective, send vector[T], from layout, recv vector[T], to layout) error {
+	if send.overlaps(recv) {
+		all, err := send.slice()
+		if err != nil {
+			return k.failed(err)
+		}
+		if send.m == nil {
+			all = slices.Clone(all)
+		}
+		send = of(all)
 	}
 	p := pending{k: k}
 	for first := 1; first < k.size; first += window {
@@ -310,14 +365,16 @@ func exchangeBlocks[T any](k collective, send []T, from layout, recv []T, to lay
 			startSend(&p, block(send, from, k.right(d)), k.right(d))
 		}
 		if first == 1 { // while messages move
-			copy(block(recv, to, k.rank), block(send, from, k.rank))
+			if err := block(recv, to, k.rank).set(block(send, from, k.rank)); err != nil {
+				return k.failed(err)
+			}
 		}
 		if err := p.wait(); err != nil {
 			return err
 		}
 	}
 	if k.size == 1 {
-		copy(block(recv, to, 0), block(send, from, 0))
+		return k.set(block(recv, to, 0).set(block(send, from, 0)))
 	}
 	return nil
 }

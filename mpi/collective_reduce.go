@@ -70,7 +70,7 @@ func Reduce[T any](c *Comm, send, recv []T, op Op[T], root int) error {
 		if err != nil {
 			return err
 		}
-		return gatherEach(k, part, recv, l, root)
+		return gatherEach(k, of(part), of(recv), l, root)
 	}
 	// Along the tree to rank 0, which keeps the order, and then to the
 	// root.
@@ -83,9 +83,9 @@ func Reduce[T any](c *Comm, send, recv []T, op Op[T], root int) error {
 	case err != nil || root == 0:
 		return err
 	case k.rank == 0:
-		return sendTo(k, acc, root)
+		return sendTo(k, of(acc), root)
 	case k.rank == root:
-		return recvFrom(k, recv, 0)
+		return recvFrom(k, of(recv), 0)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func reduceToFirst[T any](k collective, send, acc []T, op Op[T]) ([]T, error) {
 			copy(acc, send)
 			send = acc
 		}
-		if err := recvFrom(k, in, source); err != nil {
+		if err := recvFrom(k, of(in), source); err != nil {
 			return err
 		}
 		op(acc, in)
@@ -122,7 +122,7 @@ func reduceToFirst[T any](k collective, send, acc []T, op Op[T]) ([]T, error) {
 	t := treeOf(k.size)
 	if t.paired(k.rank) {
 		if k.rank%2 == 1 {
-			return nil, sendTo(k, send, k.rank-1)
+			return nil, sendTo(k, of(send), k.rank-1)
 		}
 		if err := add(k.rank + 1); err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func reduceToFirst[T any](k collective, send, acc []T, op Op[T]) ([]T, error) {
 	me := t.term(k.rank)
 	for d := 1; d < t.terms; d *= 2 {
 		if me&d != 0 {
-			return nil, sendTo(k, send, t.rank(me-d))
+			return nil, sendTo(k, of(send), t.rank(me-d))
 		}
 		if err := add(t.rank(me + d)); err != nil {
 			return nil, err
@@ -164,8 +164,8 @@ func allreduce[T any](k collective, send, recv []T, op Op[T]) error {
 		if err != nil {
 			return err
 		}
-		copy(block(recv, l, k.rank), part)
-		return ring(k, recv, l)
+		copy(block(of(recv), l, k.rank).s, part)
+		return ring(k, of(recv), l)
 	}
 	copy(recv, send)
 	if k.size == 1 {
@@ -175,12 +175,12 @@ func allreduce[T any](k collective, send, recv []T, op Op[T]) error {
 	t := treeOf(k.size)
 	if t.paired(k.rank) {
 		if k.rank%2 == 1 {
-			if err := sendTo(k, recv, k.rank-1); err != nil {
+			if err := sendTo(k, of(recv), k.rank-1); err != nil {
 				return err
 			}
-			return recvFrom(k, recv, k.rank-1)
+			return recvFrom(k, of(recv), k.rank-1)
 		}
-		if err := recvFrom(k, in, k.rank+1); err != nil {
+		if err := recvFrom(k, of(in), k.rank+1); err != nil {
 			return err
 		}
 		op(acc, in)
@@ -188,7 +188,7 @@ func allreduce[T any](k collective, send, recv []T, op Op[T]) error {
 	me := t.term(k.rank)
 	for d := 1; d < t.terms; d *= 2 {
 		peer := t.rank(me ^ d)
-		if err := shift(k, acc, peer, in, peer); err != nil {
+		if err := shift(k, of(acc), peer, of(in), peer); err != nil {
 			return err
 		}
 		if me&d != 0 { // what came is of lower ranks
@@ -198,7 +198,7 @@ func allreduce[T any](k collective, send, recv []T, op Op[T]) error {
 	}
 	copy(recv, acc)
 	if t.paired(k.rank) {
-		return sendTo(k, recv, k.rank+1)
+		return sendTo(k, of(recv), k.rank+1)
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func ReduceScatter[T any](c *Comm, send, recv []T, counts []int, op Op[T]) error
 	} else {
 		all := make([]T, len(send))
 		err = allreduce(k, send, all, op)
-		part = block(all, l, k.rank)
+		part = block(of(all), l, k.rank).s
 	}
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func reduceBlocks[T any](k collective, send []T, l layout, op Op[T]) ([]T, error
 	from, to := l(k.rank)
 	m := to - from
 	buf := make([]T, m*k.size)
-	if err := exchangeBlocks(k, send, l, buf, equal(m)); err != nil {
+	if err := exchangeBlocks(k, of(send), l, of(buf), equal(m)); err != nil {
 		return nil, err
 	}
 	t := treeOf(k.size)
@@ -320,7 +320,7 @@ func scan[T any](k collective, all, recv []T, have bool, op Op[T]) error {
 		if peer >= k.size {
 			continue
 		}
-		if err := shift(k, all, peer, in, peer); err != nil {
+		if err := shift(k, of(all), peer, of(in), peer); err != nil {
 			return err
 		}
 		if peer > k.rank {

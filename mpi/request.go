@@ -18,7 +18,7 @@ import (
 type Request struct {
 	comm   *Comm
 	r      *p2p.Request // nil: done
-	data   any          // the slice, a []T
+	data   any          // the slice, a []T, or the array
 	settle func(Status, p2p.Status) error
 	send   bool
 	peer   int // the caller's argument
@@ -221,23 +221,29 @@ func (q *Request) state(k *graph.Coder) error {
 	if e == nil {
 		return errors.New("a pending receive is restored only in a run of several ranks")
 	}
+	if q.comm == nil {
+		return errors.New("a pending receive without a communicator")
+	}
 	v := reflect.ValueOf(q.data)
-	if v.Kind() != reflect.Slice || q.comm == nil {
-		return errors.New("a pending receive without a buffer or communicator")
+	if v.Kind() == reflect.Slice {
+		if err := plain(v.Type().Elem()); err != nil {
+			return err
+		}
+		q.settle = func(s Status, st p2p.Status) error { return settle(v.Type().Elem(), bytesOf(v), s, st) }
 	}
-	if err := plain(v.Type().Elem()); err != nil {
-		return err
-	}
-	q.settle = func(s Status, st p2p.Status) error { return settle(v.Type().Elem(), bytesOf(v), s, st) }
-	// The communicator may be restored later, so its fields are read when
-	// the receive is posted.
-	e.RestoreReceive(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {
-		from, err := q.comm.source(q.peer)
-		if err != nil {
-			return nil, 0, 0, 0, nil, err
+	// The communicator and an array may be restored later, so their fields
+	// are read when the receive is posted.
+	e.RestoreReceive(posted, func() (r *p2p.Request, ctx uint32, from int, tag int32, buf []byte, m *p2p.Memory, err error) {
+		if from, err = q.comm.source(q.peer); err != nil {
+			return
+		}
+		if v.Kind() == reflect.Slice {
+			buf = bytesOf(v)
+		} else if m, err = q.restoreArray(); err != nil {
+			return
 		}
 		q.r = new(p2p.Request)
-		return q.r, q.comm.in().Context(), from, int32(q.tag), bytesOf(v), nil
+		return q.r, q.comm.in().Context(), from, int32(q.tag), buf, m, nil
 	})
 	return nil
 }

@@ -108,6 +108,9 @@ func (t *peers) captureInflight(note *ckpt.Note, s *coord.Save) {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
+	if err := e.Settle(); err != nil {
+		return // checkPending reports it
+	}
 	t.inflight = inflight{Due: s.Due, Contexts: e.NextContext()}
 	e.SavedReceives()
 	t.inflight.Messages = e.Capture(s.Alone)

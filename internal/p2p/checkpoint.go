@@ -151,12 +151,12 @@ func (e *Engine) SavedReceives() int {
 // restoredReceive is a receive that was pending when a checkpoint was taken.
 type restoredReceive struct {
 	posted uint64
-	post   func() (r *Request, ctx uint32, from int, tag int32, buf []byte, err error)
+	post   func() (r *Request, ctx uint32, from int, tag int32, buf []byte, m *Memory, err error)
 }
 
 // RestoreReceive notes a pending receive of a checkpoint. RestoreInflight posts
 // it. The lock is not held.
-func (e *Engine) RestoreReceive(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
+func (e *Engine) RestoreReceive(posted uint64, post func() (*Request, uint32, int, int32, []byte, *Memory, error)) {
 	e.lock()
 	defer e.mu.Unlock()
 	e.restored = append(e.restored, restoredReceive{posted, post})
@@ -175,11 +175,14 @@ func (e *Engine) RestoreInflight(kept []SavedMessage, drop bool) error {
 	e.resuming = true
 	defer func() { e.resuming = false }()
 	for _, a := range list {
-		r, ctx, from, tag, buf, err := a.post()
+		r, ctx, from, tag, buf, memory, err := a.post()
+		if err == nil && memory != nil {
+			buf, err = memory.Direct(true)
+		}
 		if err != nil {
 			return err
 		}
-		e.receive(r, ctx, from, tag, buf)
+		e.receive(r, ctx, from, tag, buf, memory)
 	}
 	e.inject(kept)
 	return nil

@@ -8,6 +8,7 @@
 //	rendezvous  sender ── Announce ───▶ receiver        large, or too large for the link
 //	            sender ◀── Ready ────── receiver        … when a receive matches
 //	            sender ── Data(payload) ──▶ receiver    straight into the receive's buffer
+//	            … in several Data frames if either side is no ordinary memory: see flow.go
 //	pull        sender ── Announce(address) ──▶ receiver
 //	            receiver reads the sender's memory by itself
 //	            sender ◀── Done ─────── receiver
@@ -20,7 +21,8 @@
 //
 //	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
 //	 4 context u32   8 tag i32 (Rollback: the rank that began it)
-//	12 epoch u32   16 number of the message in its pair, of the Detach or Rollback u64   24 length u64
+//	12 epoch u32   16 number of the message in its pair, of the Detach or Rollback; offset of the part (Ready, Data) u64
+//	24 length (Ready: of the part, 0: all) u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64
 //
@@ -51,6 +53,7 @@
 //	engine.go       an engine: its state, and the frames that links deliver
 //	connect.go      endpoints, the choice of transports, links
 //	request.go      sends, receives and probes
+//	flow.go         messages of memory that links cannot reach
 //	match.go        posted receives and unexpected messages
 //	wait.go         polling and blocking; sleep_*.go: sleeping
 //	checkpoint.go   messages and receives in a checkpoint

@@ -121,7 +121,10 @@ type Engine struct {
 	unconnected    bool   // it is not connected yet
 	replaying      bool   // the program gets the messages that its predecessor received
 	recording      recording
-	resuming       bool   // receives of a checkpoint are being posted
+	resuming       bool // receives of a checkpoint are being posted
+	flows          map[*flow]struct{}
+	working        int    // goroutines of flows
+	settling       uint64 // see Settle
 	restoredFlags  []bool // see Counters
 	rollbacks      uint64 // number of the last Rollback of this rank
 	rollbackBy     int    // the rank that began it
@@ -183,9 +186,10 @@ func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
 // Totals returns the sums of Sent and Received over all other ranks. A send
 // that is not done counts twice: its message may have been received, but the
 // news of that can still wake this rank, which must not look as if nothing were
-// in flight to it. The lock is held.
+// in flight to it. A message that is being stored counts as sent again, for the
+// same reason. The lock is held.
 func (e *Engine) Totals() (sent, received uint64) {
-	sent = e.openSends
+	sent = e.openSends + e.settling
 	for i := range e.peers {
 		sent += e.peers[i].sent
 		received += e.peers[i].received
@@ -299,11 +303,19 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 	}
 	if f.kind == kindData {
 		r := e.requests[f.id]
-		if r != nil && r.from == from && n == r.length {
-			if r.message != nil {
-				return r.message.data
+		if r != nil && r.from == from && f.seq <= uint64(r.length) && n <= r.length-int(f.seq) {
+			off := int(f.seq)
+			switch {
+			case r.flow != nil:
+				if buf := r.flow.arriving(off, n); buf != nil {
+					return buf
+				}
+			case off != r.got:
+			case r.message != nil:
+				return r.message.data[off:][:n]
+			default:
+				return r.buf[off:][:n]
 			}
-			return r.buf[:n]
 		}
 		e.protocolError(from, "it sent data that was not requested")
 	}
@@ -359,18 +371,21 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			e.protocolError(from, "it is ready for a message that was not announced")
 			return
 		}
-		delete(e.requests, f.id)
-		e.head = frame{kind: kindData, order: e.order, id: f.other}
-		if e.emit(from, r.buf, r) {
-			e.complete(r, nil)
-		}
+		e.ready(r, f)
 	case kindData:
 		r := e.requests[f.id]
 		if r == nil || r.from != from {
 			return // a protocol error, see Arriving
 		}
+		if r.flow != nil {
+			r.flow.partArrived(int(f.seq), len(buf))
+			return
+		}
+		r.recorded.addData(buf)
+		if r.got += len(buf); r.got < r.length {
+			return // it comes in parts
+		}
 		delete(e.requests, f.id)
-		r.recorded.setData(buf)
 		e.countReceived(from)
 		if m := r.message; m != nil {
 			r.message, m.whole = nil, true
@@ -414,6 +429,43 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	}
 }
 
+// ready sends a message, or a part of it, to a rank that is ready for it.
+func (e *Engine) ready(r *Request, f *frame) {
+	from, to := r.peer, f.other
+	total := len(r.buf)
+	if r.flow != nil {
+		total = r.flow.m.Len()
+	}
+	off, n := int(f.seq), int(f.length)
+	if n == 0 { // all of it
+		n = total
+	}
+	if off != r.asked || n < 0 || n > total-off {
+		e.protocolError(from, "it is ready for a part of a message that is not the next one")
+		return
+	}
+	if r.asked += n; r.asked == total {
+		delete(e.requests, f.id)
+	}
+	if r.flow != nil {
+		r.flow.send(off, n, to)
+		return
+	}
+	r.frames++
+	e.head = frame{kind: kindData, order: e.order, id: to, seq: uint64(off)}
+	if e.emit(from, r.buf[off:][:n], r) {
+		e.frameSent(r)
+	}
+}
+
+// frameSent notes that a link has sent a frame of a message. It completes the
+// send after the last one.
+func (e *Engine) frameSent(r *Request) {
+	if r.frames--; r.frames <= 0 && r.asked >= r.announced {
+		e.complete(r, nil)
+	}
+}
+
 // protocolError fails the engine because a peer violates the protocol.
 func (e *Engine) protocolError(from int, what string) {
 	e.fail(fmt.Errorf("rank %d violates the protocol: %s (do all ranks run the same program?)", from, what))
@@ -421,8 +473,11 @@ func (e *Engine) protocolError(from int, what string) {
 
 // sentPayload is called by links when a payload is free again.
 func (e *Engine) sentPayload(token any) {
-	if r, ok := token.(*Request); ok && r != nil {
-		e.complete(r, nil)
+	switch t := token.(type) {
+	case *Request:
+		e.frameSent(t)
+	case sentSlot:
+		t.f.sent(t.slot)
 	}
 }
 
@@ -499,12 +554,18 @@ func (e *Engine) fetch(m *message) {
 		return
 	}
 	m.asked = true
-	if m.addr != 0 && e.peers[m.source].puller != nil {
+	if m.addr != 0 && e.peers[m.source].puller != nil && (m.want == nil || !m.want.flows()) {
 		e.pulls = append(e.pulls, m) // fetched later, not inside Poll
 		return
 	}
 	e.lastID++
 	r := m.want
+	if r != nil && r.flows() && m.length <= r.memory.Len() && m.recorded == nil {
+		r.from, r.length, r.tagGot, r.order = m.source, m.length, m.tag, m.order
+		e.requests[e.lastID] = r
+		e.fetchParts(m, r)
+		return
+	}
 	if r == nil || m.length > len(r.buf) { // it cannot be written to the program's buffer
 		m.data = make([]byte, m.length)
 		r = &Request{message: m}
@@ -549,9 +610,13 @@ func (e *Engine) pull() {
 // deliver gives a complete message to a receive.
 func (e *Engine) deliver(m *message, r *Request) {
 	r.order = m.order
+	if r.flows() && m.length > 0 {
+		e.settleLater(m, r)
+		return
+	}
 	n := copy(r.buf, m.data)
 	if m.length > n {
-		r.err = fmt.Errorf("%w: %d bytes with tag %d from rank %d, room for %d", ErrTruncated, m.length, m.tag, m.source, len(r.buf))
+		r.err = errTruncated(m, n)
 	}
 	e.completeReceive(r, m.source, m.tag, m.length)
 	if m.restored {
@@ -568,6 +633,14 @@ func (e *Engine) completeReceive(r *Request, from int, tag int32, n int) {
 
 func (e *Engine) complete(r *Request, err error) {
 	r.done, r.err = true, err
+	if r.kind == receiving && r.memory != nil && r.buf != nil {
+		n := 0
+		if err == nil {
+			n = min(r.length, len(r.buf))
+			r.memory.swap(r.buf[:n], r.order, e)
+		}
+		r.memory.Release(n)
+	}
 	if r.open {
 		r.open = false
 		e.openSends--
@@ -580,15 +653,12 @@ func (e *Engine) complete(r *Request, err error) {
 
 // emit sends a frame whose header is e.head. It returns true when the payload
 // may be changed.
-func (e *Engine) emit(to int, payload []byte, token *Request) bool {
+func (e *Engine) emit(to int, payload []byte, token any) bool {
 	l := e.peers[to].link
 	if l == nil {
 		return true // lost, or closed
 	}
 	e.head.put(&e.header)
-	if token == nil {
-		return l.Send(to, &e.header, payload, nil)
-	}
 	return l.Send(to, &e.header, payload, token)
 }
 

@@ -303,9 +303,9 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 			s.t.Fatal(err)
 		}
 		for i, w := range waits[r] {
-			p.RestoreReceive(posted[i], func() (*Request, uint32, int, int32, []byte, error) {
+			p.RestoreReceive(posted[i], func() (*Request, uint32, int, int32, []byte, *Memory, error) {
 				w.r = new(Request)
-				return w.r, 0, w.from, w.tag, w.buf, nil
+				return w.r, 0, w.from, w.tag, w.buf, nil, nil
 			})
 		}
 		p.Lock()

@@ -88,6 +88,13 @@ func (e *Engine) record(from int, f *frame, n int) *SavedMessage {
 	return k
 }
 
+// addData adds a part of the data of a recorded message. k may be nil.
+func (k *SavedMessage) addData(part []byte) {
+	if k != nil {
+		k.Data = append(k.Data, part...)
+	}
+}
+
 // setData sets the data of a recorded message. k may be nil.
 func (k *SavedMessage) setData(data []byte) {
 	if k != nil {

@@ -23,6 +23,13 @@ type Request struct {
 	open    bool // a send that is not done, see Totals
 	err     error
 
+	memory    *Memory // instead of buf
+	flow      *flow   // moves the message to or from memory
+	asked     int     // bytes of a send that the receiver has asked for
+	announced int     // bytes that it will ask for
+	frames    int     // of them that a link is sending
+	got       int     // bytes of the message that have come
+
 	from     int // the received message
 	tagGot   int32
 	length   int
@@ -45,6 +52,9 @@ func (e *Engine) status(r *Request) Status {
 	}
 	return st
 }
+
+// flows reports whether what is received cannot be written to r.buf.
+func (r *Request) flows() bool { return r.memory != nil && r.buf == nil }
 
 func (e *Engine) newRequest() *Request {
 	if n := len(e.free); n > 0 {
@@ -142,6 +152,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 	e.head = frame{order: e.order, ctx: ctx, tag: tag, epoch: e.epoch, seq: p.sent}
 	if len(data) <= p.eager {
 		e.head.kind = kindEager
+		r.frames = 1
 		if r.done = e.emit(to, data, r); !r.done {
 			r.open = true
 			e.openSends++
@@ -152,15 +163,21 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 		}
 		return
 	}
-	r.open = true
+	e.announce(r, len(data))
+}
+
+// announce announces a message of n bytes, which are sent later.
+func (e *Engine) announce(r *Request, n int) {
+	p := &e.peers[r.peer]
+	r.open, r.announced = true, n
 	e.openSends++
 	e.lastID++
 	e.requests[e.lastID] = r
-	e.head.kind, e.head.length, e.head.id = kindAnnounce, uint64(len(data)), e.lastID
-	if p.puller != nil {
-		e.head.other = address(data)
+	e.head = frame{kind: kindAnnounce, order: e.order, ctx: r.ctx, tag: r.tag, epoch: e.epoch, seq: p.sent, length: uint64(n), id: e.lastID}
+	if p.puller != nil && r.memory == nil {
+		e.head.other = address(r.buf)
 	}
-	e.emit(to, nil, nil)
+	e.emit(r.peer, nil, nil)
 }
 
 // Isend starts to send a message. data must not be changed until the request is
@@ -185,7 +202,7 @@ func (e *Engine) Recv(ctx uint32, from int, tag int32, buf []byte) (Status, erro
 	e.lock()
 	defer e.mu.Unlock()
 	r := e.newRequest()
-	e.receive(r, ctx, from, tag, buf)
+	e.receive(r, ctx, from, tag, buf, nil)
 	err := e.wait(r)
 	st := e.status(r)
 	if r.done {
@@ -199,13 +216,15 @@ func (e *Engine) Irecv(ctx uint32, from int, tag int32, buf []byte) *Request {
 	e.lock()
 	defer e.mu.Unlock()
 	r := new(Request)
-	e.receive(r, ctx, from, tag, buf)
+	e.receive(r, ctx, from, tag, buf, nil)
 	return r
 }
 
-func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte) {
+// receive starts a receive: into buf if memory is nil or buf is memory's direct
+// bytes, else into memory.
+func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte, memory *Memory) {
 	e.clock++
-	*r = Request{kind: receiving, ctx: ctx, peer: from, tag: tag, buf: buf, posted: e.clock}
+	*r = Request{kind: receiving, ctx: ctx, peer: from, tag: tag, buf: buf, memory: memory, posted: e.clock}
 	b := e.queues(ctx)
 	m := b.find(from, tag)
 	switch {

@@ -102,7 +102,7 @@ func (e *Engine) Rollback(ctx context.Context, why string) error {
 	defer stop()
 	var ended error
 	err := e.until(none, func() bool {
-		all := true
+		all := e.working == 0 // no flow writes to arrays
 		for _, i := range e.others() {
 			if all = all && e.peers[i].rollbacks >= number; e.peers[i].ended {
 				ended = fmt.Errorf("%w: rank %d, instead of rolling back", ErrEnded, i)
@@ -173,6 +173,7 @@ func (e *Engine) abandon(why string) {
 	for _, r := range e.requests {
 		end(r)
 	}
+	e.abandonFlows(end)
 	for i := range e.peers {
 		p := &e.peers[i]
 		end(p.into)

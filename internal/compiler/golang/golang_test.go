@@ -104,7 +104,7 @@ func TestLoad_TripCounts(t *testing.T) {
 }
 
 func TestExplain_Messages(t *testing.T) {
-	for _, name := range []string{"ring", "pending", "oneway"} {
+	for _, name := range []string{"ring", "pending", "oneway", "arrays"} {
 		t.Run(name, func(t *testing.T) {
 			e := explain.Explain(loadTest(t, name, load.Options{}), explain.Options{})
 			want := remarks(t, name, `\b(safe|unsafe|unknown)$`)

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 	"slices"
+	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -29,8 +30,13 @@ type requestSite struct {
 // startsRequest reports whether a call starts a send or a receive.
 func startsRequest(s *load.Package, call *ast.CallExpr) bool {
 	obj, ok := load.Callee(s, call).(*types.Func)
-	return ok && obj.Pkg() != nil && obj.Pkg().Path() == load.MPIPath && (obj.Name() == "Isend" || obj.Name() == "Irecv")
+	return ok && obj.Pkg() != nil && obj.Pkg().Path() == load.MPIPath && (operation(obj) == "Isend" || operation(obj) == "Irecv")
 }
+
+// operation returns the name of a function of mpi. Functions for arrays on
+// devices have the name of those for slices with "Array" at the end, and the
+// same arguments.
+func operation(obj *types.Func) string { return strings.TrimSuffix(obj.Name(), "Array") }
 
 // collectRequests finds the calls in a body that start requests which go to a
 // slice.
@@ -149,7 +155,8 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && f.s.Info.Selections[sel] != nil {
 		recv = sel.X
 	}
-	name := obj.Name()
+	name := operation(obj)
+	array := name != obj.Name()
 	if recv != nil {
 		return f.commMethod(c, recv, name, values, status, args)
 	}
@@ -212,7 +219,7 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	}
 	switch name {
 	case "Allgather", "Allgatherv", "Allreduce", "Bcast":
-		if f.exclusive(w) != nil && !f.splits && !f.writtenAgain(w) {
+		if !array && f.exclusive(w) != nil && !f.splits && !f.writtenAgain(w) {
 			f.emitCall(c)
 			f.markUniform(w.(*ast.Ident))
 			return true

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/mpi"
 )
 
 type array = *device.Array[float64]
@@ -651,13 +652,69 @@ func optional(list []*maybe) error {
 	return nil
 }
 
+func tiled() error { // a view by indices is another way to the same values
+	tmp := device.New[float64](8, 8)
+	column := tmp.View([]int{0, 3}, []int{8, 4})
+	for range 10 { // left out:
+		if _, err := column.Read(); err != nil {
+			return err
+		}
+		if err := dev.Launch(kernel, size, device.Out(tmp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copied() error {
+	tmp, state := device.New[float64](64), device.New[float64](64)
+	for range 10 { // left out:
+		if err := device.Copy(state, tmp); err != nil {
+			return err
+		}
+		if err := dev.Launch(kernel, size, device.Out(tmp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var world *mpi.Comm
+
+func sent() error { // messages read arrays, and with several ranks all are saved
+	tmp := device.New[float64](64)
+	for range 10 { // left out:
+		if err := mpi.SendArray(world, tmp, 0, 0); err != nil {
+			return err
+		}
+		if err := dev.Launch(kernel, size, device.Out(tmp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func received() error {
+	tmp := device.New[float64](64)
+	for range 10 { // left out:
+		if err := dev.Launch(kernel, size, device.Out(tmp)); err != nil {
+			return err
+		}
+		if _, err := mpi.RecvArray(world, tmp.Rows(0, 8), 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func main() {
 	first()
 	ignored()
 	caller()
 	collector()
 	for _, f := range []func() error{rescued, carried, updated, partly, viewed, viewedLater, hostReads, hostReadsLater, hostReadsAtTheEnd,
-		sometimes, swapped, prepared, listed, keyed, closed, abstract, embedded, embeddedFirst, embeddedView, method, outer, pointed, converted, recovered, jumped, concurrent, unsafely} {
+		sometimes, swapped, prepared, listed, keyed, closed, abstract, embedded, embeddedFirst, embeddedView, method, outer, pointed, converted, recovered, jumped, concurrent, unsafely,
+		tiled, copied, sent, received} {
 		if err := f(); err != nil {
 			fmt.Println(err)
 		}
