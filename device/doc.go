@@ -62,6 +62,8 @@
 //	device.go, throttle.go             one device and its queue of launches
 //	kernel.go, work.go, launch.go      kernels and launches
 //	array.go, raw*.go                  arrays, and arrays in the program's own memory
+//	tile.go, region.go, copy.go        views with gaps, and copies between arrays
+//	message.go                         arrays in messages of package mpi
 //	memory.go, transfer.go, staging.go the memory of an array, and copies between its places
 //	checkpoint.go, restore.go          what a checkpoint does with devices and arrays
 //	host_copy.go                       host copies that the program has slices of

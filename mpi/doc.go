@@ -44,6 +44,12 @@
 // A checkpoint holds the messages in flight and the pending receives. To have a
 // pending receive restored, protect its *Request like any other variable.
 //
+// # Arrays on devices
+//
+// The functions that end in Array send and receive arrays of package device, and
+// views of them. They behave like those for slices, and match with them: a rank
+// may receive into a slice what another one sends from an array.
+//
 // # Collectives
 //
 // All ranks of a communicator call a collective, in the same order on every
@@ -75,6 +81,8 @@
 //	collective.go          what all collectives share; Barrier and Bcast
 //	collective_gather.go   Gather, Scatter, Allgather, Alltoall
 //	collective_reduce.go   Reduce, Allreduce, ReduceScatter, Scan
+//	array.go               messages of arrays on devices; array_collective.go
+//	vector.go              slices and arrays as arguments of collectives
 //	op.go                  operations for reductions
 //	byteorder.go           messages between different machines
 //	local.go               ranks in one process
