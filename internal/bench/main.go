@@ -3,14 +3,16 @@
 // an O_DIRECT write of the same bytes with fsync, an O_DIRECT read. Machines are noisy, so the baseline of each measurement is
 // taken directly beside it, and the median of the ratios is shown.
 //
-//	go run ./internal/bench [-part checkpoints,objects,ranks] [-size MiB] [-rounds N] [-dir DIR] [-strict]
+//	go run ./internal/bench [-part checkpoints,objects,ranks,arrays] [-size MiB] [-rounds N] [-dir DIR] [-strict]
 //
 // A line whose bound is missed says so. With -strict, the exit status is 1 then.
 //
 // The part objects measures checkpoints of many small objects and of many
 // variables. The part ranks measures messages between ranks compared with Open
 // MPI's, the cost of counting messages for checkpoints, and how long ranks take
-// to reach a common point.
+// to reach a common point. The part arrays compares messages of arrays on
+// devices with copies to the host and messages of slices; it is not measured
+// unless it is named.
 package main
 
 import (
@@ -128,8 +130,10 @@ func run(ctx context.Context) error {
 			err = b.objectsPart()
 		case "ranks":
 			err = b.ranks()
+		case "arrays":
+			err = b.arrays()
 		default:
-			err = fmt.Errorf("no part %q; there are checkpoints, objects and ranks", part)
+			err = fmt.Errorf("no part %q; there are checkpoints, objects, ranks and arrays", part)
 		}
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ func (r *rank) say(name string, v float64) {
 // runRank runs a role as a rank.
 func runRank(ctx context.Context, role, to string) (err error) {
 	r := &rank{ctx: ctx}
-	body := map[string]func() error{"pingpong": r.pingpong, "count": r.count, "quiesce": r.quiesce}[role]
+	body := map[string]func() error{"pingpong": r.pingpong, "count": r.count, "quiesce": r.quiesce, "arrays": r.arrays}[role]
 	if body == nil {
 		return fmt.Errorf("no role %q", role)
 	}
