@@ -45,14 +45,29 @@ func arrayArguments[T any](c *Comm, a Array[T], rank, tag int, receive bool) (m 
 // SendArray is Send for an array on devices, or a view of one. It waits for the
 // kernels that write the array.
 func SendArray[T any](c *Comm, a Array[T], dest, tag int) error {
-	_, err := IsendArray(c, a, dest, tag).Wait()
-	return err
+	m, to, err := arrayArguments(c, a, dest, tag, false)
+	if err != nil {
+		return err
+	}
+	if err := c.in().Engine().SendMemory(c.in().Context(), to, int32(tag), m); err != nil {
+		return fmt.Errorf("mpi: send to rank %d, tag %d: %w", dest, tag, err)
+	}
+	return nil
 }
 
 // RecvArray is Recv for an array on devices, or a view of one. The values are
 // put where the newest ones are: on a device, or on the host. Launches see them.
 func RecvArray[T any](c *Comm, a Array[T], source, tag int) (Status, error) {
-	return IrecvArray(c, a, source, tag).Wait()
+	m, from, err := arrayArguments(c, a, source, tag, true)
+	if err != nil {
+		return Status{}, err
+	}
+	st, err := c.in().Engine().RecvMemory(c.in().Context(), from, int32(tag), m)
+	if err != nil {
+		return Status{}, fmt.Errorf("mpi: receive from %s: %w", whom(source, tag), err)
+	}
+	s := Status{Source: c.in().Local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
+	return s, settle(m.Elem(), nil, s, st)
 }
 
 // SendrecvArray is Sendrecv for arrays on devices, or views of them.

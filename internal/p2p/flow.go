@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cairnrun/cairn/internal/mem"
@@ -387,10 +388,23 @@ func (discard) Store(int, int) error { return nil }
 func (discard) Free()                {}
 func (discard) Drop()                {}
 
+// Blocking messages of up to smallMessage bytes are copied before they are sent,
+// and after they have come: a flow would take longer than the copy.
+const smallMessage = 128 << 10
+
 // SendMemory is Send for other memory than slices.
 func (e *Engine) SendMemory(ctx uint32, to int, tag int32, m *Memory) error {
-	r := e.IsendMemory(ctx, to, tag, m)
-	_, err := e.Wait(r)
+	if m.Len() <= smallMessage {
+		p, err := m.Direct(false)
+		if err == nil && p == nil {
+			p, err = m.bytes()
+		}
+		if err != nil {
+			return err
+		}
+		return e.Send(ctx, to, tag, p)
+	}
+	_, err := e.Wait(e.IsendMemory(ctx, to, tag, m))
 	return err
 }
 
@@ -448,7 +462,7 @@ func (m *Memory) Read(p []byte) error {
 	})
 }
 
-// Write copies p, which is as long, to all bytes.
+// Write copies p to the first bytes.
 func (m *Memory) Write(p []byte) error {
 	err := m.pass(len(p), func(s mem.Slot, off, n int) error {
 		copy(s.Bytes(), p[off:off+n])
@@ -481,20 +495,42 @@ func (m *Memory) pass(n int, do func(s mem.Slot, off, n int) error) error {
 
 // RecvMemory is Recv for other memory than slices.
 func (e *Engine) RecvMemory(ctx uint32, from int, tag int32, m *Memory) (Status, error) {
-	return e.Wait(e.IrecvMemory(ctx, from, tag, m))
+	direct, err := m.Direct(true)
+	if err != nil {
+		return Status{}, err
+	}
+	if direct != nil || m.Len() > smallMessage {
+		return e.Wait(e.irecvMemory(ctx, from, tag, m, direct))
+	}
+	p := make([]byte, m.Len())
+	st, err := e.Recv(ctx, from, tag, p)
+	if err != nil && !errors.Is(err, ErrTruncated) {
+		return st, err
+	}
+	p = p[:min(st.Bytes, len(p))]
+	if st.OtherByteOrder && m.Swap != nil {
+		m.Swap(p)
+	}
+	if werr := m.Write(p); werr != nil {
+		return st, werr
+	}
+	return st, err
 }
 
 // IrecvMemory is Irecv for other memory than slices.
 func (e *Engine) IrecvMemory(ctx uint32, from int, tag int32, m *Memory) *Request {
-	r := new(Request)
-	p, err := m.Direct(true)
+	direct, err := m.Direct(true)
+	if err != nil {
+		return &Request{kind: receiving, peer: from, tag: tag, done: true, err: err}
+	}
+	return e.irecvMemory(ctx, from, tag, m, direct)
+}
+
+func (e *Engine) irecvMemory(ctx uint32, from int, tag int32, m *Memory, direct []byte) *Request {
 	e.lock()
 	defer e.mu.Unlock()
-	if err != nil {
-		*r = Request{kind: receiving, peer: from, tag: tag, done: true, err: err}
-		return r
-	}
-	e.receive(r, ctx, from, tag, p, m)
+	r := new(Request)
+	e.receive(r, ctx, from, tag, direct, m)
 	return r
 }
 

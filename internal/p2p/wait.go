@@ -57,12 +57,14 @@ func (e *Engine) wait(r *Request) error {
 // is held. on is the rank that the caller waits for.
 func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
-	idle, limit, rollbacks := 0, spins, e.rollbacks
+	idle, rollbacks := 0, e.rollbacks
 	var since time.Time // time when it became blocked
-	if e.oversubscribed {
-		limit = oversubscribedSpins
-	}
 	for !done() {
+		// A goroutine that moves a message needs a processor, too.
+		oversubscribed, limit := e.oversubscribed || e.working > 0, spins
+		if oversubscribed {
+			limit = oversubscribedSpins
+		}
 		if e.err != nil {
 			if blocked != nil {
 				e.unblock(blocked)
@@ -85,7 +87,7 @@ func (e *Engine) until(on int, done func() bool) error {
 		if done() { // another goroutine has polled
 			break
 		}
-		if idle++; idle == limit && !e.oversubscribed {
+		if idle++; idle == spins || since.IsZero() && idle > spins {
 			since = time.Now()
 		}
 		if idle >= limit && blocked == nil && on != none {
@@ -93,14 +95,14 @@ func (e *Engine) until(on int, done func() bool) error {
 			e.block(blocked)
 			continue // the observer may have sent something
 		}
-		if idle < limit || !e.oversubscribed && (idle%yieldEvery != 0 || time.Since(since) < spinTime) {
+		if idle < limit || !oversubscribed && (idle%yieldEvery != 0 || time.Since(since) < spinTime) {
 			if idle%yieldEvery == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
 				e.yieldLock()
 			}
 			continue
 		}
 		e.sleep.sleep(e)
-		if idle = 0; !e.oversubscribed {
+		if idle = 0; !oversubscribed {
 			idle = limit // do not wait that long again unless something comes
 		}
 	}
