@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -88,21 +89,89 @@ func FuncName(d *ast.FuncDecl) string {
 	return strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*") + "." + d.Name.Name
 }
 
-// StripMarks removes marks from text.
-func StripMarks(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
+// StripMarks removes marks from text, each with one blank on both sides.
+func StripMarks(text []byte) []byte {
+	return replaceComments(text, "/*cairn:", isMark, func(out, before, comment, after []byte) ([]byte, int) {
+		out = append(out, bytes.TrimSuffix(before, []byte(" "))...)
+		return out, len(after) - len(bytes.TrimPrefix(after, []byte(" ")))
+	})
+}
 
-var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|park|go|gopoints|background|wait \d+|lit \d+)\*/ ?`)
+// isMark reports whether a comment is a mark.
+func isMark(comment []byte) bool {
+	name, number, numbered := strings.Cut(string(comment[len("/*cairn:"):len(comment)-len("*/")]), " ")
+	switch name {
+	case "call", "point", "range", "receiver", "park", "go", "gopoints", "background":
+		return !numbered
+	case "wait", "lit":
+		return isNumber(number)
+	}
+	return false
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // JoinLineComments puts line comments directly before their statements, where
 // formatting has broken the line between them.
-func JoinLineComments(text []byte) []byte { return brokenLines.ReplaceAll(text, []byte("\n$2$1")) }
+func JoinLineComments(text []byte) []byte {
+	return replaceComments(text, lineComment, isLineComment, func(out, before, comment, after []byte) ([]byte, int) {
+		rest := bytes.TrimLeft(after, " \t")
+		if len(rest) == 0 || rest[0] != '\n' {
+			return append(append(out, before...), comment...), 0
+		}
+		statement := bytes.TrimLeft(rest, " \t\n")
+		out = append(out, bytes.TrimRight(before, " \t")...)
+		out = append(append(out, '\n'), rest[1:len(rest)-len(statement)]...)
+		return append(out, comment...), len(after) - len(statement)
+	})
+}
 
-var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+\*/)[ \t]*\n([ \t\n]*)`)
+// StripLineComments removes line comments from text, each with a blank after it.
+func StripLineComments(text []byte) []byte {
+	return replaceComments(text, lineComment, isLineComment, func(out, before, comment, after []byte) ([]byte, int) {
+		return append(out, before...), len(after) - len(bytes.TrimPrefix(after, []byte(" ")))
+	})
+}
 
-// StripLineComments removes line comments from text.
-func StripLineComments(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
+const lineComment = "/*line "
 
-var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+\*/ ?`)
+// isLineComment reports whether a comment is a line comment: it ends with a
+// number after a colon.
+func isLineComment(comment []byte) bool {
+	inside := comment[len(lineComment) : len(comment)-len("*/")]
+	i := bytes.LastIndexByte(inside, ':')
+	return i >= 0 && isNumber(string(inside[i+1:]))
+}
+
+// replaceComments replaces the comments of a text that begin with prefix, have
+// no asterisk inside and satisfy is. put gets the text between the previous
+// comment and this one, and the text after it; it appends to out and returns how
+// much of after is replaced too. These functions see megabytes of text again and
+// again; regular expressions take ten times as long.
+func replaceComments(text []byte, prefix string, is func(comment []byte) bool, put func(out, before, comment, after []byte) ([]byte, int)) []byte {
+	out := make([]byte, 0, len(text))
+	done := 0 // text before it is in out
+	for at := 0; ; {
+		i := bytes.Index(text[at:], []byte(prefix))
+		if i < 0 {
+			return append(out, text[done:]...)
+		}
+		begin := at + i
+		at = begin + len(prefix)
+		star := bytes.IndexByte(text[at:], '*')
+		if star < 0 || !bytes.HasPrefix(text[at+star:], []byte("*/")) {
+			continue
+		}
+		end := at + star + len("*/")
+		if !is(text[begin:end]) {
+			continue
+		}
+		var n int
+		out, n = put(out, text[done:begin], text[begin:end], text[end:])
+		done = end + n
+		at = done
+	}
+}
 
 // RenameInLineComments changes the names of files in line comments.
 func RenameInLineComments(text []byte, name func(file string) string) []byte {

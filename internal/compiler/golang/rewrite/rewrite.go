@@ -29,6 +29,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -73,6 +74,7 @@ type Package struct {
 	KeptTypes map[string]string
 
 	escapes map[ast.Decl]*Escapes // see EscapesOf
+	checked bool                  // With has type-checked it
 }
 
 // Refusal is why something cannot be made resumable.
@@ -109,9 +111,18 @@ func (p *Package) Refuse(at token.Pos, remedy, reason string, args ...any) error
 }
 
 // With returns the package with the text of some files replaced, and
-// type-checks it again. The files keep their names.
+// type-checks it again if there is a difference. The files keep their names.
 func (p *Package) With(text map[string][]byte) (*Package, error) {
+	same := p.checked
+	for name, t := range text {
+		same = same && bytes.Equal(t, p.Source[name])
+	}
 	q := *p
+	if same {
+		q.escapes = nil
+		return &q, nil
+	}
+	q.checked = true
 	q.Fset = token.NewFileSet()
 	q.Source = maps.Clone(p.Source)
 	maps.Copy(q.Source, text)
