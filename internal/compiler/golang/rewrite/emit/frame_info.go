@@ -2,9 +2,11 @@ package emit
 
 import (
 	"bytes"
+	"cmp"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,8 +42,9 @@ func (w *generator) infos(fn *function) []FrameInfo {
 			i.Saved = append(i.Saved, s)
 		}
 		i.Saved = append(i.Saved, w.captured(fn, m, sizes)...)
-		for v, s := range fn.again {
-			if m.needed[v] && onPath(m, s) {
+		inOrder := func(v, u *types.Var) int { return cmp.Compare(v.Pos(), u.Pos()) }
+		for _, v := range slices.SortedFunc(maps.Keys(fn.again), inOrder) {
+			if s := fn.again[v]; m.needed[v] && onPath(m, s) {
 				i.Again = append(i.Again, Again{"the function literal " + v.Name(), w.p.Fset.Position(s.Pos()).Line})
 			}
 		}
