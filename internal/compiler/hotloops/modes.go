@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
+	"sync"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
@@ -212,6 +214,8 @@ func (r *Report) loopsIn(body []ir.Stmt) (found bool) {
 // than that of others.
 func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 	var all []way
+	var picks []pick
+	add := func(name string, k pick) { all, picks = append(all, way{name: name}), append(picks, k) }
 	switch s := s.(type) {
 	case *ir.Call:
 		seen := make(map[string]bool)
@@ -219,20 +223,30 @@ func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 			switch {
 			case q == nil || !q.Known:
 			case q.Recv == "":
-				all = append(all, way{q.Name, measure(p, r.pick.with(s, i))})
+				add(q.Name, r.pick.with(s, i))
 			case !seen[q.Recv]:
 				seen[q.Recv] = true
-				all = append(all, way{q.Recv, measure(p, r.pick.of(q.Recv))})
+				add(q.Recv, r.pick.of(q.Recv))
 			}
 		}
 	case *ir.Switch:
 		for i, c := range s.Cases {
-			all = append(all, way{fmt.Sprintf("the case at %s", c.Pos), measure(p, r.pick.with(s, i))})
+			add(fmt.Sprintf("the case at %s", c.Pos), r.pick.with(s, i))
 		}
 	}
-	if len(all) > maxModes {
+	if len(all) < 2 || len(all) > maxModes {
 		return nil
 	}
+	var wg sync.WaitGroup
+	limit := make(chan bool, runtime.GOMAXPROCS(0))
+	for i := range all {
+		wg.Go(func() {
+			limit <- true
+			all[i].r = measure(p, picks[i])
+			<-limit
+		})
+	}
+	wg.Wait()
 	times := make(map[*ir.Loop]int) // number of ways that reach a loop
 	for _, w := range all {
 		for s := range w.r.index {
