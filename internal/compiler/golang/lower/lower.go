@@ -39,6 +39,7 @@ import (
 	"go/types"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
@@ -51,6 +52,8 @@ type lowerer struct {
 	dynamic *callgraph.Dynamic
 	dir     string
 	root    string // dir, with symbolic links resolved
+	shortMu sync.Mutex
+	shorts  map[string]string // see short
 
 	procs map[*types.Func]*ir.Proc
 	lits  map[*ast.FuncLit]*ir.Proc
@@ -88,7 +91,7 @@ type initialiser struct {
 }
 
 func newLowerer(ld *load.Program, g *callgraph.Dynamic, world map[types.Object]bool) *lowerer {
-	l := &lowerer{ld: ld, dynamic: g, worldVars: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
+	l := &lowerer{ld: ld, dynamic: g, shorts: make(map[string]string), worldVars: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
 		names: make(map[*ir.Proc]int), vars: make(map[types.Object]*ir.Var), memory: make(map[string]*ir.Var), groups: make(map[string]*ir.Var),
 		funcValues: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), objs: make(map[*ir.Var]types.Object), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), takeFound: make(map[string]bool),
 		library: &ir.Proc{Name: "a library's function", Known: true, Body: []ir.Stmt{&ir.Assign{}}}}
@@ -128,6 +131,17 @@ func (l *lowerer) pos(p token.Pos) ir.Pos {
 
 // short returns a file's name for messages.
 func (l *lowerer) short(name string) string {
+	l.shortMu.Lock()
+	defer l.shortMu.Unlock()
+	s, ok := l.shorts[name]
+	if !ok {
+		s = l.shorten(name)
+		l.shorts[name] = s
+	}
+	return s
+}
+
+func (l *lowerer) shorten(name string) string {
 	for _, dir := range []string{l.dir, l.root} {
 		if rel, err := filepath.Rel(dir, name); err == nil && dir != "" && filepath.IsLocal(rel) {
 			name = rel

@@ -49,8 +49,11 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 	// Only when all is lowered it is known which variables hold the world
 	// communicator. Lower again with that knowledge.
 	l := newLowerer(ld, g, nil)
-	l = newLowerer(ld, g, l.worldComms(l.program()))
 	p.Program = l.program()
+	if world := l.worldComms(p.Program); len(world) > 0 {
+		l = newLowerer(ld, g, world)
+		p.Program = l.program()
+	}
 	p.AssumedNil, p.Extents = l.assumed, l.extents
 	p.Source, p.Dynamic, p.At, p.ShortName = ld, g, l.pos, l.short
 	l.comments(p)
