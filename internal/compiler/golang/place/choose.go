@@ -321,12 +321,7 @@ func (pl *Placement) can(fn *callgraph.Function) bool {
 // reached without the refused function. It places others instead, and returns
 // false if there are none.
 func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
-	var found []*callgraph.Function
-	for f := range pl.ResumablePath() {
-		if f.Decl != nil && r.Func == rewrite.FuncName(f.Decl) && f.Pkg.ImportPath == r.Package {
-			found = append(found, f)
-		}
-	}
+	found := pl.refused(r)
 	if r.Mistake() { // reported in any case
 		pl.Refused = append(pl.Refused, r)
 	}
@@ -382,6 +377,33 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 		return false
 	}
 	return len(pl.Points) > 0 || pl.next()
+}
+
+// refused returns the functions on the resumable path that a refusal concerns:
+// those of the function that it names, or else the innermost literal that it is
+// in, which belongs to a package variable.
+func (pl *Placement) refused(r *rewrite.Refusal) (found []*callgraph.Function) {
+	var inner *callgraph.Function
+	for f := range pl.ResumablePath() {
+		switch {
+		case f.Pkg.ImportPath != r.Package:
+		case f.Decl != nil && r.Func == rewrite.FuncName(f.Decl):
+			found = append(found, f)
+		case f.Decl == nil && r.Func == "" && pl.contains(f, r.Pos) && (inner == nil || inner.Node.Pos() < f.Node.Pos()):
+			inner = f
+		}
+	}
+	if inner != nil {
+		found = append(found, inner)
+	}
+	return found
+}
+
+// contains reports whether a position of the source is in a function.
+func (pl *Placement) contains(f *callgraph.Function, at token.Position) bool {
+	begin, end := pl.p.Source.Fset.Position(f.Node.Pos()), pl.p.Source.Fset.Position(f.Node.End())
+	before := func(a, b token.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Column <= b.Column }
+	return at.Filename == begin.Filename && before(begin, at) && before(at, end)
 }
 
 // maxAttempts is how often a program is rewritten with other points.
