@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -179,9 +178,10 @@ func (m *makeFlags) options(f *pflag.FlagSet) (golang.MakeOptions, error) {
 
 // makeProgram builds the program that patterns name, and shows the steps.
 func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeOptions) (*golang.Made, error) {
-	r := &reporter{to: c.stderr, quiet: c.quiet, about: named(patterns), every: 10 * time.Second}
+	r := c.newReporter(named(patterns))
 	defer r.start()()
-	o.Progress, o.Messages = r.say, r
+	defer collectLess()()
+	o.Progress, o.Step, o.Messages = r.say, r.step, r
 	made, err := golang.Make(ctx, ".", patterns, o)
 	if errors.Is(err, load.ErrPattern) {
 		return nil, usagef("%v", err)

@@ -54,7 +54,13 @@ func explainProgram(ctx context.Context, c *call, ranks int, all bool, tags, tak
 	if ranks < 0 || ranks > 64 {
 		return usagef("explain: -n %d: messages can be checked for 1 to 64 ranks", ranks)
 	}
-	var o load.Options
+	r := c.newReporter(named(c.args))
+	if r.line == nil {
+		r.soon = r.every // the output follows
+	}
+	stop := r.start()
+	defer stop()
+	o := load.Options{Step: r.step}
 	if tags != "" {
 		o.Tags = strings.Split(tags, ",")
 	}
@@ -65,6 +71,7 @@ func explainProgram(ctx context.Context, c *call, ranks int, all bool, tags, tak
 	if err != nil {
 		return err
 	}
+	defer collectLess()()
 	p, err := golang.Load(ctx, ".", c.args, o)
 	if errors.Is(err, load.ErrPattern) {
 		return usagef("explain: %v", err)
@@ -79,6 +86,7 @@ func explainProgram(ctx context.Context, c *call, ranks int, all bool, tags, tak
 	e := explain.Explain(p, how)
 	in, err := instrument.Instrument(p, instrument.Options{Explain: how})
 	s := instrument.Save(e, in, err)
+	stop()
 	if c.json {
 		return c.document(s)
 	}

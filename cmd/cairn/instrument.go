@@ -66,7 +66,15 @@ func instrumentProgram(ctx context.Context, c *call, dir string, o golang.MakeOp
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	defer collectLess()()
+	r := c.newReporter(named(c.args))
+	if r.line == nil {
+		r.soon = r.every // the output follows
+	}
+	o.Step = r.step
+	stop := r.start()
 	w, err := golang.Rewrite(ctx, ".", c.args, o)
+	stop()
 	if errors.Is(err, load.ErrPattern) {
 		return usagef("instrument: %v", err)
 	}

@@ -10,16 +10,26 @@ import (
 // progress after a while, with the time since it began.
 func TestReporter_Silence(t *testing.T) {
 	var out strings.Builder
-	r := &reporter{to: &out, about: "./sim", every: time.Minute}
+	r := &reporter{to: &out, about: "./sim", soon: time.Minute, every: time.Hour}
 	r.remind() // nothing has begun
+	ago := func(began, since time.Duration) {
+		r.began, r.since = time.Now().Add(-began), time.Now().Add(-since)
+		r.remind()
+	}
+	r.step("listing")
+	ago(2*time.Minute, 2*time.Minute) // a new part
 	r.say("reading")
 	r.began = r.began.Add(-time.Hour)
 	r.say("compiling")
 	r.remind() // it was reported just now
-	r.began = r.began.Add(-2 * time.Minute)
-	r.since = r.began
-	r.remind()
-	if got, want := out.String(), "cairn: ./sim: reading\ncairn: ./sim: compiling\ncairn: ./sim: still compiling (120 s)\n"; got != want {
+	ago(2*time.Hour, 2*time.Hour)
+	r.step("linking")
+	ago(3*time.Hour, time.Second)
+	ago(3*time.Hour, 2*time.Minute)
+	ago(3*time.Hour, 3*time.Minute) // the same part
+	ago(4*time.Hour, time.Hour)
+	if got, want := out.String(), "cairn: ./sim: still listing (120 s)\ncairn: ./sim: reading\ncairn: ./sim: compiling\ncairn: ./sim: still compiling (7200 s)\n"+
+		"cairn: ./sim: still compiling: linking (10800 s)\ncairn: ./sim: still compiling: linking (14400 s)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -33,7 +33,9 @@ func Load(ctx context.Context, dir string, patterns []string, o load.Options) (*
 	if err != nil {
 		return nil, err
 	}
+	ld.Begin("building the call graph")
 	g := callgraph.Resolve(ld)
 	ld.Phase("call graph")
+	ld.Begin("lowering")
 	return lower.Lower(ld, g)
 }

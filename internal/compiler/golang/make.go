@@ -37,6 +37,9 @@ type MakeOptions struct {
 	// Progress, if not nil, is called with a line of text when a step
 	// begins or ends.
 	Progress func(text string)
+	// Step, if not nil, is called with the name of each part of a step
+	// before it begins.
+	Step func(name string)
 }
 
 // Made is a program that Make built.
@@ -68,6 +71,10 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
+	if o.Step == nil {
+		o.Step = func(string) {}
+	}
+	o.Step("looking for an earlier build")
 	b, err := gobuild.New(ctx, dir, patterns, o.Options)
 	if err != nil {
 		return nil, err
@@ -177,11 +184,13 @@ func Rewrite(ctx context.Context, dir string, patterns []string, o MakeOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return rewriteProgram(ctx, b, o)
+	return rewriteProgram(ctx, b, o, load.Options{Go: o.Go})
 }
 
-func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Rewritten, error) {
-	p, err := Load(ctx, b.Dir, b.Patterns, load.Options{Env: b.LoadEnv(), Go: o.Go, Take: o.Take})
+// rewriteProgram rewrites a program. how says how libraries are compiled.
+func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions, how load.Options) (*Rewritten, error) {
+	how.Env, how.Take, how.Step = b.LoadEnv(), o.Take, o.Step
+	p, err := Load(ctx, b.Dir, b.Patterns, how)
 	if err != nil {
 		return nil, err
 	}
@@ -238,9 +247,18 @@ func (w *Rewritten) Build(to string) error {
 
 // build makes a program that is not in the cache.
 func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOptions) (*Made, error) {
-	o.Progress("reading the program")
+	reading, compiling := "reading the program", "compiling"
+	if b.First() { // once
+		reading += " and compiling the standard library"
+		compiling += " with the run time"
+	}
+	o.Progress(reading)
 	begin := time.Now()
-	in, err := rewriteProgram(ctx, b, o)
+	how := load.Options{Go: o.Go, ExportEnv: b.ExportEnv()}
+	if how.ExportEnv != nil {
+		how.Go = b.Go()
+	}
+	in, err := rewriteProgram(ctx, b, o, how)
 	var own []string
 	if errors.Is(err, instrument.ErrOwnCheckpoints) {
 		own, err = []string{err.Error() + "; it is built unchanged"}, nil
@@ -248,15 +266,12 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 	if err != nil {
 		return nil, err
 	}
+	o.Step("digesting the source")
 	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), ReadsStdin: in.ReadsStdin}
 	if m.Source, err = in.source(); err != nil {
 		return nil, err
 	}
 	m.report(o.Progress, "in "+seconds(begin))
-	compiling := "compiling"
-	if b.First() {
-		compiling += " with the standard library" // once
-	}
 	o.Progress(compiling)
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -267,10 +282,12 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	defer os.RemoveAll(work)
+	o.Step("compiling")
 	if err := in.Build(filepath.Join(work, m.Name)); err != nil {
 		return nil, err
 	}
 	o.Progress("built in " + seconds(begin))
+	o.Step("storing")
 	// If a file changed meanwhile, the key is not that of what was built.
 	again, err := gobuild.New(ctx, b.Dir, b.Patterns, o.Options)
 	if err != nil {

@@ -3,6 +3,7 @@ package golang
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,8 +14,12 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
@@ -74,16 +79,21 @@ func (w *Rewritten) source() (*Source, error) {
 	}
 	s := &Source{Files: map[string]string{}, Resumable: map[string]string{}}
 	dirs := map[string]string{}
-	for _, f := range files {
-		dirs[f.Dir] = f.ImportPath
+	digests, errs := make([]string, len(files)), make([]error, len(files))
+	each(len(files), func(i int) {
+		f := files[i]
 		text, err := os.ReadFile(filepath.Join(f.Dir, f.Name))
-		if err != nil {
-			return nil, err
-		}
 		if f.Go {
 			text = tokens(text)
 		}
-		s.Files[path.Join(f.ImportPath, filepath.ToSlash(f.Name))] = digest(text)
+		digests[i], errs[i] = digest(text), err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for i, f := range files {
+		dirs[f.Dir] = f.ImportPath
+		s.Files[path.Join(f.ImportPath, filepath.ToSlash(f.Name))] = digests[i]
 	}
 	all := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
@@ -97,8 +107,11 @@ func (w *Rewritten) source() (*Source, error) {
 		}
 		rewritten[path.Join(dir, filepath.Base(name))] = text
 	}
-	for _, name := range slices.Sorted(maps.Keys(rewritten)) {
-		fmt.Fprintf(all, "rewritten %q %s\n", name, digest(tokens(withoutLines(rewritten[name]))))
+	names := slices.Sorted(maps.Keys(rewritten))
+	digests = make([]string, len(names))
+	each(len(names), func(i int) { digests[i] = digest(tokens(withoutLines(rewritten[names[i]]))) })
+	for i, name := range names {
+		fmt.Fprintf(all, "rewritten %q %s\n", name, digests[i])
 		if err := s.resumable(path.Dir(name), rewritten[name]); err != nil {
 			return nil, err
 		}
@@ -168,6 +181,20 @@ func withoutLines(text []byte) []byte {
 // emit.
 var loopLines = regexp.MustCompile(`@[^@]*?:\d+([ "])`)
 
+// each calls do for 0 to n-1, on all processors.
+func each(n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func digest(texts ...[]byte) string {
 	h := sha256.New()
 	for _, t := range texts {
@@ -181,7 +208,7 @@ func digest(texts ...[]byte) string {
 // formatting needs.
 func tokens(text []byte) []byte {
 	var s scanner.Scanner
-	var out strings.Builder
+	var out []byte
 	s.Init(token.NewFileSet().AddFile("", -1, len(text)), text, func(token.Position, string) {}, scanner.ScanComments)
 	pending := token.ILLEGAL // a comma or semicolon
 	for {
@@ -190,16 +217,17 @@ func tokens(text []byte) []byte {
 			continue
 		}
 		if pending != token.ILLEGAL && tok != token.RPAREN && tok != token.RBRACE && tok != token.RBRACK && tok != token.EOF {
-			fmt.Fprintln(&out, pending)
+			out = append(append(out, pending.String()...), '\n')
 		}
 		pending = token.ILLEGAL
 		switch tok {
 		case token.EOF:
-			return []byte(out.String())
+			return out
 		case token.COMMA, token.SEMICOLON:
 			pending = tok
 		default:
-			fmt.Fprintf(&out, "%s %q\n", tok, lit)
+			out = append(append(out, tok.String()...), ' ')
+			out = append(strconv.AppendQuote(out, lit), '\n')
 		}
 	}
 }

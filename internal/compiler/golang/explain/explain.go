@@ -126,6 +126,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 		e.Phases = append(e.Phases, load.Phase{Name: name, Seconds: now.Sub(begin).Seconds()})
 		begin = now
 	}
+	p.Source.Begin("ranking loops")
 	r := hotloops.Measure(p.Program)
 	how := hotloops.Options{Points: p.Points, Skip: p.Skip}
 	if o.Samples != nil {

@@ -275,23 +275,37 @@ func (b *Builder) checkRuntime() error {
 
 // addRuntime makes the go command use a GOROOT with the run time in it.
 func (b *Builder) addRuntime() error {
-	if err := b.checkRuntime(); err != nil {
+	env, err := b.runtimeEnv()
+	if err != nil {
 		return err
+	}
+	b.opts.Env, b.opts.Go = env, b.Go()
+	return nil
+}
+
+// runtimeEnv returns an environment with a GOROOT that has the run time in it,
+// for the go command Go.
+func (b *Builder) runtimeEnv() ([]string, error) {
+	if err := b.checkRuntime(); err != nil {
+		return nil, err
 	}
 	cache, err := b.CacheDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	root, err := makeGOROOT(cache, b.env["GOROOT"], b.env["GOVERSION"])
 	if err != nil {
-		return fmt.Errorf("%w: Cairn's run time: %w", ErrBuild, err)
+		return nil, fmt.Errorf("%w: Cairn's run time: %w", ErrBuild, err)
 	}
-	// Use the go command that was chosen for the program, and no other.
+	return append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local"), nil
+}
+
+// Go returns the go command that was chosen for the program.
+func (b *Builder) Go() string {
 	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.opts.Go == "" && isFile(name) {
-		b.opts.Go = name
+		return name
 	}
-	b.opts.Env = append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
-	return nil
+	return b.opts.Go
 }
 
 // avoidCgo makes a program that needs no C library stay so: the packages that
@@ -421,15 +435,37 @@ func (b *Builder) ProgramName(pkg string) string {
 // LoadEnv returns an environment in which the go command sees the flags that
 // decide which files belong to the program.
 func (b *Builder) LoadEnv() []string {
+	return append(b.environ(), b.goflags("tags", "race", "msan", "asan", "mod", "modfile"))
+}
+
+// ExportEnv returns an environment in which the go command compiles libraries as
+// Build will, so that each is compiled once only. It is nil if Build probably
+// does not add the run time: the program takes checkpoints itself.
+func (b *Builder) ExportEnv() []string {
+	list, err := b.packages()
+	if err != nil || slices.ContainsFunc(list, func(u *packageInfo) bool { return !u.DepOnly && slices.Contains(u.Imports, load.CairnPath) }) {
+		return nil
+	}
+	env, err := b.runtimeEnv()
+	if err != nil {
+		return nil // Build reports the error
+	}
+	return append(env, b.goflags("tags", "race", "msan", "asan", "mod", "modfile", "trimpath", "buildmode", "gcflags=all", "asmflags=all"))
+}
+
+// goflags returns GOFLAGS with some of the flags of go build.
+func (b *Builder) goflags(names ...string) string {
 	flags := []string{b.env["GOFLAGS"]}
 	for _, f := range b.opts.Flags {
-		switch name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {
-		case "tags", "race", "msan", "asan", "mod", "modfile":
-			if strings.ContainsAny(f, " \t\n") {
-				f = "'" + f + "'"
-			}
-			flags = append(flags, f)
+		name, value, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+		pattern, _, _ := strings.Cut(value, "=") // of gcflags
+		if !slices.Contains(names, name) && !slices.Contains(names, name+"="+pattern) {
+			continue
 		}
+		if strings.ContainsAny(f, " \t\n") {
+			f = "'" + f + "'"
+		}
+		flags = append(flags, f)
 	}
-	return append(b.environ(), "GOFLAGS="+strings.TrimSpace(strings.Join(flags, " ")))
+	return "GOFLAGS=" + strings.TrimSpace(strings.Join(flags, " "))
 }

@@ -20,6 +20,7 @@ type packageInfo struct {
 	HFiles, FFiles, SFiles   []string
 	SwigFiles, SwigCXXFiles  []string
 	SysoFiles, EmbedFiles    []string
+	Imports                  []string
 	Module                   *module
 	Error                    *struct{ Pos, Err string }
 }
@@ -32,7 +33,7 @@ type module struct {
 }
 
 const packageFields = "ImportPath,Name,Dir,Standard,DepOnly,GoFiles,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles," +
-	"SwigFiles,SwigCXXFiles,SysoFiles,EmbedFiles,Module,Error"
+	"SwigFiles,SwigCXXFiles,SysoFiles,EmbedFiles,Imports,Module,Error"
 
 // packages returns the packages of the program.
 func (b *Builder) packages() ([]*packageInfo, error) {

@@ -108,6 +108,8 @@ type instrumenter struct {
 	std              map[string]*rewrite.StdSource    // see stdSource
 	inspectOnce      sync.Once
 	callerInspectors map[string]bool // see inspectsCallers
+	randomOnce       sync.Once
+	random           map[string]bool // see usesRandom
 	fieldsOnce       sync.Once
 	fields           map[*types.Var]bool // see reassigned
 
@@ -157,8 +159,10 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 		return nil, err
 	}
 	in.explained = e
+	p.Source.Begin("choosing points")
 	in.Choose(e, o.Explain.Samples, o.Everywhere)
 	for {
+		p.Source.Begin("rewriting")
 		out, err := in.attempt()
 		var r *rewrite.Refusal
 		if errors.As(err, &r) {

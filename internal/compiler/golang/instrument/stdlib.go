@@ -90,12 +90,15 @@ func (in *instrumenter) librarySettings() map[string]*types.Var {
 // usesRandom reports whether the program names one of some functions of
 // math/rand.
 func (in *instrumenter) usesRandom(names ...string) bool {
-	for _, s := range in.p.Source.Sources {
-		for _, o := range s.Info.Uses {
-			if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Parent() == o.Pkg().Scope() && slices.Contains(names, o.Name()) {
-				return true
+	in.randomOnce.Do(func() {
+		in.random = map[string]bool{}
+		for _, s := range in.p.Source.Sources {
+			for _, o := range s.Info.Uses {
+				if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Parent() == o.Pkg().Scope() {
+					in.random[o.Name()] = true
+				}
 			}
 		}
-	}
-	return false
+	})
+	return slices.ContainsFunc(names, func(n string) bool { return in.random[n] })
 }

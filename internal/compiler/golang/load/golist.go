@@ -24,12 +24,12 @@ type Listed struct {
 }
 
 // golist runs go list and returns its packages, dependencies first.
-func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
+func (ld *Program) golist(env []string, fields string, args ...string) ([]*Listed, error) {
 	all := []string{"list", "-e", "-json=" + fields}
 	if len(ld.Options.Tags) > 0 {
 		all = append(all, "-tags="+strings.Join(ld.Options.Tags, ","))
 	}
-	out, _, err := Go(ld.ctx, ld.Options.Go, ld.Dir, ld.Options.Env, append(all, args...)...)
+	out, _, err := Go(ld.ctx, ld.Options.Go, ld.Dir, env, append(all, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (ld *Program) list(patterns []string) error {
 	if len(patterns) == 0 {
 		patterns = []string{"."}
 	}
-	list, err := ld.golist("ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Imports,ImportMap,DefaultGODEBUG,Module,Error",
+	list, err := ld.golist(ld.Options.Env, "ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Imports,ImportMap,DefaultGODEBUG,Module,Error",
 		append([]string{"-deps", "--"}, patterns...)...)
 	if err != nil {
 		return err

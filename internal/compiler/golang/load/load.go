@@ -38,6 +38,11 @@ type Options struct {
 	Take []string
 	// Go is the go command. Empty stands for "go", found by PATH.
 	Go string
+	// ExportEnv is the environment in which the go command compiles what the
+	// program imports; nil stands for Env. Only the types are read.
+	ExportEnv []string
+	// Step, if not nil, is called with the name of a step before it begins.
+	Step func(name string)
 }
 
 // Phase is a part of the work, and the time it took.
@@ -98,6 +103,7 @@ type Program struct {
 // Load reads the packages of the program that patterns name in dir.
 func Load(ctx context.Context, dir string, patterns []string, o Options) (*Program, error) {
 	ld := &Program{ctx: ctx, Dir: dir, Options: o, Fset: token.NewFileSet(), begin: time.Now()}
+	ld.Begin("listing packages")
 	if err := ld.list(patterns); err != nil {
 		return nil, err
 	}
@@ -109,6 +115,13 @@ func Load(ctx context.Context, dir string, patterns []string, o Options) (*Progr
 	return ld, nil
 }
 
+// Begin reports that a step begins.
+func (ld *Program) Begin(step string) {
+	if ld.Options.Step != nil {
+		ld.Options.Step(step)
+	}
+}
+
 // Phase records the time since the last phase under a name.
 func (ld *Program) Phase(name string) {
 	now := time.Now()
@@ -118,6 +131,7 @@ func (ld *Program) Phase(name string) {
 
 // check parses and type-checks the sources.
 func (ld *Program) check() error {
+	ld.Begin("parsing")
 	errs := make([]error, len(ld.Sources))
 	var wg sync.WaitGroup
 	limit := make(chan bool, runtime.GOMAXPROCS(0))
@@ -132,10 +146,12 @@ func (ld *Program) check() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w:\n%w", ErrSource, err)
 	}
+	ld.Begin("compiling imported libraries")
 	im, err := ld.imports()
 	if err != nil {
 		return err
 	}
+	ld.Begin("type-checking")
 	ld.im = im
 	for _, s := range ld.Sources {
 		if err := ld.ctx.Err(); err != nil {
@@ -196,7 +212,11 @@ func (ld *Program) exports(files map[string]string, need []string, more ...strin
 	if len(need) == 0 {
 		return nil
 	}
-	list, err := ld.golist("ImportPath,Export", slices.Concat([]string{"-export"}, more, []string{"--"}, need)...)
+	env := ld.Options.Env
+	if ld.Options.ExportEnv != nil {
+		env = ld.Options.ExportEnv
+	}
+	list, err := ld.golist(env, "ImportPath,Export", slices.Concat([]string{"-export"}, more, []string{"--"}, need)...)
 	if err != nil {
 		return err
 	}
