@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,7 @@ type reporter struct {
 	doing string    // the last line: the step
 	part  string    // the part of the step
 	last  string    // the part in the last line
-	began time.Time // when the step began
+	began time.Time // when the step or part began
 	since time.Time // when anything was shown
 }
 
@@ -51,10 +52,7 @@ func (r *reporter) say(text string) {
 func (r *reporter) step(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.began.IsZero() {
-		r.began = time.Now()
-	}
-	r.part = name
+	r.part, r.began = name, time.Now()
 }
 
 // print shows a line.
@@ -107,18 +105,12 @@ func (r *reporter) start() (stop func()) {
 	})
 }
 
-// remind shows the step and its part: on a terminal always, elsewhere if the
-// part is new, or if nothing was shown for a while.
+// remind shows the part, or the step if it has none: on a terminal always,
+// elsewhere if the part is new, or if nothing was shown for a while.
 func (r *reporter) remind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	what := r.doing
-	switch {
-	case what == "":
-		what = r.part
-	case r.part != "" && r.part != what:
-		what += ": " + r.part
-	}
+	what := cmp.Or(r.part, r.doing)
 	if what == "" {
 		return
 	}

@@ -29,7 +29,7 @@ func TestReporter_Silence(t *testing.T) {
 	ago(3*time.Hour, 3*time.Minute) // the same part
 	ago(4*time.Hour, time.Hour)
 	if got, want := out.String(), "cairn: ./sim: still listing (120 s)\ncairn: ./sim: reading\ncairn: ./sim: compiling\ncairn: ./sim: still compiling (7200 s)\n"+
-		"cairn: ./sim: still compiling: linking (10800 s)\ncairn: ./sim: still compiling: linking (14400 s)\n"; got != want {
+		"cairn: ./sim: still linking (10800 s)\ncairn: ./sim: still linking (14400 s)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -87,6 +87,59 @@ func job(n int) (most int) {
 	}
 }
 
+// TestInstrument_VariablesLiteral: if a literal in a package variable is refused,
+// only the points in it are given up.
+func TestInstrument_VariablesLiteral(t *testing.T) {
+	got, _ := pointsOf(t, `package main
+
+import "sync"
+
+type command struct{ run func(n int) int }
+
+var sum int
+
+var one = &command{run: func(n int) int {
+	type rec struct{ v int }
+	ch := make(chan *rec, 3)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		list := map[int]*rec{}
+		for r := range ch {
+			list[r.v%7] = r
+			for i := range n { //cairn:point
+				sum += i
+			}
+			for i := range n { //cairn:point
+				sum -= i / 2
+			}
+		}
+		for i := range n { //cairn:point
+			sum += list[i%7].v
+		}
+	}()
+	for i := range n { //cairn:point
+		ch <- &rec{i}
+	}
+	close(ch)
+	wg.Wait()
+	return sum
+}}
+
+func main() {
+	one.run(100)
+	for i := range 1000 { //cairn:point
+		sum += i
+	}
+	println(sum)
+}
+`)
+	if !slices.Equal(got, []int{30, 40}) {
+		t.Errorf("points at lines %v, want 30 and 40", got)
+	}
+}
+
 // TestInstrument_ErrorBranch: what only the message of an error reaches does not
 // count as work.
 func TestInstrument_ErrorBranch(t *testing.T) {

@@ -1,12 +1,15 @@
 package golang
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -223,6 +226,39 @@ func TestRewrite_DigestElsewhere(t *testing.T) {
 	programtest.Write(t, filepath.Join(b, "far", "far.go"), strings.Replace(far, "s += i", "s -= i", 1))
 	if digest(a) == digest(b) {
 		t.Error("a change in another package was not seen")
+	}
+}
+
+// TestRewrite_AnyProcessors shows that the result does not depend on how many
+// processors the compiler runs on.
+func TestRewrite_AnyProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	dir := programtest.Tree(t, "go.mod", "module example.com/ways\n\ngo 1.26\n", "main.go", ways)
+	var first string
+	for _, n := range []int{1, 2, 8} {
+		runtime.GOMAXPROCS(n)
+		w, err := Rewrite(context.Background(), dir, nil, MakeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page strings.Builder
+		if err := w.Explanation.Text(&page, true, false); err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintln(w.Points, w.Frames, w.Uncovered, w.Warnings, s, page.String())
+		for _, name := range slices.Sorted(maps.Keys(w.Files)) {
+			got += fmt.Sprintf("%s\n%s\n", name, w.Files[name])
+		}
+		if first = cmp.Or(first, got); got != first {
+			t.Errorf("with %d processors:\n%s\nwith one:\n%s", n, got, first)
+		}
+	}
+	if !strings.Contains(first, "several modes") {
+		t.Errorf("the program has no modes\n%s", first)
 	}
 }
 

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -396,6 +397,7 @@ func (pl *Placement) refused(r *rewrite.Refusal) (found []*callgraph.Function) {
 	if inner != nil {
 		found = append(found, inner)
 	}
+	slices.SortFunc(found, func(f, g *callgraph.Function) int { return cmp.Compare(f.Node.Pos(), g.Node.Pos()) })
 	return found
 }
 
