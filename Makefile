@@ -22,7 +22,7 @@ PREFIX   ?= /usr/local
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo interconnects build lib install man test test-s3 test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
+.PHONY: demo interconnects build lib install man test test-s3 test-long race lint cross bench gpu overhead migration tiers flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program with cairn run, kill it four times, and compare its results with those of an undisturbed run
 	@echo "building the demo (about a minute if Go's build cache is empty)"
@@ -80,6 +80,10 @@ overhead: ## measure the cost of programs that cairn build made, without checkpo
 migration: ## measure the cost of moving ranks, and draw docs/migration.svg (as root: network namespaces; MIGRATIONFLAGS="-part pause -v" or "-help")
 	@scripts/deps
 	$(GO) run ./internal/bench/move -o docs/migration.svg $(MIGRATIONFLAGS)
+
+tiers: ## measure storage tiers, and draw docs/tiers.svg (as root: network namespaces; TIERSFLAGS="-rounds 5 -v" or "-help")
+	@scripts/deps
+	$(GO) run ./internal/bench/move -part tiers -o docs/tiers.svg $(TIERSFLAGS)
 
 flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./internal/supervise"; after an interruption it continues)
 	@scripts/deps

@@ -1,10 +1,11 @@
-// Command move measures migrations of ranks from host to host ('cairn migrate',
-// docs/migration.md), and draws the results as docs/migration.svg. The figures
+// Command move measures what happens between hosts: migrations of ranks ('cairn
+// migrate', docs/migration.md) and storage tiers (docs/tiers.md). It draws the
+// results as docs/migration.svg and docs/tiers.svg. The figures of migrations
 // are those of Cores et al.
 //
-//	go run ./internal/bench/move [-part pipeline,programs,pause] [-rounds N] [-o FILE]
+//	go run ./internal/bench/move [-part pipeline,programs,pause,tiers] [-rounds N] [-o FILE]
 //
-// "make migration" runs it, as root: hosts are network namespaces of this
+// "make migration" and "make tiers" run it, as root: hosts are network namespaces of this
 // machine, on links with a limited rate. Variants are measured in turn, round
 // by round. Medians of ratios are shown, and bounds apply to them. Ratios of
 // the shortest times are shown beside them: if these are much smaller, other
@@ -25,4 +26,11 @@
 //	           of one of them move
 //	pause      a rank of 2 GiB that changes 5 % between two points, with
 //	           precopy: its pause, compared with a copy of all of it
+//	tiers      ranks of 64 MiB that change all of it between two points: how
+//	           long each tier takes to have a checkpoint after its commit,
+//	           compared with a plain copy over the same link, or to the same
+//	           disk; the pause, compared with that without tiers; with all
+//	           tiers busy, the pause and the processor time of a helper as
+//	           part of 30 s, and its memory; and the benchmarks of package
+//	           erasure
 package main

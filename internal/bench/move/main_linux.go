@@ -19,16 +19,17 @@ import (
 )
 
 var (
-	parts   = flag.String("part", "pipeline,programs,pause", "what is measured")
-	rounds  = flag.Int("rounds", 3, "rounds; medians are shown")
-	size    = flag.Int64("size", 1<<30, "bytes of the rank's state; twice as many in the part pause")
-	classes = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
-	drawing = flag.String("o", "", "where the picture is written (default: nowhere)")
-	tmpDir  = flag.String("tmp", "", "where programs are built and run (default: the temporary directory)")
-	strict  = flag.Bool("strict", false, "fail if a bound is exceeded")
-	verbose = flag.Bool("v", false, "show every move")
+	parts    = flag.String("part", "pipeline,programs,pause", "what is measured, also tiers")
+	rounds   = flag.Int("rounds", 3, "rounds; medians are shown")
+	size     = flag.Int64("size", 1<<30, "bytes of the rank's state; twice as many in the part pause")
+	tierSize = flag.Int64("tier-size", 64<<20, "bytes of each rank's state in the part tiers")
+	classes  = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
+	drawing  = flag.String("o", "", "where the picture is written (default: nowhere)")
+	tmpDir   = flag.String("tmp", "", "where programs are built and run (default: the temporary directory)")
+	strict   = flag.Bool("strict", false, "fail if a bound is exceeded")
+	verbose  = flag.Bool("v", false, "show every move")
 
-	role   = flag.String("as", "", "be a part of the measurement: rank, stages, send, sink")
+	role   = flag.String("as", "", "be a part of the measurement: rank, stages, send, sink, store")
 	dirty  = flag.Float64("dirty", 0, "of a rank: the part of its state that it changes between two points")
 	period = flag.Duration("period", 5*time.Millisecond, "of a rank: time between two points")
 	files  = flag.String("files", "", "of a rank: how the files begin by which it is followed")
@@ -58,6 +59,8 @@ func run(ctx context.Context) error {
 		return runSend(ctx, *size, *to, os.Stdout)
 	case "sink":
 		return runSink(os.Stdout)
+	case "store":
+		return runStore()
 	}
 	return fmt.Errorf("no role %q", *role)
 }
@@ -97,7 +100,7 @@ func measure(ctx context.Context) (err error) {
 	for _, p := range []struct {
 		name string
 		do   func() ([]figure, error)
-	}{{"pipeline", b.pipeline}, {"programs", b.programs}, {"pause", b.pause}} {
+	}{{"pipeline", b.pipeline}, {"programs", b.programs}, {"pause", b.pause}, {"tiers", b.tiers}} {
 		if !slices.Contains(want, p.name) {
 			continue
 		}
@@ -142,11 +145,12 @@ type figure struct {
 
 // bar is a value, or several values that add up.
 type bar struct {
-	name  string
-	parts []float64
-	bound float64 // 0: there is none
-	least float64 // ratio of the shortest times; 0: there is none
-	note  string
+	name    string
+	parts   []float64
+	bound   float64 // 0: there is none
+	least   float64 // ratio of the shortest times; 0: there is none
+	atLeast float64 // a bound from below; 0: there is none
+	note    string
 }
 
 func (x *bar) sum() (v float64) {
@@ -158,7 +162,7 @@ func (x *bar) sum() (v float64) {
 
 // over reports whether the median exceeds the bound. The shortest times are
 // only shown.
-func (x *bar) over() bool { return x.bound > 0 && x.sum() > x.bound }
+func (x *bar) over() bool { return x.bound > 0 && x.sum() > x.bound || x.sum() < x.atLeast }
 
 // table returns the figure as text.
 func (f *figure) table() string {

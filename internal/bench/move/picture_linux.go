@@ -75,6 +75,9 @@ func (f *figure) draw(b *strings.Builder, x0, y0 int) {
 		if x.bound > 0 {
 			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.bound*scale, y, left+x.bound*scale, y+barHigh)
 		}
+		if x.atLeast > 0 {
+			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.atLeast*scale, y, left+x.atLeast*scale, y+barHigh)
+		}
 		y += barHigh
 	}
 	one := left + scale
