@@ -615,13 +615,26 @@ func (r *repairer) keep(ctx context.Context, h *ViewedHost, m *control.Keep) (*c
 	if err := h.conn.Send(m); err != nil {
 		return nil, fmt.Errorf("host %s: %w", h.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, uploadTime)
-	defer cancel()
+	ctx, end := context.WithTimeout(ctx, uploadTime)
+	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, x := range r.v.Hosts { // it may wait for another host
+		if x.Files != nil {
+			go func() {
+				select {
+				case <-x.ended:
+					cancel(fmt.Errorf("the helper of host %s has ended; repeat the command", x.Name))
+				case <-ctx.Done():
+				}
+			}()
+		}
+	}
 	defer context.AfterFunc(ctx, func() { h.conn.Close() })()
 	for {
 		got, err := h.conn.Recv()
 		if err != nil {
-			return nil, fmt.Errorf("host %s: %w", h.Name, cmp.Or(ctx.Err(), err))
+			return nil, fmt.Errorf("host %s: %w", h.Name, cmp.Or(context.Cause(ctx), err))
 		}
 		s, ok := got.(*control.Stored)
 		switch {
