@@ -334,7 +334,7 @@ func (p *program) plain(t *testing.T, binary string) *outcome {
 
 // protection says how a program is run under cairn run.
 type protection struct {
-	every  int                                               // points between checkpoints; 0: none is due
+	every  int                                               // points between checkpoints; 0: none is due, and points are not counted
 	killAt string                                            // the point at which it kills itself, or "each"
 	dieAt  int                                               // the moment after that point at which it kills itself
 	during func(supervisor *exec.Cmd, ended <-chan struct{}) // called while it runs
@@ -346,16 +346,17 @@ func (p *program) protected(t *testing.T, binary string, how protection) *outcom
 	dir := p.workDir(t)
 	side := t.TempDir() // the run directory is not one of the program's files
 	out := filepath.Join(side, "stdout")
-	every := how.every
-	if every == 0 {
-		every = 1 << 40
+	// With --every-points each point is counted. Without it, what continues after
+	// a restart runs as fast as it can: that is other code.
+	due := []string{"--every", "1h"}
+	if how.every > 0 {
+		due = []string{"--every-points", strconv.Itoa(how.every)}
 	}
 	retries := "10"
 	if p.exit == 2 { // it panics in every attempt
 		retries = "1"
 	}
-	args := slices.Concat([]string{"run", "--json", "--retries", retries, "--run", filepath.Join(side, "run"), "-o", out,
-		"--every-points", strconv.Itoa(every), binary}, p.args)
+	args := slices.Concat([]string{"run", "--json", "--retries", retries, "--run", filepath.Join(side, "run"), "-o", out}, due, []string{binary}, p.args)
 	cmd := command(t, dir, cairn(t), args...)
 	var doc, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &doc, &errs

@@ -196,10 +196,14 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 		return points
 	}
 	// Each run is killed once, later and later, until it ends before that.
-	// Except in the first run, it takes checkpoints all the time, and continues
-	// after each.
-	for n, over := 1, false; !over; n = later(n) {
-		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n), every: n / 4})
+	// Some take checkpoints all the time, and continue after each. The others
+	// take none after the restart.
+	for n, i, over := 1, 0, false; !over; n, i = later(n), i+1 {
+		every := n / 4
+		if i%2 == 0 {
+			every = 0
+		}
+		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n), every: every})
 		over = got.kills == 0
 		if !over {
 			points = n

@@ -137,14 +137,14 @@ func TestPlace_Slots(t *testing.T) {
 
 func TestOptions_Refused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"has room":         func(o *Options) { o.Ranks, o.Hosts = 5, []Host{{"a", 2}} },
-		"named twice":      func(o *Options) { o.Hosts = []Host{{"a", 2}, {"a", 2}} },
-		"is no host":       func(o *Options) { o.Hosts = []Host{{"-oProxyCommand=x", 2}} },
-		"unknown launcher": func(o *Options) { o.Launcher = "qsub" },
-		"launcher-args":    func(o *Options) { o.LauncherArgs = []string{"-v"} },
-		"--hosts":          func(o *Options) { o.Launcher, o.Hosts = "srun", []Host{{"a", 2}} },
-		"are needed":       func(o *Options) { o.Helper = nil },
-		"-1 ranks":         func(o *Options) { o.Ranks = -1 },
+		"has room":      func(o *Options) { o.Ranks, o.Hosts = 5, []Host{{"a", 2}} },
+		"named twice":   func(o *Options) { o.Hosts = []Host{{"a", 2}, {"a", 2}} },
+		"is no host":    func(o *Options) { o.Hosts = []Host{{"-oProxyCommand=x", 2}} },
+		"no launcher":   func(o *Options) { o.Launcher = "qsub" },
+		"launcher-args": func(o *Options) { o.LauncherArgs = []string{"-v"} },
+		"--hosts":       func(o *Options) { o.Launcher, o.Hosts = "srun", []Host{{"a", 2}} },
+		"are needed":    func(o *Options) { o.Helper = nil },
+		"-1 ranks":      func(o *Options) { o.Ranks = -1 },
 	} {
 		o := options(t, 1)
 		change(&o)

@@ -38,6 +38,34 @@ func (a *account) add(n int, log *[]string, deep bool) int {
 	return sum
 }
 
+// count has one deferred call, and continues after a restart with the rest of
+// its loop.
+func (a *account) count(n int) (sum int) {
+	defer a.close()
+	for i := 0; i < 5; i++ { //difftest:loop
+		sum += i * n
+	}
+	return sum
+}
+
+// caught recovers, so it must be deferred itself.
+func caught(log *[]string) {
+	if r := recover(); r != nil {
+		*log = append(*log, fmt.Sprint("caught ", r))
+	}
+}
+
+func careful(n int, log *[]string) (sum int) {
+	defer caught(log)
+	for i := 0; i < 4; i++ { //difftest:loop
+		if i == n {
+			panic(i)
+		}
+		sum += i
+	}
+	return sum
+}
+
 func record(log *[]string, n int) { *log = append(*log, fmt.Sprint("deep ", n)) }
 
 // apply calls func values.
@@ -72,6 +100,10 @@ func main() {
 	var a account
 	var log []string
 	fmt.Println(a.add(3, &log, true), a.calls, log)
+
+	for n := 1; n < 5; n++ {
+		fmt.Println(a.count(n), a.calls, careful(n, &log), len(log))
+	}
 
 	// A library calls a function with deferred calls.
 	text := regexp.MustCompile(`\d`).ReplaceAllStringFunc("1 2 3", func(s string) string {
