@@ -294,7 +294,10 @@ func mutantPrograms(t *testing.T, dir, whose string) []*program {
 	return slices.DeleteFunc(list, func(p *program) bool { return !some.MatchString(p.name) })
 }
 
-func (p *program) fileName() string { return strings.NewReplacer("/", "-").Replace(p.name) }
+// fileName has no ending .go: the go command would look for a package there.
+func (p *program) fileName() string {
+	return strings.ReplaceAll(strings.TrimSuffix(p.name, ".go"), "/", "-")
+}
 
 // want finds out what a program does when the go command builds it, unless that
 // is known.
@@ -398,7 +401,7 @@ func (m *mutant) try(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "bin", m.name+".go")
+	file := filepath.Join(dir, "bin", m.name+".changed")
 	if err := os.WriteFile(file, text, 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,11 @@ func (p *program) start(work, binary string, env []string, took *time.Duration) 
 // run runs the program in a new directory, and starts it again as long as it
 // kills itself. It keeps checkpoints if env says when.
 func (p *program) run(work, binary string, env ...string) (*outcome, error) {
+	return p.runAgain(work, binary, env, env)
+}
+
+// runAgain is run with another environment for the starts after the first.
+func (p *program) runAgain(work, binary string, env, again []string) (*outcome, error) {
 	if err := os.MkdirAll(work, 0o777); err != nil {
 		return nil, err
 	}
@@ -106,7 +111,8 @@ func (p *program) run(work, binary string, env ...string) (*outcome, error) {
 		return nil, err
 	}
 	if len(env) > 0 {
-		env = append(env, "CAIRN_DIR="+filepath.Join(work, "checkpoints"))
+		dir := "CAIRN_DIR=" + filepath.Join(work, "checkpoints")
+		env, again = append(slices.Clip(env), dir), append(slices.Clip(again), dir)
 	}
 	o := &outcome{}
 	for {
@@ -120,6 +126,7 @@ func (p *program) run(work, binary string, env ...string) (*outcome, error) {
 		if o.kills++; o.kills > 1000 {
 			return nil, errors.New("killed 1000 times")
 		}
+		env = again
 	}
 	for name, to := range map[string]*string{"stdout": &o.Stdout, "stderr": &o.Stderr} {
 		text, err := os.ReadFile(filepath.Join(work, name))
