@@ -14,6 +14,10 @@ const (
 	EnvWriter  = "CAIRN_WRITER"  // number of the writer socket's descriptor
 	EnvRank    = "CAIRN_RANK"    // for programs that do not use Cairn
 	EnvSize    = "CAIRN_SIZE"
+	// EnvHelper is the path of the cairn command, which libcairn starts as its
+	// helper, and a program with storage tiers of its own, too. Without it they
+	// look in PATH.
+	EnvHelper = "CAIRN_HELPER"
 	// EnvChangedArgs lets a compiled program resume with other arguments than
 	// those of the checkpoint.
 	EnvChangedArgs = "CAIRN_CHANGED_ARGS"

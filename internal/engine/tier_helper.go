@@ -26,9 +26,6 @@ type tierHelper struct {
 	env     string        // EnvTiers before Open
 }
 
-// EnvHelper is the path of the cairn command; else it is looked for in PATH.
-const EnvHelper = "CAIRN_HELPER"
-
 // tiersOf returns the policy of a program that was not started by 'cairn run'.
 func tiersOf(opts *Options) string {
 	if opts.Tiers != "" {
@@ -61,7 +58,7 @@ func joinTiers(ctx context.Context, opts *Options, tiers string, log *slog.Logge
 	}
 	h, err := startTierHelper(opts)
 	if err != nil {
-		return nil, fmt.Errorf("cairn: tiers need the cairn command: %w; install it, or name it in %s", err, EnvHelper)
+		return nil, fmt.Errorf("cairn: tiers need the cairn command: %w; install it, or name it in %s", err, control.EnvHelper)
 	}
 	// A program that this one starts has its own run.
 	h.env = os.Getenv(control.EnvTiers)
@@ -94,7 +91,7 @@ func programOf(pid int) ([]string, error) {
 
 // helperPath returns the path of the cairn command.
 func helperPath() (string, error) {
-	if path := os.Getenv(EnvHelper); path != "" {
+	if path := os.Getenv(control.EnvHelper); path != "" {
 		return path, nil
 	}
 	if path, err := os.Executable(); err == nil && filepath.Base(path) == "cairn" && len(os.Args) > 1 && os.Args[1] == "serve" { // the helper of a C program

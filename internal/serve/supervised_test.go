@@ -140,6 +140,26 @@ func TestSupervised_OneRunIsTheRank(t *testing.T) {
 	}
 }
 
+// TestSupervised_HelperFound starts a program far from any cairn command, with
+// none in PATH: 'cairn run' says where it is itself, unless the user has said
+// something else.
+func TestSupervised_HelperFound(t *testing.T) {
+	dir := build(t)
+	path := filepath.Join(t.TempDir(), "helper") // with the library in it
+	if err := os.Link(filepath.Join(dir, "helper"), path); err != nil {
+		t.Skip(err)
+	}
+	env := []string{"PATH=" + t.TempDir(), "CAIRN_HELPER="}
+	if got := supervised(t, env, path, filepath.Join(t.TempDir(), "ckpt"), "twice"); got != "checkpoints 2\n" {
+		t.Errorf("it printed %q", got)
+	}
+	cmd := program(t, "cairn", "run", "--run", filepath.Join(t.TempDir(), "run"), path, filepath.Join(t.TempDir(), "ckpt"), "twice")
+	cmd.Env = append(cmd.Env, "CAIRN_HELPER=/nowhere/cairn")
+	if _, err := cmd.Output(); err == nil || !strings.Contains(failure(err), "cannot start the helper /nowhere/cairn") {
+		t.Errorf("with a CAIRN_HELPER that does not exist: %v\n%s", err, failure(err))
+	}
+}
+
 // TestSupervised_HelperLost kills the helper: the program is told to end, and
 // resumes.
 func TestSupervised_HelperLost(t *testing.T) {

@@ -174,7 +174,8 @@ func (c *child) start(i int) (err error) {
 }
 
 // environment returns the rank's environment: the one given, or the helper's,
-// without the helper's own variables, and with those of this host. A
+// without the helper's own variables, and with those of this host, of which the
+// path of the cairn command is one, unless the user has set another. A
 // destination must not find the MPI job of the launcher that started its
 // helper, unless it can join the job of the others.
 func (c *child) environment() []string {
@@ -183,10 +184,20 @@ func (c *child) environment() []string {
 		env = os.Environ()
 	}
 	apart := c.byMove != 0 && c.h.secret != nil && !control.MayJoin()
-	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
+	env = append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return name == EnvSecret || name == EnvSupervisor || name == EnvShell || name == EnvParent || apart && ofLauncher(name)
 	}), c.s.ExtraEnv...)
+	if self, err := os.Executable(); err == nil && !slices.ContainsFunc(env, setsHelper) {
+		env = append(env, control.EnvHelper+"="+self)
+	}
+	return env
+}
+
+// setsHelper reports whether a variable says which cairn command to use.
+func setsHelper(s string) bool {
+	name, path, _ := strings.Cut(s, "=")
+	return name == control.EnvHelper && path != ""
 }
 
 // ofLauncher reports whether a launcher uses this variable to tell a process
