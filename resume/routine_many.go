@@ -87,8 +87,10 @@ func unwindingHere() bool {
 // mayUnwind reports whether a goroutine unwinds.
 func mayUnwind() bool { return atomic.LoadInt32(&unwindingNow) != 0 }
 
-// resumingHere reports whether this goroutine resumes from its frames.
-func resumingHere() bool { return atomic.LoadInt32(&resumingNow) != 0 && stillResuming() }
+// anyResumes reports whether a goroutine resumes, resumingHere whether this one
+// resumes from its frames.
+func anyResumes() bool   { return atomic.LoadInt32(&resumingNow) != 0 }
+func resumingHere() bool { return anyResumes() && stillResuming() }
 
 //go:noinline
 func stillResuming() bool { return get(&own().state) == resuming }

@@ -84,6 +84,9 @@ func (c *converter) params(l *closure) (head string, args []string) {
 	n := l.sig.Params().Len()
 	for i := range n {
 		t, name := l.sig.Params().At(i).Type(), fmt.Sprint(rewrite.Prefix, i+1)
+		if i == 0 && l.value != nil && l.value.expr {
+			name = rewrite.MethodReceiver
+		}
 		arg := name
 		if l.sig.Variadic() && i == n-1 {
 			arg += "..."
