@@ -189,8 +189,12 @@ func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string
 		}
 	}
 	cmd.Wait()
-	return o.String(), e.String(), cmd.ProcessState.ExitCode(), hit
+	stdout, _, _ = strings.Cut(o.String(), mpichSays)
+	return stdout, e.String(), cmd.ProcessState.ExitCode(), hit
 }
+
+// mpichSays begins what MPICH's launcher adds to stdout when a rank was killed.
+const mpichSays = "\n===================================================================================\n=   BAD TERMINATION"
 
 // stepCount returns the step of a helper and how often it is reached before the
 // helper is killed; 0: it is not.
