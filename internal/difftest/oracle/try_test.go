@@ -185,7 +185,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	// Above, points are counted until the last kill. What continues after these
 	// kills runs as in production, where nothing is due most of the time.
 	alone := killed
-	if !long && len(alone) > 3 {
+	if (!long || got.took > time.Second) && len(alone) > 3 {
 		alone = []string{killed[0], killed[len(killed)/2], killed[len(killed)-1]}
 	}
 	for _, point := range alone {
