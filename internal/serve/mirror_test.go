@@ -3,7 +3,10 @@
 package serve
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,12 +125,13 @@ func TestMirror_RestoreDamaged(t *testing.T) {
 	mirror(t, dir, "save")
 	damage := func(index int) {
 		path := filepath.Join(dir, fmt.Sprintf("ckpt-%08d", index), "rank-0000.h5")
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		if _, err := f.WriteAt([]byte{0x55}, 23<<20); err != nil { // of 24 MB
+		value := binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(index)))
+		content[bytes.LastIndex(content, bytes.Repeat(value, 16))] ^= 0x55
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,18 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/cairnrun/cairn"
-	"github.com/cairnrun/cairn/internal/decode"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -256,59 +253,4 @@ func TestHeader_Agrees(t *testing.T) {
 	if got := strings.Join(names, " "); got != "MSG_HELLO MSG_EXTENT MSG_VARS MSG_FILE MSG_STORED MSG_RESTORE MSG_SAVE MSG_FINISH MSG_BYE MSG_GATHERED MSG_LIST MSG_READ MSG_VARIABLES MSG_MAKE MSG_WELCOME MSG_DONE MSG_FAILED MSG_GATHER MSG_NEWS" || msgGathered != 10 || msgNews != 105 {
 		t.Errorf("internal.h has other messages: %s", got)
 	}
-}
-
-// FuzzSession lets anybody send anything: the session ends, and takes no memory
-// for what is only announced.
-func FuzzSession(f *testing.F) {
-	f.Add([]byte("\x01\x00\x00\x00\x04\x00\x00\x00crn1"))
-	f.Add([]byte("\x03\x00\x00\x00\xff\xff\xff\xff"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ours, theirs, err := pair()
-		if err != nil {
-			t.Skip(err)
-		}
-		go func() {
-			theirs.Write(data)
-			theirs.CloseWrite()
-			buf := make([]byte, 4096)
-			for {
-				if _, err := theirs.Read(buf); err != nil {
-					break
-				}
-			}
-			theirs.Close()
-		}()
-		Serve(t.Context(), ours)
-	})
-}
-
-// FuzzType reads descriptions of types.
-func FuzzType(f *testing.F) {
-	f.Add([]byte("\x0a\x00\x00\x00"))
-	f.Add([]byte("\x00\x01\x00\x00\x01\x00\x00\x00s\x10\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00x\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c := &cursor{decode.New(data)}
-		if typ, err := readType(c, 0); err == nil && !c.Bad() && typ.Size() > 1<<30 {
-			t.Errorf("%v has %d bytes", typ, typ.Size())
-		}
-	})
-}
-
-func pair() (a, b *net.UnixConn, err error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	var conns [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "pair")
-		c, err := net.FileConn(f)
-		f.Close()
-		if err != nil {
-			return nil, nil, err
-		}
-		conns[i] = c.(*net.UnixConn)
-	}
-	return conns[0], conns[1], nil
 }

@@ -247,6 +247,11 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	if st, err := pageFile.Stat(); err != nil || st.Size() < pageBytes {
 		return fmt.Errorf("%w: no shared memory", errProtocol)
 	}
+	for _, f := range m.files { // else a program could end the helper
+		if seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0); err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+			return fmt.Errorf("%w: shared memory that can become shorter", errProtocol)
+		}
+	}
 	mem, err := unix.Mmap(int(pageFile.Fd()), 0, pageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("%w: shared memory: %w", errProtocol, err)

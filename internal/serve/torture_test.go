@@ -173,7 +173,17 @@ func TestClient_HostileHelper(t *testing.T) {
 	}
 }
 
-// fakeHelper is a helper that answers as the seed says.
+// TestClient_OlderHelper lets a program find a helper of another version.
+func TestClient_OlderHelper(t *testing.T) {
+	cmd := program(t, "plain", filepath.Join(t.TempDir(), "ckpt"), "5", "2000", "1")
+	cmd.Env = append(cmd.Env, "CAIRN_HELPER="+os.Args[0], "FAKE_HELPER=older")
+	out, err := cmd.CombinedOutput()
+	if want := "the helper is cairn 0.0.9, and the library is of version " + Release; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: %s, want %s", err, out, want)
+	}
+}
+
+// fakeHelper is a helper that answers as the seed says, or an older one.
 func fakeHelper(descriptor, seed string) {
 	fd, _ := strconv.Atoi(descriptor)
 	n, _ := strconv.ParseUint(seed, 10, 64)
@@ -202,6 +212,11 @@ func fakeHelper(descriptor, seed string) {
 		}
 		m.close()
 		if m.kind == msgExtent || m.kind == msgBye || m.kind == msgGathered {
+			continue
+		}
+		if m.kind == msgHello && seed == "older" {
+			b := appendText(binary.LittleEndian.AppendUint32(nil, Version-1), "0.0.9")
+			w.send(msgWelcome, append(b, make([]byte, 28)...))
 			continue
 		}
 		if m.kind == msgHello && rng.IntN(5) > 0 {
