@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"weak"
 
 	"github.com/cairnrun/cairn/internal/driver"
 )
@@ -49,7 +48,7 @@ type Device struct {
 	bad      []badRange // launches that failed after Launch returned
 	err      error      // why it is lost
 	programs map[sourceKey]driver.Program
-	kernels  map[weak.Pointer[Kernel]]driver.Kernel
+	kernels  map[kernelKey]driver.Kernel
 	buffers  map[*buffer]struct{}
 	ckptSide *checkpointSide
 
@@ -87,7 +86,7 @@ func newDevice(drv driver.Device) (*Device, error) {
 	d.staged = d.info.Backend == "cuda"
 	d.buffers = make(map[*buffer]struct{})
 	d.programs = make(map[sourceKey]driver.Program)
-	d.kernels = make(map[weak.Pointer[Kernel]]driver.Kernel)
+	d.kernels = make(map[kernelKey]driver.Kernel)
 	if d.info.Shared {
 		w, ok := drv.(driver.Wrapper)
 		if !ok {

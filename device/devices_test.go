@@ -182,7 +182,7 @@ func BenchmarkLaunch(b *testing.B) {
 			}
 			must(b, d.Finish())
 		})
-		k, err := axpy.on(d)
+		k, err := axpy.on(d, variant{})
 		must(b, err)
 		p, err := d.drv.Alloc(256)
 		must(b, err)

@@ -220,7 +220,7 @@ func TestLaunch_AfterFailedKernel(t *testing.T) {
 	must(t, err)
 	real := d.q
 	d.q = &failAfterCopy{real, func() {
-		k, err := boom.on(d)
+		k, err := boom.on(d, variant{})
 		must(t, err)
 		p, err := d.drv.Alloc(4)
 		must(t, err)

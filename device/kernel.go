@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"weak"
@@ -49,29 +50,29 @@ func (k *Kernel) Contract() *Kernel {
 func (k *Kernel) String() string { return k.name }
 
 // known returns the compiled kernel for d, or nil if it was not compiled yet.
-func (k *Kernel) known(d *Device) driver.Kernel {
+func (k *Kernel) known(d *Device, v variant) driver.Kernel {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.kernels[k.self]
+	return d.kernels[kernelKey{k.self, v}]
 }
 
 // on returns the compiled kernel for d.
-func (k *Kernel) on(d *Device) (driver.Kernel, error) {
-	if b := k.known(d); b != nil {
+func (k *Kernel) on(d *Device, v variant) (driver.Kernel, error) {
+	if b := k.known(d, v); b != nil {
 		return b, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if b := k.known(d); b != nil {
+	if b := k.known(d, v); b != nil {
 		return b, nil
 	}
-	p, err := d.program(k)
+	p, err := d.program(k, v.small)
 	if err != nil {
 		return nil, err
 	}
 	entry := k.name
-	if t := k.translated(); t != nil && d.info.Backend != "host" {
-		entry = t.Entry
+	if v.entry != "" {
+		entry = v.entry
 	}
 	b, err := p.Kernel(entry)
 	if err != nil {
@@ -79,7 +80,7 @@ func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 		return nil, fmt.Errorf("kernel %s: %w", k.name, err)
 	}
 	d.mu.Lock()
-	d.kernels[k.self] = b
+	d.kernels[kernelKey{k.self, v}] = b
 	d.mu.Unlock()
 	// Neither the kernel nor the device keeps the other alive.
 	runtime.AddCleanup(k, forget, compiled{weak.Make(d), k.self})
@@ -90,6 +91,13 @@ func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 type sourceKey struct {
 	text     string
 	contract bool
+	small    bool
+}
+
+// kernelKey identifies a compiled function.
+type kernelKey struct {
+	k weak.Pointer[Kernel]
+	variant
 }
 
 // compiled is a kernel on a device.
@@ -102,15 +110,15 @@ type compiled struct {
 func forget(c compiled) {
 	if d := c.d.Value(); d != nil {
 		d.mu.Lock()
-		delete(d.kernels, c.k)
+		maps.DeleteFunc(d.kernels, func(key kernelKey, _ driver.Kernel) bool { return key.k == c.k })
 		d.mu.Unlock()
 	}
 }
 
-// program returns the compiled source of a kernel.
-func (d *Device) program(k *Kernel) (driver.Program, error) {
+// program returns the compiled source of a kernel. small is that of a variant.
+func (d *Device) program(k *Kernel, small bool) (driver.Program, error) {
 	src := driver.Source{OpenCL: k.source, Contract: k.contract}
-	key := sourceKey{k.source, k.contract}
+	key := sourceKey{k.source, k.contract, small}
 	if d.info.Backend == "host" {
 		if k.host == nil {
 			return nil, fmt.Errorf("kernel %s has no Go function, which %v needs: give NewKernel one, or launch it on another device", k.name, d)
@@ -124,6 +132,9 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 			}
 		}
 		src.OpenCL, key.text = t.Source, t.Source
+		if small {
+			src.OpenCL = "#define CAIRN_INDEX int\n" + t.Source
+		}
 	} else if k.source == "" {
 		return nil, fmt.Errorf("kernel %s has no OpenCL C source, which %v needs: make it with KernelOf and run 'cairn kernels', or give NewKernel a source, or launch it on a host device", k.name, d)
 	}

@@ -139,7 +139,12 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 			return err
 		}
 	}
-	built, err := k.on(d)
+	var v variant
+	if translated != nil && d.info.Backend != "host" {
+		v = translated.variant(global, local, args)
+		v.small = v.small && d.info.Kind == GPU
+	}
+	built, err := k.on(d, v)
 	if err != nil {
 		return err
 	}

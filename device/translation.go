@@ -31,7 +31,11 @@ type Translation struct {
 	Entry  string // the function in it
 	Dims   [3]bool
 	Groups bool // it works by groups
-	Params []Param
+	// Most, if not 0, is the size of the largest groups that Entry is right
+	// for. AnyGroup is for larger ones.
+	Most     [3]int
+	AnyGroup string
+	Params   []Param
 	// Unchanged, if not nil, returns an error if the Go function is not the
 	// one that was translated.
 	Unchanged func() error
@@ -129,6 +133,35 @@ func (t *Translation) check(global, local [3]int, args []any) error {
 		}
 	}
 	return nil
+}
+
+// variant is one of the forms in which a translation is compiled.
+type variant struct {
+	entry string
+	small bool
+}
+
+// maxSmall bounds the sizes of a small launch. Below it, the number of an item,
+// and a valid index minus a constant that the translation has split off (see
+// package kernel, maxOffset), fit into 31 bits. Devices may run more items than
+// asked for, to fill their groups.
+const maxSmall = 1<<31 - 1<<20
+
+// variant chooses that of a launch.
+func (t *Translation) variant(global, local [3]int, args []any) variant {
+	v := variant{t.Entry, true}
+	for d, n := range global {
+		v.small = v.small && int64(n)+int64(local[d]) <= maxSmall
+		if t.Most[d] > 0 && local[d] > t.Most[d] {
+			v.entry = t.AnyGroup
+		}
+	}
+	for i, p := range t.Params {
+		if a, ok := args[i].(Arg); ok && a.mode != 0 {
+			v.small = v.small && (a.hi-a.lo)/int64(max(p.Size, 1)) <= maxSmall
+		}
+	}
+	return v
 }
 
 // hidden returns the arguments that the translation has after the others: the

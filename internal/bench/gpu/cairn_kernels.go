@@ -135,16 +135,24 @@ func init() {
 	}
 }`,
 	)
-	source0 := `long cairn_min_long(long a, long b)
+	source0 := `#ifndef CAIRN_INDEX
+#define CAIRN_INDEX long
+#endif
+
+long cairn_min_long(long a, long b)
 {
 	return a < b ? a : b;
 }
 
-__kernel void goPanel_(__global double *c_, __global const double *a_, __global const double *b_, int a3, int a4, __local double *ta_, __local double *tb_, __local double *sums_, long n0, long n1, long n2)
+__kernel void goPanel_(__global double *c_, __global const double *a_, __global const double *b_, int a3, int a4, __local double *ta_, __local double *tb_, __local double *sums_, long size0, long size1, long size2)
 {
-	const long lo0 = (long)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
-	const long lo1 = (long)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
-	const long lo2 = (long)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
+	const long lo1 = (long)(CAIRN_INDEX)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
+	const long lo2 = (long)(CAIRN_INDEX)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
+	double own7 = 0.0;
 	long columns_ = (long)a3;
 	long depth_ = (long)a4;
 	{
@@ -153,12 +161,95 @@ __kernel void goPanel_(__global double *c_, __global const double *a_, __global 
 		const long y0_ = lo1;
 		const long y1_ = hi1;
 		{
-			const long row_ = (long)get_global_id(1);
+			const long row_ = (long)(CAIRN_INDEX)get_global_id(1);
 			if (row_ < n1) do {
 				{
-					const long col_ = (long)get_global_id(0);
+					const long col_ = (long)(CAIRN_INDEX)get_global_id(0);
 					if (col_ < n0) do {
-						sums_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_ - (ulong)y0_) * (ulong)16L) + (ulong)col_) - (ulong)x0_)] = c_[(long)((ulong)(long)((ulong)row_ * (ulong)columns_) + (ulong)col_)];
+						own7 = c_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)row_ * (ulong)columns_) + (ulong)col_)];
+					} while (0);
+				}
+			} while (0);
+		}
+		barrier(CLK_GLOBAL_MEM_FENCE);
+		{
+			long t_ = 0L;
+			for (; (t_ < depth_); t_ = (long)((ulong)t_ + (ulong)16L)) {
+				{
+					{
+						const long row_1 = (long)(CAIRN_INDEX)get_global_id(1);
+						if (row_1 < n1) do {
+							{
+								const long col_1 = (long)(CAIRN_INDEX)get_global_id(0);
+								if (col_1 < n0) do {
+									ta_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 - (ulong)y0_) * (ulong)16L) + (ulong)col_1) - (ulong)x0_)] = a_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 * (ulong)depth_) + (ulong)t_) + (ulong)col_1) - (ulong)x0_)];
+									tb_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 - (ulong)y0_) * (ulong)16L) + (ulong)col_1) - (ulong)x0_)] = b_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)t_ + (ulong)row_1) - (ulong)y0_) * (ulong)columns_) + (ulong)col_1)];
+								} while (0);
+							}
+						} while (0);
+					}
+					barrier(CLK_LOCAL_MEM_FENCE);
+					{
+						const long row_2 = (long)(CAIRN_INDEX)get_global_id(1);
+						if (row_2 < n1) do {
+							{
+								const long col_2 = (long)(CAIRN_INDEX)get_global_id(0);
+								if (col_2 < n0) do {
+									double sum_ = own7;
+									{
+										long end = 16L;
+										for (long at = 0; at < end; at++) {
+											long k_ = at;
+											{
+												sum_ = (sum_ + (ta_[(long)((ulong)(long)((ulong)(long)((ulong)row_2 - (ulong)y0_) * (ulong)16L) + (ulong)k_)] * tb_[(long)((ulong)(long)((ulong)(long)((ulong)k_ * (ulong)16L) + (ulong)col_2) - (ulong)x0_)]));
+											}
+										}
+									}
+									own7 = sum_;
+								} while (0);
+							}
+						} while (0);
+					}
+					barrier(CLK_LOCAL_MEM_FENCE);
+				}
+			}
+		}
+		{
+			const long row_3 = (long)(CAIRN_INDEX)get_global_id(1);
+			if (row_3 < n1) do {
+				{
+					const long col_3 = (long)(CAIRN_INDEX)get_global_id(0);
+					if (col_3 < n0) do {
+						c_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)row_3 * (ulong)columns_) + (ulong)col_3)] = own7;
+					} while (0);
+				}
+			} while (0);
+		}
+	}
+}
+
+__kernel void goPanel_any(__global double *c_, __global const double *a_, __global const double *b_, int a3, int a4, __local double *ta_, __local double *tb_, __local double *sums_, long size0, long size1, long size2)
+{
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
+	const long lo1 = (long)(CAIRN_INDEX)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
+	const long lo2 = (long)(CAIRN_INDEX)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
+	long columns_ = (long)a3;
+	long depth_ = (long)a4;
+	{
+		const long x0_ = lo0;
+		const long x1_ = hi0;
+		const long y0_ = lo1;
+		const long y1_ = hi1;
+		{
+			const long row_ = (long)(CAIRN_INDEX)get_global_id(1);
+			if (row_ < n1) do {
+				{
+					const long col_ = (long)(CAIRN_INDEX)get_global_id(0);
+					if (col_ < n0) do {
+						sums_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_ - (ulong)y0_) * (ulong)16L) + (ulong)col_) - (ulong)x0_)] = c_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)row_ * (ulong)columns_) + (ulong)col_)];
 					} while (0);
 				}
 			} while (0);
@@ -169,10 +260,10 @@ __kernel void goPanel_(__global double *c_, __global const double *a_, __global 
 			for (; (t_ < depth_); t_ = (long)((ulong)t_ + (ulong)16L)) {
 				{
 					{
-						const long row_1 = (long)get_global_id(1);
+						const long row_1 = (long)(CAIRN_INDEX)get_global_id(1);
 						if (row_1 < n1) do {
 							{
-								const long col_1 = (long)get_global_id(0);
+								const long col_1 = (long)(CAIRN_INDEX)get_global_id(0);
 								if (col_1 < n0) do {
 									ta_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 - (ulong)y0_) * (ulong)16L) + (ulong)col_1) - (ulong)x0_)] = a_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 * (ulong)depth_) + (ulong)t_) + (ulong)col_1) - (ulong)x0_)];
 									tb_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_1 - (ulong)y0_) * (ulong)16L) + (ulong)col_1) - (ulong)x0_)] = b_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)t_ + (ulong)row_1) - (ulong)y0_) * (ulong)columns_) + (ulong)col_1)];
@@ -182,10 +273,10 @@ __kernel void goPanel_(__global double *c_, __global const double *a_, __global 
 					}
 					barrier(CLK_LOCAL_MEM_FENCE);
 					{
-						const long row_2 = (long)get_global_id(1);
+						const long row_2 = (long)(CAIRN_INDEX)get_global_id(1);
 						if (row_2 < n1) do {
 							{
-								const long col_2 = (long)get_global_id(0);
+								const long col_2 = (long)(CAIRN_INDEX)get_global_id(0);
 								if (col_2 < n0) do {
 									double sum_ = sums_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_2 - (ulong)y0_) * (ulong)16L) + (ulong)col_2) - (ulong)x0_)];
 									{
@@ -207,12 +298,12 @@ __kernel void goPanel_(__global double *c_, __global const double *a_, __global 
 			}
 		}
 		{
-			const long row_3 = (long)get_global_id(1);
+			const long row_3 = (long)(CAIRN_INDEX)get_global_id(1);
 			if (row_3 < n1) do {
 				{
-					const long col_3 = (long)get_global_id(0);
+					const long col_3 = (long)(CAIRN_INDEX)get_global_id(0);
 					if (col_3 < n0) do {
-						c_[(long)((ulong)(long)((ulong)row_3 * (ulong)columns_) + (ulong)col_3)] = sums_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_3 - (ulong)y0_) * (ulong)16L) + (ulong)col_3) - (ulong)x0_)];
+						c_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)row_3 * (ulong)columns_) + (ulong)col_3)] = sums_[(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)row_3 - (ulong)y0_) * (ulong)16L) + (ulong)col_3) - (ulong)x0_)];
 					} while (0);
 				}
 			} while (0);
@@ -222,19 +313,22 @@ __kernel void goPanel_(__global double *c_, __global const double *a_, __global 
 
 double cross_g(__global const double *a_, long low_, long high_, long back_, long front_, long x_)
 {
-	return (((a_[(long)((ulong)(long)((ulong)low_ + (ulong)back_) + (ulong)x_)] + a_[(long)((ulong)(long)((ulong)low_ + (ulong)front_) + (ulong)x_)]) + a_[(long)((ulong)(long)((ulong)high_ + (ulong)back_) + (ulong)x_)]) + a_[(long)((ulong)(long)((ulong)high_ + (ulong)front_) + (ulong)x_)]);
+	return (((a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)low_ + (ulong)back_) + (ulong)x_)] + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)low_ + (ulong)front_) + (ulong)x_)]) + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)high_ + (ulong)back_) + (ulong)x_)]) + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)high_ + (ulong)front_) + (ulong)x_)]);
 }
 
 double side_g(__global const double *a_, long mid_, long low_, long high_, long line_, long back_, long front_, long x_)
 {
-	return (((a_[(long)((ulong)(long)((ulong)mid_ + (ulong)back_) + (ulong)x_)] + a_[(long)((ulong)(long)((ulong)mid_ + (ulong)front_) + (ulong)x_)]) + a_[(long)((ulong)(long)((ulong)low_ + (ulong)line_) + (ulong)x_)]) + a_[(long)((ulong)(long)((ulong)high_ + (ulong)line_) + (ulong)x_)]);
+	return (((a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)mid_ + (ulong)back_) + (ulong)x_)] + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)mid_ + (ulong)front_) + (ulong)x_)]) + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)low_ + (ulong)line_) + (ulong)x_)]) + a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)high_ + (ulong)line_) + (ulong)x_)]);
 }
 
-__kernel void goResidual_(__global double *r_, __global const double *v_, __global const double *u_, int a3, double a4, double a5, double a6, long n0, long n1, long n2)
+__kernel void goResidual_(__global double *r_, __global const double *v_, __global const double *u_, int a3, double a4, double a5, double a6, long size0, long size1, long size2)
 {
-	const long lo0 = (long)get_global_id(0);
-	const long lo1 = (long)get_global_id(1);
-	const long lo2 = (long)get_global_id(2);
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
+	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
+	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
 	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
 		return;
 	long n_ = (long)a3;
@@ -248,13 +342,13 @@ __kernel void goResidual_(__global double *r_, __global const double *v_, __glob
 	const long z0_ = lo2;
 	const long z1_ = (lo2 + 1);
 	{
-		const long zi_ = (long)get_global_id(2);
+		const long zi_ = (long)(CAIRN_INDEX)get_global_id(2);
 		do {
 			{
-				const long y_ = (long)get_global_id(1);
+				const long y_ = (long)(CAIRN_INDEX)get_global_id(1);
 				do {
 					{
-						const long x_ = (long)get_global_id(0);
+						const long x_ = (long)(CAIRN_INDEX)get_global_id(0);
 						do {
 							long west_ = ((long)((ulong)(long)((ulong)x_ + (ulong)n_) - (ulong)1L) & (long)((ulong)n_ - (ulong)1L));
 							long east_ = ((long)((ulong)x_ + (ulong)1L) & (long)((ulong)n_ - (ulong)1L));
@@ -265,7 +359,7 @@ __kernel void goResidual_(__global double *r_, __global const double *v_, __glob
 							long low_ = (long)((ulong)mid_ - (ulong)(long)((ulong)n_ * (ulong)n_));
 							long high_ = (long)((ulong)mid_ + (ulong)(long)((ulong)n_ * (ulong)n_));
 							long at_ = (long)((ulong)(long)((ulong)mid_ + (ulong)line_) + (ulong)x_);
-							r_[at_] = (((v_[at_] - (a0_ * u_[at_])) - (a2_ * ((cross_g(u_, low_, high_, back_, front_, x_) + side_g(u_, mid_, low_, high_, line_, back_, front_, west_)) + side_g(u_, mid_, low_, high_, line_, back_, front_, east_)))) - (a3_ * (cross_g(u_, low_, high_, back_, front_, west_) + cross_g(u_, low_, high_, back_, front_, east_))));
+							r_[(CAIRN_INDEX)at_] = (((v_[(CAIRN_INDEX)at_] - (a0_ * u_[(CAIRN_INDEX)at_])) - (a2_ * ((cross_g(u_, low_, high_, back_, front_, x_) + side_g(u_, mid_, low_, high_, line_, back_, front_, west_)) + side_g(u_, mid_, low_, high_, line_, back_, front_, east_)))) - (a3_ * (cross_g(u_, low_, high_, back_, front_, west_) + cross_g(u_, low_, high_, back_, front_, east_))));
 						} while (0);
 					}
 				} while (0);
@@ -274,25 +368,28 @@ __kernel void goResidual_(__global double *r_, __global const double *v_, __glob
 	}
 }
 
-__kernel void goSpmv_(__global double *y_, __global const double *value_, __global const int *column_, __global const int *start_, __global const double *x_, int a5, __local double *sums_, long n0, long n1, long n2)
+__kernel void goSpmv_(__global double *y_, __global const double *value_, __global const int *column_, __global const int *start_, __global const double *x_, int a5, __local double *sums_, long size0, long size1, long size2)
 {
-	const long lo0 = (long)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
-	const long lo1 = (long)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
-	const long lo2 = (long)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
+	const long lo1 = (long)(CAIRN_INDEX)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
+	const long lo2 = (long)(CAIRN_INDEX)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
 	long rows_ = (long)a5;
 	{
 		const long lo_ = lo0;
 		const long hi_ = hi0;
 		{
-			const long i_ = (long)get_global_id(0);
+			const long i_ = (long)(CAIRN_INDEX)get_global_id(0);
 			if (i_ < n0) do {
 				long row_ = (long)(i_ / 32L);
 				long lane_ = (long)(i_ % 32L);
 				double sum_ = 0.0;
 				if ((row_ < rows_)) {
-					int end_ = (int)((uint)start_[(long)((ulong)row_ + (ulong)1L)] - (uint)start_[0L]);
+					int end_ = (int)((uint)start_[(CAIRN_INDEX)row_ + (1)] - (uint)start_[0L]);
 					{
-						int k_ = (int)((uint)(int)((uint)start_[row_] - (uint)start_[0L]) + (uint)(int)lane_);
+						int k_ = (int)((uint)(int)((uint)start_[(CAIRN_INDEX)row_] - (uint)start_[0L]) + (uint)(int)lane_);
 						for (; (k_ < end_); k_ = (int)((uint)k_ + (uint)32)) {
 							{
 								sum_ = (sum_ + (value_[k_] * x_[column_[k_]]));
@@ -309,7 +406,7 @@ __kernel void goSpmv_(__global double *y_, __global const double *value_, __glob
 			for (; (stride_ > 0L); stride_ = (long)(stride_ / 2L)) {
 				{
 					{
-						const long i_1 = (long)get_global_id(0);
+						const long i_1 = (long)(CAIRN_INDEX)get_global_id(0);
 						if (i_1 < n0) do {
 							if (((long)(i_1 % 32L) < stride_)) {
 								sums_[(long)((ulong)i_1 - (ulong)lo_)] = (sums_[(long)((ulong)i_1 - (ulong)lo_)] + sums_[(long)((ulong)(long)((ulong)i_1 - (ulong)lo_) + (ulong)stride_)]);
@@ -321,21 +418,24 @@ __kernel void goSpmv_(__global double *y_, __global const double *value_, __glob
 			}
 		}
 		{
-			const long i_2 = (long)get_global_id(0);
+			const long i_2 = (long)(CAIRN_INDEX)get_global_id(0);
 			if (i_2 < n0) do {
 				if ((((long)(i_2 % 32L) == 0L) && ((long)(i_2 / 32L) < rows_))) {
-					y_[(long)(i_2 / 32L)] = sums_[(long)((ulong)i_2 - (ulong)lo_)];
+					y_[(CAIRN_INDEX)(long)(i_2 / 32L)] = sums_[(long)((ulong)i_2 - (ulong)lo_)];
 				}
 			} while (0);
 		}
 	}
 }
 
-__kernel void goStep_(__global uint *path_, __global const double *dist_, __global double *out_, uint a3, uint a4, long n0, long n1, long n2)
+__kernel void goStep_(__global uint *path_, __global const double *dist_, __global double *out_, uint a3, uint a4, long size0, long size1, long size2)
 {
-	const long lo0 = (long)get_global_id(0);
-	const long lo1 = (long)get_global_id(1);
-	const long lo2 = (long)get_global_id(2);
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
+	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
+	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
 	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
 		return;
 	long n_ = (long)a3;
@@ -345,17 +445,17 @@ __kernel void goStep_(__global uint *path_, __global const double *dist_, __glob
 	const long from_ = lo1;
 	const long to_ = (lo1 + 1);
 	{
-		const long i_ = (long)get_global_id(1);
+		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
 		do {
 			{
-				const long j_ = (long)get_global_id(0);
+				const long j_ = (long)(CAIRN_INDEX)get_global_id(0);
 				do {
 					long at_ = (long)((ulong)(long)((ulong)i_ * (ulong)n_) + (ulong)j_);
 					{
-						double d_ = (dist_[(long)((ulong)(long)((ulong)i_ * (ulong)n_) + (ulong)k_)] + dist_[(long)((ulong)(long)((ulong)k_ * (ulong)n_) + (ulong)j_)]);
-						if ((d_ < dist_[at_])) {
-							out_[at_] = d_;
-							path_[at_] = (uint)k_;
+						double d_ = (dist_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)i_ * (ulong)n_) + (ulong)k_)] + dist_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)k_ * (ulong)n_) + (ulong)j_)]);
+						if ((d_ < dist_[(CAIRN_INDEX)at_])) {
+							out_[(CAIRN_INDEX)at_] = d_;
+							path_[(CAIRN_INDEX)at_] = (uint)k_;
 						}
 					}
 				} while (0);
@@ -367,6 +467,7 @@ __kernel void goStep_(__global uint *path_, __global const double *dist_, __glob
 	cairndevice.Register(goPanel, cairndevice.Translation{
 		Source: source0, Entry: "goPanel_",
 		Dims: [3]bool{true, true, false}, Groups: true,
+		Most: [3]int{16, 0, 0}, AnyGroup: "goPanel_any",
 		Unchanged: current,
 		Params: []cairndevice.Param{
 			{Type: "float64", Size: 8, Array: true, Local: false, Writes: true, Len: false},

@@ -148,7 +148,7 @@ func (f *function) index(x *ast.IndexExpr, write bool) string {
 	switch t.Underlying().(type) {
 	case *types.Slice:
 		s := f.slice(x.X)
-		return f.element(x, s, f.expr(x.Index), f.poly(x.Index), write)
+		return f.element(x, s, f.subscript(s, x.Index), f.poly(x.Index), write)
 	case *types.Array:
 		if sel, ok := ast.Unparen(x.X).(*ast.SelectorExpr); ok && f.isWorkField(sel) {
 			return f.workField(x, sel)
@@ -281,7 +281,7 @@ func (f *function) slice(x ast.Expr) *slice {
 		low, lowPoly := "0L", poly{}
 		if x.Low != nil {
 			low, lowPoly = f.convert(x, types.Typ[types.Int], f.Info.TypeOf(x.Low), f.expr(x.Low)), f.poly(x.Low)
-			of.ptr = fmt.Sprintf("(%s + %s)", of.ptr, low)
+			of.ptr = fmt.Sprintf("(%s + %s)", of.ptr, f.subscript(&of, x.Low))
 			of.off = of.off.add(lowPoly, 1)
 		}
 		switch {

@@ -472,6 +472,72 @@ func k_blocks(w *device.Work) {
 	}
 }
 
+// at has an index whose terms do not fit into 32 bits, nor their sum and
+// product into 64.
+func at(v []int64, a, b, i int) int64 { return v[a*b+a-b*(a+1)+b+i-a] }
+
+// k_index has indexes of all types. Their terms wrap, and are negative, but
+// they are valid.
+func k_index(w *device.Work) {
+	out, in := device.Slice[int64](w, 0), device.Slice[int64](w, 1)
+	lo, hi := w.Range(0)
+	for i := lo; i < hi; i++ {
+		a, b := int(in[2*i]), int(in[2*i+1])
+		u, v := uint64(a), uint32(b)
+		r := at(in, a, b, i)
+		r = r*3 + in[a+i-a] + in[(i-1)+1] + in[i+1] + in[-1+(i+2)] + in[7-(5-i)]
+		r = r*3 + in[u*3-u*4+u+uint64(i)] + in[v*v-v*v+uint32(i)] + in[uint8(i)] + in[int32(i)+1]
+		r = r*3 + in[u+2-u] + in[v+7-v] + in[i+1<<40-1<<40] + in[a*1<<20+i-a*1<<20] + in[(i+1<<20)-1<<20]
+		row := in[a+i-a:][b-b+1:]
+		r = r*3 + row[a-a] + row[i*2-i*2] + at(row[:], b, a, 0) + in[i+a&1-a%2&1]
+		out[i] = r
+		if i > 0 && i < featureItems-1 {
+			out[a+i-a] = r + in[i-1] + in[i+1]
+		}
+	}
+}
+
+// k_tile has local memory of which an item uses its own element, if groups are
+// at most 8 items wide, or one row high.
+func k_tile(w *device.Work) {
+	out, in, own := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.LocalSlice[float64](w, 2)
+	n := int(device.Value[int32](w, 3))
+	for g := range w.Groups() {
+		x0, x1 := g.Range(0)
+		y0, y1 := g.Range(1)
+		for y := y0; y < y1; y++ {
+			for x := x0; x < x1; x++ {
+				own[(y-y0)*8+x-x0] = in[y*n+x] + 1
+			}
+		}
+		for k := range 3 {
+			for y := y0; y < y1; y++ {
+				for x := x0; x < x1; x++ {
+					own[(y-y0)*8+x-x0] += float64(in[y*n+x] * float64(k))
+				}
+			}
+		}
+		for y := y0; y < y1; y++ {
+			for x := x0; x < x1; x++ {
+				out[y*n+x] = own[(y-y0)*8+x-x0]
+			}
+		}
+	}
+}
+
+// k_far writes the elements from first on, and item i at most mark.
+func k_far(w *device.Work) {
+	out, first, mark := device.Slice[uint8](w, 0), int(device.Value[int64](w, 1)), int(device.Value[int64](w, 2))
+	lo, hi := w.Range(0)
+	for i := lo; i < hi; i++ {
+		if at := i - mark; at >= 0 {
+			out[first+at] = uint8(7*at + 1)
+		}
+	}
+}
+
+var far = device.KernelOf(k_far)
+
 func features() []*device.Kernel {
 	return []*device.Kernel{
 		device.KernelOf(k_ints), device.KernelOf(k_narrow), device.KernelOf(k_minint), device.KernelOf(k_shifts),
@@ -479,6 +545,6 @@ func features() []*device.Kernel {
 		device.KernelOf(k_control), device.KernelOf(k_shadow), device.KernelOf(k_structs), device.KernelOf(k_arrays),
 		device.KernelOf(k_helpers), device.KernelOf(k_bits), device.KernelOf(k_consts), device.KernelOf(k_values),
 		device.KernelOf(k_complex), device.KernelOf(k_bools), device.KernelOf(k_sum), device.KernelOf(k_own),
-		device.KernelOf(k_rows), device.KernelOf(k_blocks),
+		device.KernelOf(k_rows), device.KernelOf(k_blocks), device.KernelOf(k_index), device.KernelOf(k_tile),
 	}
 }

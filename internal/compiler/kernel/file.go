@@ -71,6 +71,9 @@ func File(s *Source, name string, kernels []*Kernel, embed bool) ([]byte, error)
 		for _, k := range byFile[file] {
 			fmt.Fprintf(&b, "\tcairndevice.Register(%s, cairndevice.Translation{\n\t\tSource: source%d, Entry: %q,\n", k.Name, i, k.Entry)
 			fmt.Fprintf(&b, "\t\tDims: [3]bool{%v, %v, %v}, Groups: %v,\n", k.Dims[0], k.Dims[1], k.Dims[2], k.Groups)
+			if k.AnyGroup != "" {
+				fmt.Fprintf(&b, "\t\tMost: [3]int{%d, %d, %d}, AnyGroup: %q,\n", k.Most[0], k.Most[1], k.Most[2], k.AnyGroup)
+			}
 			if embed {
 				b.WriteString("\t\tUnchanged: current,\n")
 			}

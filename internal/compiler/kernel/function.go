@@ -176,20 +176,24 @@ func (p *program) translateKernel(obj types.Object, d *ast.FuncDecl, plan *plan)
 	p.declare(d)
 	f := p.newFunction(obj)
 	k := &Kernel{Name: obj.Name(), Entry: cName(obj.Name()), File: p.Fset.Position(d.Pos()).Filename}
+	entry := k.Entry
+	if plan != nil {
+		entry = plan.entry
+	}
 	f.kernel = &items{k: k, part: sig.Params().At(0), bounds: make(map[types.Object]bound), plan: plan, args: make(map[int]*argument)}
-	for _, word := range []string{"n0", "n1", "n2"} {
+	for _, word := range []string{"n0", "n1", "n2", "size0", "size1", "size2"} {
 		f.used[word] = true
 	}
 	p.active = append(p.active, obj)
 	f.indent = 1
 	f.block(d.Body.List)
-	f.finishKernel(d)
+	f.finishKernel(d, entry)
 	k.Decls = p.decls
 	return k
 }
 
 // finishKernel puts the parts of the translation together.
-func (f *function) finishKernel(d *ast.FuncDecl) {
+func (f *function) finishKernel(d *ast.FuncDecl, entry string) {
 	k, it := f.kernel.k, f.kernel
 	var params, hidden, privates []string
 	for i := 0; len(k.Params) < len(it.args); i++ {
@@ -213,24 +217,27 @@ func (f *function) finishKernel(d *ast.FuncDecl) {
 		}
 		k.Params = append(k.Params, param)
 	}
-	params = append(params, "long n0", "long n1", "long n2")
+	params = append(params, "long size0", "long size1", "long size2")
 	params = append(params, hidden...)
 	var head strings.Builder
+	for i := range 3 {
+		fmt.Fprintf(&head, "\tconst long n%d = (long)(CAIRN_INDEX)size%d;\n", i, i)
+	}
 	if k.Groups {
 		for i := range 3 {
-			fmt.Fprintf(&head, "\tconst long lo%d = (long)(get_group_id(%d) * get_local_size(%d)), hi%d = %s;\n", i, i, i, i,
+			fmt.Fprintf(&head, "\tconst long lo%d = (long)(CAIRN_INDEX)(get_group_id(%d) * get_local_size(%d)), hi%d = %s;\n", i, i, i, i,
 				f.least("min", kinds[types.Int], fmt.Sprintf("lo%d + (long)get_local_size(%d)", i, i), fmt.Sprintf("n%d", i)))
 		}
 	} else {
 		var beyond []string
 		for i := range 3 {
-			fmt.Fprintf(&head, "\tconst long lo%d = (long)get_global_id(%d);\n", i, i)
+			fmt.Fprintf(&head, "\tconst long lo%d = (long)(CAIRN_INDEX)get_global_id(%d);\n", i, i)
 			beyond = append(beyond, fmt.Sprintf("lo%d >= n%d", i, i))
 		}
 		fmt.Fprintf(&head, "\tif (%s)\n\t\treturn;\n", strings.Join(beyond, " || "))
 	}
-	k.Source = f.typeText.String() + f.helpText.String() + f.funcText.String() +
-		fmt.Sprintf("__kernel void %s(%s)\n{\n%s%s%s}\n", k.Entry, strings.Join(params, ", "), head.String(), strings.Join(privates, ""), f.out.String())
+	k.Source = indexType + f.typeText.String() + f.helpText.String() + f.funcText.String() +
+		fmt.Sprintf("__kernel void %s(%s)\n{\n%s%s%s}\n", entry, strings.Join(params, ", "), head.String(), strings.Join(privates, ""), f.out.String())
 	f.program.regions = it.regions
 }
 

@@ -56,6 +56,8 @@ type access struct {
 
 // plan is what the first pass finds out for the second one.
 type plan struct {
+	entry   string // the kernel's name in C
+	most    [3]int // the largest groups for which private is right; 0: any
 	dims    int
 	writes  map[int]bool
 	private map[int]bool   // arguments in local memory that become a variable of each item
@@ -388,7 +390,7 @@ func (f *function) itemLoop(s *ast.ForStmt, label string) bool {
 	f.names[obj], f.depth[obj], f.polys[obj] = name, len(it.open), symbol(fmt.Sprintf("#%d", low.dim))
 	f.line("{")
 	f.indent++
-	f.line("const long %s = (long)get_global_id(%d);", name, low.dim)
+	f.line("const long %s = (long)(CAIRN_INDEX)get_global_id(%d);", name, low.dim)
 	if len(conds) > 0 {
 		f.line("if (%s) do {", strings.Join(conds, " && "))
 	} else {

@@ -18,6 +18,7 @@
 //	stmt.go           statements
 //	loops.go          loops, break and continue
 //	items.go          loops over items
+//	index.go          indexes with 32 bits
 //	plan.go           barriers
 //	function.go       kernels and the functions that they call
 //	file.go           the Go file with the translations
@@ -44,7 +45,11 @@ type Kernel struct {
 	File   string // that declares it
 	Dims   [3]bool
 	Groups bool // it loops over groups
-	Params []Param
+	// Most, if not 0, is the largest size of groups for which Entry is right.
+	// For larger ones there is AnyGroup.
+	Most     [3]int
+	AnyGroup string
+	Params   []Param
 	// Source is the translation of the kernel and of what it calls.
 	Source string
 	// Decls are the declarations that the translation is made of.
@@ -182,15 +187,24 @@ func (s *Source) kernel(funcs map[types.Object]*ast.FuncDecl, obj types.Object, 
 		}
 	}()
 	sum := make(map[types.Object]*summary)
-	var plan *plan
-	for pass := range 2 {
+	translate := func(pl *plan) *program {
 		p := &program{Source: s, funcs: funcs, structs: make(map[*types.Named]string), helpers: make(map[string]bool),
 			instances: make(map[string]string), summaries: sum}
-		k = p.translateKernel(obj, d, plan)
-		if pass == 0 {
-			plan = p.plan(k)
-		}
+		k = p.translateKernel(obj, d, pl)
+		return p
 	}
+	p := translate(nil)
+	any, limited := p.plan(k, false), p.plan(k, true)
+	if limited.most == [3]int{} {
+		translate(any)
+		return k, nil
+	}
+	any.entry = k.Entry + "any"
+	translate(any)
+	rest := k.Source
+	translate(limited)
+	k.Most, k.AnyGroup = limited.most, any.entry
+	k.Source = Join([]*Kernel{k, {Source: rest}})
 	return k, nil
 }
 

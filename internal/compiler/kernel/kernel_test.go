@@ -51,7 +51,7 @@ func source(t testing.TB, export func(string) string, name string, src any) *ker
 }
 
 func translation(source string, k *kernel.Kernel) device.Translation {
-	t := device.Translation{Source: source, Entry: k.Entry, Dims: k.Dims, Groups: k.Groups}
+	t := device.Translation{Source: source, Entry: k.Entry, Dims: k.Dims, Groups: k.Groups, Most: k.Most, AnyGroup: k.AnyGroup}
 	for _, p := range k.Params {
 		t.Params = append(t.Params, device.Param(p))
 	}
@@ -130,10 +130,14 @@ func TestFeatures(t *testing.T) {
 		byName[k.Name] = k
 	}
 	all := kernel.Join(list) // compiled once
-	for _, f := range []func(*device.Work){k_ints, k_narrow, k_minint, k_shifts, k_float64, k_float32, k_signs, k_convert,
-		k_control, k_shadow, k_structs, k_arrays, k_helpers, k_bits, k_consts, k_values, k_complex, k_bools, k_sum, k_own, k_rows, k_blocks} {
-		device.Register(f, translation(all, byName[device.KernelOf(f).String()]))
+	register := func(source string) {
+		for _, f := range []func(*device.Work){k_ints, k_narrow, k_minint, k_shifts, k_float64, k_float32, k_signs, k_convert,
+			k_control, k_shadow, k_structs, k_arrays, k_helpers, k_bits, k_consts, k_values, k_complex, k_bools, k_sum, k_own, k_rows, k_blocks,
+			k_index, k_tile} {
+			device.Register(f, translation(source, byName[device.KernelOf(f).String()]))
+		}
 	}
+	register(all)
 	lists := []string{"host", "discrete"}
 	for _, backend := range []string{"opencl", "cuda"} {
 		if _, err := device.Open(backend); err == nil {
@@ -143,15 +147,17 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 	t.Logf("compared: %v", lists)
+	results := make(map[string][]byte)
 	for _, k := range features() {
 		t.Run(k.String(), func(t *testing.T) {
-			var first []byte
+			first := results[k.String()]
 			for _, name := range lists {
 				devs, err := device.Open(name)
 				must(t, err)
 				got := runFeature(t, devs[0], k)
 				if first == nil {
 					first = got
+					results[k.String()] = first
 				}
 				if i := differ(first, got); i >= 0 {
 					t.Errorf("%s: byte %d differs: %x and %x\n%s", name, i, first[i/8*8:min(i/8*8+8, len(first))], got[i/8*8:min(i/8*8+8, len(got))], byName[k.String()].Source)
@@ -161,6 +167,115 @@ func TestFeatures(t *testing.T) {
 				t.Error("the result is zero")
 			}
 		})
+	}
+	// The same with indexes of 32 bits, as in small launches on GPUs, and
+	// of 64, as in others.
+	some := []*kernel.Kernel{byName["k_index"], byName["k_tile"], byName["k_rows"], byName["k_helpers"]}
+	for _, index := range []string{"int", "long"} {
+		register("#undef CAIRN_INDEX\n#define CAIRN_INDEX " + index + "\n" + kernel.Join(some))
+		for _, k := range some {
+			t.Run(k.Name+" "+index, func(t *testing.T) {
+				for _, name := range lists {
+					devs, err := device.Open(name)
+					must(t, err)
+					for _, f := range features() {
+						if f.String() == k.Name && differ(results[k.Name], runFeature(t, devs[0], f)) >= 0 {
+							t.Errorf("%s: other bytes", name)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestFeatures_Far uses elements and items whose numbers need 32 bits or more.
+func TestFeatures_Far(t *testing.T) {
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip("allocates 2 GiB: set CAIRN_LONG")
+	}
+	list := translated(t)
+	for _, k := range list {
+		if k.Name == "k_far" {
+			device.Register(k_far, translation(kernel.Join(list), k))
+		}
+	}
+	for _, name := range []string{"host", "discrete", "opencl", "cuda"} {
+		devs, err := device.Open(name)
+		if err != nil {
+			t.Logf("no %s device: %v", name, err)
+			continue
+		}
+		const n, count = 1<<31 + 1000, 500
+		if i := devs[0].Info(); name == "opencl" && i.MaxAlloc < n {
+			t.Logf("%s has no room", name)
+			continue
+		}
+		out := device.New[uint8](n)
+		run := func(size, first, mark int64) {
+			must(t, devs[0].Launch(far, device.Size{int(size)}, device.Out(out), first, mark))
+			v, err := out.Rows(int(first), int(first)+count).Read()
+			must(t, err)
+			for i, x := range v {
+				if x != uint8(7*i+1) {
+					t.Fatalf("%s: element %d is %d", name, first+int64(i), x)
+				}
+			}
+		}
+		run(count, n-count, 0)
+		run(count, 1<<31-count/2, 0)
+		if name == "cuda" { // others take long
+			run(1<<31+count, 100, 1<<31)
+			run(1<<31+count, n-count, 1<<31)
+		}
+		out.Free()
+		t.Logf("ran on %s", name)
+	}
+}
+
+// TestTranslate_Own shows which local memory becomes a variable of each item,
+// and for which groups.
+func TestTranslate_Own(t *testing.T) {
+	export := exports(t, "github.com/cairnrun/cairn/device")
+	for _, c := range []struct {
+		index, other string // the second one in another loop
+		own          bool
+		most         [3]int
+	}{
+		{index: "(y-y0)*8+x-x0", own: true, most: [3]int{8}},
+		{index: "x-x0+8*(y-y0)", own: true, most: [3]int{8}},
+		{index: "(y-y0)*(x1-x0)+x-x0", own: true},
+		{index: "(y-y0)*wide+x-x0", own: true},
+		{index: "(y-y0)*g.Local[0]+x-x0", own: true},
+		{index: "(y-y0)*16+2*(x-x0)", own: true, most: [3]int{8}},
+		{index: "(y-y0)*3+2*(x-x0)", own: true, most: [3]int{1}},
+		{index: "(y-y0)*(y1-y0)+x-x0"},
+		{index: "x-x0"},
+		{index: "(y-y0)*0+x-x0"},
+		{index: "(y0-y)*8+x-x0"},
+		{index: "(y-y0)*8+x-x0", other: "(y-y0)*9+x-x0"},
+		{index: "(y-y0)*wide+x-x0", other: "(y-y0)*(x1-x0)+x-x0"},
+	} {
+		if c.other == "" {
+			c.other = c.index
+		}
+		loops := func(body string) string {
+			return "for y := y0; y < y1; y++ {\nfor x := x0; x < x1; x++ {\n" + body + "\n}\n}\n"
+		}
+		s := source(t, export, "p.go", "package p\nimport \"github.com/cairnrun/cairn/device\"\nvar _ = device.KernelOf(f)\n"+
+			"func f(w *device.Work) {\nout, l := device.Slice[float64](w, 0), device.LocalSlice[float64](w, 1)\n"+
+			"for g := range w.Groups() {\nx0, x1 := g.Range(0)\ny0, y1 := g.Range(1)\nwide := g.Local[0]\n_, _, _ = x1, y1, wide\n"+
+			loops("l["+c.index+"] = 1")+loops("out[y*100+x] = l["+c.other+"]")+"}\n}\n")
+		list, err := kernel.Translate(s)
+		must(t, err)
+		k := list[0]
+		body, _, _ := strings.Cut(k.Source, "f_any(")
+		if got := strings.Contains(body, "own1 = 1.0"); got != c.own || k.Most != c.most || (k.AnyGroup != "") != (c.most != [3]int{}) {
+			t.Errorf("%s, %s: a variable: %v, for groups up to %v (%q); want %v, %v", c.index, c.other, got, k.Most, k.AnyGroup, c.own, c.most)
+		}
+		if i := strings.Index(k.Source, "f_any("); i >= 0 && (strings.Contains(k.Source[i:], "own1") || !strings.Contains(k.Source[i:], "barrier(")) {
+			t.Errorf("%s: %s", c.index, k.Source[i:])
+		}
 	}
 }
 
@@ -246,6 +361,11 @@ func runFeature(t *testing.T, d *device.Device, k *device.Kernel) []byte {
 	case "k_rows":
 		must(t, d.Launch(k, device.Size{n, 20}, device.InOut(f64), device.In(fl), int32(n)))
 		return raw(t, f64)
+	case "k_tile":
+		high := device.New[float64](2 * featureItems)
+		must(t, d.Launch(k, device.Size{n - 1, 20}.In(8, 3), device.InOut(f64), device.In(fl), device.Local[float64](24), int32(n)))
+		must(t, d.Launch(k, device.Size{n - 1, 20}.In(16, 1), device.InOut(high), device.In(fl), device.Local[float64](16), int32(n)))
+		return append(raw(t, f64), raw(t, high)...)
 	case "k_blocks":
 		must(t, d.Launch(k, device.Size{n - 1, 20}.In(7, 3), device.InOut(f64), device.In(fl), device.Local[float64](21), int32(n)))
 		return raw(t, f64)

@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"fmt"
 	"go/ast"
 	"go/constant"
 	"go/token"
 	"go/types"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -65,31 +67,58 @@ func (p poly) split(name string) (coefficient, rest poly) {
 }
 
 // distinct reports whether different items of a group certainly have different
-// values of p. dims are the dimensions of the kernel.
-func (p poly) distinct(dims [3]bool) bool {
+// values of p. dims are the dimensions of the kernel. If most is not nil, p may
+// be distinct for groups up to some size only, which distinct notes in most.
+func (p poly) distinct(dims [3]bool, most *[3]int) bool {
 	if p == nil {
 		return false
 	}
-	width := poly{"": 1} // number of items in the lower dimensions
-	for d, used := range dims {
+	// A step of the next dimension must be at least step·width of the last
+	// one, d. The width of a group is hi−lo, at most Local.
+	d, step := -1, poly{"": 1}
+	var limits [3]int
+	for next, used := range dims {
 		if !used {
 			continue
 		}
-		id := string([]byte{'#', byte('0' + d)})
 		var c poly
-		c, p = p.split(id)
-		if !c.equal(width) {
-			return false
+		c, p = p.split(fmt.Sprintf("#%d", next))
+		exact, local := step, step
+		if d >= 0 {
+			exact = step.mul(poly{boundSymbol(bound{d, true}): 1, boundSymbol(bound{d, false}): -1})
+			local = step.mul(symbol(localSymbol(d)))
 		}
-		lo, hi := string([]byte{'l', 'o', byte('0' + d)}), string([]byte{'h', 'i', byte('0' + d)})
-		width = width.mul(poly{hi: 1, lo: -1})
+		if !c.equal(exact) && !c.equal(local) {
+			have, ok := c.constant()
+			need, ok2 := step.constant()
+			switch {
+			case !ok || !ok2 || have < need || need < 1:
+				return false
+			case d >= 0 && most == nil:
+				return false
+			case d >= 0:
+				limits[d] = int(min(have/need, math.MaxInt32))
+			}
+		}
+		d, step = next, c
 	}
 	for k := range p {
 		if strings.Contains(k, "#") {
 			return false
 		}
 	}
+	for i, n := range limits {
+		if n > 0 && (most[i] == 0 || n < most[i]) {
+			most[i] = n
+		}
+	}
 	return true
+}
+
+// constant returns p if it is a number.
+func (p poly) constant() (int64, bool) {
+	v := p[""]
+	return v, len(p) == 0 || len(p) == 1 && v != 0
 }
 
 // poly returns the value of an integer expression as a sum of products, or nil.
@@ -134,6 +163,10 @@ func (f *function) poly(x ast.Expr) poly {
 		case token.MUL:
 			return a.mul(b)
 		}
+	case *ast.IndexExpr:
+		if sel, ok := ast.Unparen(x.X).(*ast.SelectorExpr); ok && f.isWorkField(sel) && sel.Sel.Name == "Local" {
+			return symbol(localSymbol(f.dimension(x.Index)))
+		}
 	case *ast.CallExpr:
 		if f.Info.Types[x.Fun].IsType() && k.bits == 64 {
 			if from, ok := number(f.Info.TypeOf(x.Args[0])); ok && from.class == 'i' && (from.bits == 64 || from.signed) {
@@ -144,9 +177,13 @@ func (f *function) poly(x ast.Expr) poly {
 	return nil
 }
 
-// plan decides, after the first pass, where barriers are needed.
-func (p *program) plan(k *Kernel) *plan {
-	pl := &plan{writes: make(map[int]bool), private: make(map[int]bool), barrier: make(map[int]string)}
+// localSymbol stands for the size of groups in dimension d.
+func localSymbol(d int) string { return fmt.Sprintf("local%d", d) }
+
+// plan decides, after the first pass, where barriers are needed. If limited is
+// set, the plan may be right only for groups up to the size plan.most.
+func (p *program) plan(k *Kernel, limited bool) *plan {
+	pl := &plan{entry: k.Entry, writes: make(map[int]bool), private: make(map[int]bool), barrier: make(map[int]string)}
 	for _, used := range k.Dims {
 		if used {
 			pl.dims++
@@ -166,7 +203,10 @@ func (p *program) plan(k *Kernel) *plan {
 			continue
 		}
 		var form poly
-		same := true
+		same, limits := true, (*[3]int)(nil)
+		if most := pl.most; limited {
+			limits = &most
+		}
 		for _, r := range p.regions {
 			for _, a := range r.accesses {
 				if a.arg != i {
@@ -175,10 +215,12 @@ func (p *program) plan(k *Kernel) *plan {
 				if form == nil {
 					form = a.form
 				}
-				same = same && a.form.distinct(k.Dims) && a.form.equal(form)
+				same = same && a.form.equal(form) && a.form.distinct(k.Dims, limits)
 			}
 		}
-		pl.private[i] = same && form != nil
+		if pl.private[i] = same && form != nil; pl.private[i] && limited {
+			pl.most = *limits
+		}
 	}
 	for i, r := range p.regions {
 		for j, s := range p.regions {
@@ -212,7 +254,7 @@ func (p *program) plan(k *Kernel) *plan {
 func conflicts(r, s *region, dims [3]bool) (list []int) {
 	for _, a := range r.accesses {
 		for _, b := range s.accesses {
-			if a.arg == b.arg && (a.write || b.write) && !(a.form.equal(b.form) && a.form.distinct(dims)) {
+			if a.arg == b.arg && (a.write || b.write) && !(a.form.equal(b.form) && a.form.distinct(dims, nil)) {
 				list = append(list, a.arg)
 			}
 		}

@@ -123,14 +123,15 @@ template <class D, class S> CAIRN_F D bits(S s) {
 	return u.to;
 }
 
-// A parameter in local memory comes as an offset.
+// A parameter in local memory comes as an offset. It is a multiple of 32, and
+// the mask tells the compiler so: it can then load several elements at once.
 CAIRN_F unsigned char *local_memory() {
 	extern __shared__ __align__(32) unsigned char cairn_local_memory[];
 	return cairn_local_memory;
 }
 struct local_at {
 	unsigned int offset;
-	template <class T> __device__ __forceinline__ operator T *() const { return (T *)(local_memory() + offset); }
+	template <class T> __device__ __forceinline__ operator T *() const { return (T *)(local_memory() + (offset & ~31u)); }
 };
 
 // Where a work item is.
