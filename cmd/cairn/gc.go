@@ -39,7 +39,8 @@ lock and removes nothing. Only metadata is checked: to be sure that the
 checkpoints to keep are good, run 'cairn verify DIR' first.
 
 With --tier shared or s3, it removes checkpoints from that tier of a run (cairn run
---tiers), and nothing else. The run may be running.`,
+--tiers), and nothing else. The run may be running. Pinned checkpoints (cairn pin)
+stay everywhere.`,
 		Example: `  cairn gc --dry-run ckpt                # what would be removed
   cairn gc --keep 1 ckpt                 # keep only the newest checkpoint
   cairn gc --tier s3 --keep 1 sim.cairn  # … on the object store`,
@@ -79,7 +80,11 @@ func (c *call) gcTier(ctx context.Context, tier string, keep int, dry bool) erro
 	if dry {
 		verb = "would be removed"
 	}
-	c.printf("%s: %s %s, %d kept\n", out.Tier, control.Count(len(out.Removed), "checkpoint"), verb, len(out.Kept))
+	c.printf("%s: %s %s, %d kept", out.Tier, control.Count(len(out.Removed), "checkpoint"), verb, len(out.Kept))
+	if len(out.Pinned) > 0 {
+		c.printf("; pinned: %s", checkpointNames(out.Pinned))
+	}
+	c.printf("\n")
 	return nil
 }
 

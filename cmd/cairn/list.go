@@ -90,6 +90,7 @@ func list(ctx context.Context, c *call) error {
 	if err := c.runDir(dir); err != nil {
 		return err
 	}
+	run := dir
 	if dir, err = c.checkpointsIn(dir); err != nil {
 		return err
 	}
@@ -102,8 +103,12 @@ func list(ctx context.Context, c *call) error {
 			c.notef("%v", err)
 		}
 	}
-	if c.hosts == nil {
-		doc.Pinned = pins(dir)
+	pinnedIn := dir
+	if c.hosts != nil {
+		pinnedIn = run
+	}
+	if doc.Pinned, err = c.allPins(ctx, pinnedIn); err != nil {
+		c.notef("what is pinned is not known: %v", err)
 	}
 	checkpoints, err := c.members(dir)
 	if err != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {

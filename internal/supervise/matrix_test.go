@@ -411,7 +411,7 @@ func (m *matrix) damageTier(root string, x tier.Tier, ranks []int, how string) {
 			}
 			return
 		}
-		if err := tier.RemoveRun(ctx, x, m.run); err != nil {
+		if _, err := tier.RemoveRun(ctx, x, m.run); err != nil {
 			t.Fatal(err)
 		}
 		return

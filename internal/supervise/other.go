@@ -51,6 +51,21 @@ func (*HostView) Tiers(context.Context) ([]TieredCheckpoint, []error) { return n
 // Damaged returns nothing on this system.
 func (*HostView) Damaged() []control.TierRepair { return nil }
 
+// Pin pins nothing on this system.
+func (*HostView) Pin(context.Context, uint64, string) ([]PinnedOn, []error) { return nil, nil }
+
+// Pins returns nothing on this system.
+func (*HostView) Pins(context.Context) ([]PinnedOn, []error) { return nil, nil }
+
+// Unpin removes nothing on this system.
+func (*HostView) Unpin(context.Context, string) ([]PinnedOn, []error) { return nil, nil }
+
+// OutputOf returns nothing on this system.
+func OutputOf(string) (string, error) { return "", nil }
+
+// OpenOutput fails on this system.
+func (*HostView) OpenOutput(int) (vfs.File, error) { return nil, rundir.ErrUnsupported }
+
 // VerifyTier fails on this system.
 func (*HostView) VerifyTier(context.Context, string) (*VerifiedTier, error) {
 	return nil, rundir.ErrUnsupported

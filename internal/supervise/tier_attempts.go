@@ -102,6 +102,7 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 		if err == nil && n < a.Number {
 			err = t.Remove(ctx, attemptName(a.Run, n))
 			t.Remove(ctx, quietName(a.Run, n)) // if there is one
+			t.Remove(ctx, finishedName(a.Run, n))
 		}
 	}
 	return nil, err

@@ -26,11 +26,11 @@ import (
 
 // CopyRun copies a run to a place: s3://BUCKET/PREFIX, or a directory of a run on
 // a shared tier. from is such a place, a run directory or a checkpoint directory.
-// With FROM@INDEX it copies one checkpoint.
+// With FROM@INDEX, or FROM@NAME for a pinned one, it copies one checkpoint.
 // fromKey and toKey are files with keys, if the places are encrypted. The copy is
 // a run of its own, with its own identity, which 'cairn run --from' resumes.
 func CopyRun(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, error) {
-	dir, index := splitIndex(from)
+	dir, index, pin := splitCheckpoint(from)
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -42,17 +42,24 @@ func CopyRun(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, 
 	if rec, err := rundir.ReadRecord(dir); err != nil {
 		return nil, err
 	} else if rec != nil {
-		return copyRecorded(ctx, rec, dir, index, to, fromKey, toKey)
+		return copyRecorded(ctx, rec, dir, index, pin, to, fromKey, toKey)
 	}
 	if here, err := store.Holds(vfs.OS(), dir); err == nil && here {
-		return copyDir(ctx, from, local.Source{Checkpoints: dir}, index, to, toKey)
+		src := local.Source{Checkpoints: dir}
+		if _, err := os.Stat(filepath.Join(dir, "output")); err == nil { // it is pinned, with its output
+			src.Run = dir
+		}
+		return copyDir(ctx, from, src, index, to, toKey)
 	}
 	return copyPlace(ctx, from, to, fromKey, toKey)
 }
 
 // copyRecorded copies the run of a run directory: from its directory, or from its
 // tiers if its hosts share none.
-func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uint64, to, fromKey, toKey string) (*CopiedRun, error) {
+func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uint64, pin, to, fromKey, toKey string) (*CopiedRun, error) {
+	if rec.Local == "" && pin != "" {
+		return nil, fmt.Errorf("%s@%s: the pinned checkpoints of this run are directories: name %s", run, pin, filepath.Join(rec.CheckpointDir, "pinned", pin))
+	}
 	if rec.Local == "" {
 		return copyDir(ctx, run, local.Source{Run: run, Checkpoints: rec.CheckpointDir, Ranks: rec.Ranks}, index, to, toKey)
 	}
@@ -66,6 +73,9 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 			place := t.RunDir(rec.Name)
 			if index > 0 {
 				place += fmt.Sprintf("@%d", index)
+			}
+			if pin != "" {
+				place += "@" + pin
 			}
 			out, err := copyPlace(ctx, place, to, cmp.Or(fromKey, t.Key), toKey)
 			if err == nil {
@@ -131,11 +141,11 @@ func size(ctx context.Context, t tier.Tier, m *tier.Manifest) (n int64) {
 // copyPlace copies a run from a tier.
 func copyPlace(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, error) {
 	s := &Supervisor{o: Options{From: from}}
-	src, name, index, err := placeOf(from)
+	src, name, index, pin, err := placeOf(from)
 	if err != nil {
 		return nil, err
 	}
-	s.from.index = index
+	s.from.index, s.from.pin = index, pin
 	src.Key, s.rec = fromKey, &rundir.Record{Name: name}
 	f, err := s.findOn(ctx, &src)
 	switch {
@@ -151,7 +161,7 @@ func copyPlace(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun
 		return nil, err
 	}
 	list := []*tier.Manifest{f.manifest}
-	if s.from.index == 0 {
+	if s.from.index == 0 && s.from.pin == "" {
 		all, err := tier.Checkpoints(ctx, x, f.record.Run)
 		if err != nil {
 			return nil, err
@@ -169,7 +179,7 @@ func copyPlace(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun
 
 // copyTo makes a copy of a run at a place. record is that of its newest start.
 func copyTo(ctx context.Context, from, to, key, run string, record *control.AttemptRecord, put func(y tier.Tier, as string) ([]uint64, int64, error)) (*CopiedRun, error) {
-	dst, name, _, err := placeOf(to)
+	dst, name, _, _, err := placeOf(to)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ import (
 // origin is what Options.From names.
 type origin struct {
 	index  uint64 // of the checkpoint; 0: the newest
+	pin    string // its name, if it is pinned
 	name   string // of the run on a shared directory
 	copied string // a run directory or a checkpoint directory, which is copied there first
 }
@@ -46,17 +47,17 @@ func (s *Supervisor) parseFrom() error {
 		return optionError("--from and --fresh exclude each other")
 	}
 	place, copied := o.From, ""
-	if dir, _ := splitIndex(place); isRunOrCheckpoints(dir) {
+	if dir, _, _ := splitCheckpoint(place); isRunOrCheckpoints(dir) {
 		if rundir.RealPath(dir) == rundir.RealPath(o.Run) {
 			return optionError("--from %s is the run directory itself: without --from, the run there is resumed", o.From)
 		}
 		place, copied = filepath.Join(o.Run, "from"), place
 	}
-	x, name, index, err := placeOf(place)
+	x, name, index, pin, err := placeOf(place)
 	if err != nil {
 		return optionError("--from %v", err)
 	}
-	s.from = origin{index, name, copied}
+	s.from = origin{index, pin, name, copied}
 	p := &policy.Policy{Scrub: policy.DefaultScrub}
 	if o.Tiers != "" {
 		if p, err = policy.Parse(o.Tiers); err != nil {
@@ -89,36 +90,43 @@ func isRunOrCheckpoints(dir string) bool {
 	return err == nil && here
 }
 
-// splitIndex takes the index of a checkpoint off a place: PLACE@12.
-func splitIndex(place string) (string, uint64) {
-	if at := strings.LastIndexByte(place, '@'); at > 0 {
-		if n, err := strconv.ParseUint(place[at+1:], 10, 64); err == nil && n > 0 {
-			return place[:at], n
-		}
+// splitCheckpoint takes what names a checkpoint off a place: PLACE@12, or
+// PLACE@best if it is pinned.
+func splitCheckpoint(place string) (dir string, index uint64, pin string) {
+	at := strings.LastIndexByte(place, '@')
+	if at <= 0 {
+		return place, 0, ""
 	}
-	return place, 0
+	name := place[at+1:]
+	if n, err := strconv.ParseUint(name, 10, 64); err == nil && n > 0 {
+		return place[:at], n, ""
+	}
+	if _, err := os.Stat(place); err == nil || tier.CheckPinName(name) != nil { // a directory's name may have an @
+		return place, 0, ""
+	}
+	return place[:at], 0, name
 }
 
 // placeOf returns the tier that a place of a run is on, and the name of the run
 // there: s3://BUCKET/PREFIX, or its directory on a shared tier. At the end there
-// may be @ and the index of a checkpoint.
-func placeOf(place string) (t policy.Tier, name string, index uint64, err error) {
-	place, index = splitIndex(place)
+// may be @ and the index of a checkpoint, or the name of a pinned one.
+func placeOf(place string) (t policy.Tier, name string, index uint64, pin string, err error) {
+	place, index, pin = splitCheckpoint(place)
 	if strings.HasPrefix(place, "s3://") {
 		t = policy.Defaults(policy.S3)
 		t.Place = place
-		return t, "", index, nil
+		return t, "", index, pin, nil
 	}
 	abs, err := filepath.Abs(place)
 	if err != nil {
-		return t, "", 0, err
+		return t, "", 0, "", err
 	}
 	if _, err := os.Stat(filepath.Join(abs, rundir.RecordName)); err == nil {
-		return t, "", 0, fmt.Errorf("%s is a run directory, and no place on a tier: 'cairn run --from %s' makes a run of its own of it", place, place)
+		return t, "", 0, "", fmt.Errorf("%s is a run directory, and no place on a tier: 'cairn run --from %s' makes a run of its own of it", place, place)
 	}
 	t = policy.Defaults(policy.Shared)
 	t.Place = filepath.Dir(abs)
-	return t, filepath.Base(abs), index, nil
+	return t, filepath.Base(abs), index, pin, nil
 }
 
 // foundRun is a run on a tier.
@@ -191,11 +199,17 @@ func (s *Supervisor) findOn(ctx context.Context, t *policy.Tier) (*foundRun, err
 	if err != nil && !errors.Is(err, tier.ErrDamaged) {
 		return nil, err
 	}
+	if s.from.pin != "" {
+		return findPinned(ctx, x, t, runs, s.from.pin)
+	}
 	var best *foundRun
 	for _, id := range runs {
 		a, err := readAttempt(ctx, x, id)
 		if err != nil {
 			return nil, err
+		}
+		if a != nil && s.o.From == "" && hasFinished(ctx, x, a) {
+			continue // only pinned checkpoints are left of it
 		}
 		owns := func(a *control.AttemptRecord) bool { return owner != nil && a.Run == owner.Run }
 		// Clocks of hosts may be wrong: the owner of the place counts first.
@@ -227,8 +241,13 @@ func (s *Supervisor) adopt(f *foundRun) error {
 		return fmt.Errorf("%s has %s, not %d: give -n %d", by, control.Count(a.Ranks, "rank"), s.n, a.Ranks)
 	case f.manifest == nil && s.from.index > 0:
 		return fmt.Errorf("%s has no checkpoint %d there", by, s.from.index)
+	case f.manifest == nil && s.from.pin != "":
+		return fmt.Errorf("%s went back to an older checkpoint than the one that is pinned as %s: copy that one first ('cairn copy')", by, s.from.pin)
 	case f.manifest == nil:
 		return fmt.Errorf("%s has no checkpoint there, and its hosts may have some: give the command in the run's own directory, or begin a new run with --fresh", by)
+	}
+	if s.from.pin != "" {
+		s.from.index = f.manifest.Index
 	}
 	if index := s.from.index; index > 0 {
 		// Newer ones do not count any more.

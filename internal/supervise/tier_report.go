@@ -30,7 +30,16 @@ type CollectedTier struct {
 	Tier    string   `json:"tier"`
 	DryRun  bool     `json:"dryRun"`
 	Kept    []uint64 `json:"kept"`
+	Pinned  []uint64 `json:"pinned"` // older ones that 'cairn pin' keeps
 	Removed []uint64 `json:"removed"`
+}
+
+// PinnedOn is a pinned checkpoint on a tier.
+type PinnedOn struct {
+	Name  string
+	Index uint64
+	Tier  string
+	Place string // as 'cairn run --from' takes it
 }
 
 // TierDamage is something on a tier that is not what was written.

@@ -298,11 +298,18 @@ func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*Co
 	if err != nil {
 		return nil, err
 	}
-	out := &CollectedTier{Tier: t.Name(), DryRun: dry, Kept: []uint64{}, Removed: []uint64{}}
+	pins, err := tier.Pins(ctx, x, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &CollectedTier{Tier: t.Name(), DryRun: dry, Kept: []uint64{}, Pinned: []uint64{}, Removed: []uint64{}}
 	for _, m := range list {
-		if line != nil && line.Counts(m.Index, m.Attempt) && len(out.Kept) < keep {
+		switch {
+		case line != nil && line.Counts(m.Index, m.Attempt) && len(out.Kept) < keep:
 			out.Kept = append(out.Kept, m.Index)
-		} else {
+		case slices.ContainsFunc(pins, func(p tier.Pin) bool { return p.Index == m.Index }):
+			out.Pinned = append(out.Pinned, m.Index)
+		default:
 			out.Removed = append(out.Removed, m.Index)
 		}
 	}

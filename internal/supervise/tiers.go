@@ -470,13 +470,19 @@ func (s *Supervisor) emptyTiers() {
 		}
 	}
 	for _, t := range s.outer() {
+		var pins []tier.Pin
 		s.do(t, func(ctx context.Context, x tier.Tier) error {
-			return errors.Join(tier.RemoveRun(ctx, x, s.rec.ID), disown(ctx, x, s.rec.ID))
+			var err error
+			pins, err = endOnTier(ctx, x, s.rec.ID)
+			return errors.Join(err, disown(ctx, x, s.rec.ID))
 		}, func(err error) {
 			left--
 			if err != nil {
 				s.say("the checkpoints of the finished run stay on %s: %v", t, err)
 				return
+			}
+			for _, p := range pins {
+				s.say("checkpoint %d stays on %s, pinned as %s", p.Index, t, p.Name)
 			}
 			t.state = control.TierState{Tier: t.state.Tier}
 		})
@@ -499,7 +505,7 @@ func (s *Supervisor) removeReplaced() {
 			there, err := tier.Runs(ctx, x)
 			for _, id := range there {
 				if err == nil && slices.Contains(old, id) {
-					err = tier.RemoveRun(ctx, x, id)
+					_, err = endOnTier(ctx, x, id)
 				}
 			}
 			return err

@@ -55,7 +55,7 @@ func TestPublish_SharesFiles(t *testing.T) {
 	if len(added) != 1 || !strings.Contains(added[0], "/parts/") {
 		t.Errorf("added: %v", added)
 	}
-	if err := tier.RemoveRun(t.Context(), m, p.Run); err != nil || len(m.Names()) > 0 {
+	if _, err := tier.RemoveRun(t.Context(), m, p.Run); err != nil || len(m.Names()) > 0 {
 		t.Errorf("%v: %v", err, m.Names())
 	}
 }

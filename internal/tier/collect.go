@@ -17,7 +17,7 @@ import (
 // say otherwise.
 const DefaultGrace = 24 * time.Hour
 
-// CollectOptions say what a collection keeps.
+// CollectOptions say what a collection keeps. It also keeps pinned checkpoints.
 type CollectOptions struct {
 	Keep   int      // the newest so many checkpoints
 	Retain []uint64 // and these
@@ -98,7 +98,7 @@ func manifestIndexes(ctx context.Context, t Tier, run string) ([]uint64, error) 
 }
 
 // Collect removes old checkpoints of a run, and objects that no checkpoint
-// needs. Uploads may be under way meanwhile; the package comment says why that
+// needs. Uploads may be under way meanwhile, and checkpoints may be pinned; the package comment says why that
 // is safe. A collection that was killed does no harm; the next one continues.
 // If a manifest that must be kept cannot be read, nothing is removed.
 func Collect(ctx context.Context, t Tier, run string, o CollectOptions) (Collected, error) {
@@ -120,6 +120,7 @@ type collection struct {
 
 	mu     sync.Mutex      // guards needed and done
 	seen   map[uint64]bool // manifests that were looked at
+	pinned map[uint64]bool
 	drop   []uint64        // manifests to remove, newest first
 	oldest uint64          // index of the oldest checkpoint that is kept
 	needed map[string]bool // objects that kept checkpoints and claims refer to
@@ -154,7 +155,7 @@ func (c *collection) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What was committed or claimed before the list was there is spared.
+	// What was committed, claimed or pinned before the list was there is spared.
 	if err := c.readNeeds(ctx, true); err != nil {
 		return err
 	}
@@ -186,6 +187,20 @@ func (c *collection) readNeeds(ctx context.Context, again bool) error {
 	if err := c.readClaims(ctx); err != nil {
 		return err
 	}
+	pins, err := Pins(ctx, c.t, c.run)
+	if err != nil {
+		return fmt.Errorf("%w; it may pin any checkpoint, so nothing is removed: remove it first if it is damaged", err)
+	}
+	c.pinned = make(map[uint64]bool)
+	for _, p := range pins {
+		c.pinned[p.Index] = true
+	}
+	c.drop = slices.DeleteFunc(c.drop, func(index uint64) bool {
+		if c.pinned[index] {
+			delete(c.seen, index) // so that it is read again, and kept
+		}
+		return c.pinned[index]
+	})
 	return c.readManifests(ctx, again)
 }
 
@@ -215,7 +230,7 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 				c.drop = append(c.drop, index)
 			}
 			continue
-		case again || kept < c.o.Keep || slices.Contains(c.o.Retain, index):
+		case again || c.pinned[index] || kept < c.o.Keep || slices.Contains(c.o.Retain, index):
 			kept++
 		default:
 			c.drop = append(c.drop, index)
@@ -318,6 +333,9 @@ func (c *collection) condemnedLists(ctx context.Context) (lists []Info, err erro
 // time on the tier.
 func (c *collection) condemn(ctx context.Context, objects []Info) (name string, now time.Time, err error) {
 	list := condemned{Format: manifestFormat, Names: []string{}}
+	for _, index := range c.drop {
+		list.Names = append(list.Names, manifestName(c.run, index))
+	}
 	for _, info := range objects {
 		list.Names = append(list.Names, info.Name)
 	}
@@ -380,6 +398,9 @@ func (c *collection) abandon(ctx context.Context, index uint64) error {
 // manifest refers to what is not there.
 func (c *collection) remove(ctx context.Context, objects []Info) error {
 	for _, index := range slices.Backward(c.drop) {
+		if err := c.tooLate(); err != nil {
+			return err
+		}
 		if err := c.t.Remove(ctx, manifestName(c.run, index)); err != nil {
 			return err
 		}
@@ -396,10 +417,8 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 			continue
 		}
 		jobs = append(jobs, func(ctx context.Context) error {
-			// A process that was stopped for so long may not know of others any
-			// more.
-			if time.Since(c.began) > c.o.Grace/2 {
-				return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
+			if err := c.tooLate(); err != nil {
+				return err
 			}
 			if err := c.t.Remove(ctx, info.Name); err != nil {
 				return err
@@ -414,10 +433,41 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
-// RemoveRun removes everything of a run. No upload may be under way.
-func RemoveRun(ctx context.Context, t Tier, run string) error {
+// tooLate returns an error if the process was stopped for so long that it may not
+// know of others any more.
+func (c *collection) tooLate() error {
+	if time.Since(c.began) > c.o.Grace/2 {
+		return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
+	}
+	return nil
+}
+
+// RemoveRun removes everything of a run, but what pinned checkpoints need and
+// their records. It returns the pins. No upload may be under way.
+func RemoveRun(ctx context.Context, t Tier, run string) ([]Pin, error) {
+	pins, err := removeRun(ctx, t, run)
+	if err != nil {
+		err = fmt.Errorf("removing run %s from %s: %w", run, t, err)
+	}
+	return pins, err
+}
+
+func removeRun(ctx context.Context, t Tier, run string) ([]Pin, error) {
 	if !isID(run) {
-		return fmt.Errorf("%.40q is no identity of a run", run)
+		return nil, fmt.Errorf("%.40q is no identity of a run", run)
+	}
+	for info, err := range t.List(ctx, run+claimsDir) { // of uploads that were killed
+		if err == nil {
+			err = t.Remove(ctx, info.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, cerr := Collect(ctx, t, run, CollectOptions{}) // what cannot be read is removed below, if nothing is pinned
+	pins, err := Pins(ctx, t, run)
+	if err != nil || len(pins) > 0 {
+		return pins, errors.Join(err, cerr)
 	}
 	for _, dir := range []string{checkpointsDir, "/"} {
 		for info, err := range t.List(ctx, run+dir) {
@@ -425,12 +475,12 @@ func RemoveRun(ctx context.Context, t Tier, run string) error {
 				err = t.Remove(ctx, info.Name)
 			}
 			if err != nil {
-				return fmt.Errorf("removing run %s from %s: %w", run, t, err)
+				return nil, err
 			}
 		}
 	}
 	if err := t.Sweep(ctx, run+"/", time.Now()); err != nil {
-		return err
+		return nil, err
 	}
-	return t.Remove(ctx, runsDir+run)
+	return nil, t.Remove(ctx, runsDir+run)
 }

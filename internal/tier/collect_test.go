@@ -201,7 +201,7 @@ func generic(names []string) (out []string) {
 // TestCollect_Interleaved runs uploads and collections at the same time, one
 // operation after the other in random order. Some are killed at random; some
 // are stopped for longer than the grace period and continue then. At every
-// moment each manifest has all its objects.
+// moment each manifest has all its objects, and each pin its manifest.
 func TestCollect_Interleaved(t *testing.T) {
 	seeds := 200
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -215,10 +215,11 @@ func TestCollect_Interleaved(t *testing.T) {
 		}
 		p.Save()
 	}
-	var published, abandoned, removed int
+	var published, abandoned, removed, pinned, refused int
 	for seed := range uint64(seeds) {
 		m := tiertest.NewMem()
 		p.Publish(m, 1)
+		pins := make(map[uint64]bool)
 		s := &schedule{m: m, r: rand.New(rand.NewPCG(seed, 1)), wake: make(chan *actor)}
 		for index := uint64(2); index <= checkpoints; index++ {
 			s.start("upload", func(ctx context.Context, t tier.Tier) error {
@@ -228,6 +229,22 @@ func TestCollect_Interleaved(t *testing.T) {
 				}
 				return err
 			})
+			if s.r.IntN(3) == 0 {
+				s.start("pin", func(ctx context.Context, t tier.Tier) error {
+					list, err := tier.Checkpoints(ctx, t, p.Run)
+					if err != nil || len(list) == 0 {
+						return err
+					}
+					mf := list[len(list)-1] // the oldest
+					if _, err = tier.AddPin(ctx, t, mf, fmt.Sprintf("p%d", index)); err == nil {
+						pins[mf.Index] = true
+						pinned++
+					} else if errors.Is(err, tier.ErrNotExist) {
+						refused++
+					}
+					return err
+				})
+			}
 			if s.r.IntN(2) == 0 {
 				s.start("collect", func(ctx context.Context, t tier.Tier) error {
 					done, err := tier.Collect(ctx, t, p.Run, tier.CollectOptions{Keep: 1 + s.r.IntN(2), Parallel: 1})
@@ -238,12 +255,20 @@ func TestCollect_Interleaved(t *testing.T) {
 			}
 		}
 		known := make(map[string][]string)
-		if err := s.run(func() error { return missing(m, p.Run, known) }); err != nil {
+		check := func() error {
+			for index := range pins {
+				if _, err := m.Stat(t.Context(), fmt.Sprintf("%s/checkpoints/%08d.json", p.Run, index)); err != nil {
+					return fmt.Errorf("checkpoint %d is pinned: %w", index, err)
+				}
+			}
+			return missing(m, p.Run, known)
+		}
+		if err := s.run(check); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(s.log, "\n"))
 		}
 	}
-	t.Logf("%d published, %d given up, %d objects removed", published, abandoned, removed)
-	if published < seeds || abandoned == 0 || removed == 0 {
+	t.Logf("%d published, %d given up, %d objects removed, %d pinned, %d not any more", published, abandoned, removed, pinned, refused)
+	if published < seeds || abandoned == 0 || removed == 0 || pinned == 0 || refused == 0 {
 		t.Error("the schedules do not try enough")
 	}
 }

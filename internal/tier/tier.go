@@ -18,6 +18,7 @@
 //	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   in place of these: all of some ranks
 //	RUN/claims/00000012-PART-TOKEN.json    an upload is under way
 //	RUN/condemned/TOKEN.json               a collection is under way
+//	RUN/pins/best.json                     a checkpoint that no collection removes
 //
 // Each host uploads the files of its ranks, with the bases that they need, and
 // then a part, which lists them (Upload). When all parts are there, one process
@@ -38,7 +39,8 @@
 //     creates a condemned list, which names what it will remove, and then looks
 //     for claims and manifests. Whatever the order, one sees the other: the
 //     upload does not use an object that is condemned, or the collection does
-//     not remove an object that is claimed.
+//     not remove an object that is claimed. In the same way, AddPin creates a
+//     pin, and then looks for condemned lists that name the manifest.
 //
 // An upload that was killed leaves its claim. When a claim is older than the
 // grace period, the collection first creates a tombstone under the name of the
