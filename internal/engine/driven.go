@@ -50,6 +50,20 @@ func (d *Driver) identity(ctx context.Context) (*identity, error) {
 	return s, s.agreeOnSecret(ctx)
 }
 
+// fits compares the program's ranks with those of 'cairn run': a checkpoint's
+// files belong to the latter.
+func (d *Driver) fits(w *control.Welcome) error {
+	switch {
+	case d.Ranks <= 1 && w.Size > 1:
+		return errors.New("cairn: a run of several ranks needs a communicator: call cairn_open_mpi")
+	case max(d.Ranks, 1) != w.Size:
+		return fmt.Errorf("cairn: the communicator has %d ranks, and 'cairn run' supervises %d: open the run with a communicator of all ranks, as MPI_COMM_WORLD is, or start the program without 'cairn run'", d.Ranks, w.Size)
+	case d.Ranks > 1 && d.Rank != w.Rank:
+		return fmt.Errorf("cairn: this is rank %d of the communicator, and rank %d for 'cairn run': open the run with a communicator that numbers the ranks as MPI_COMM_WORLD does, or start the program without 'cairn run'", d.Rank, w.Rank)
+	}
+	return nil
+}
+
 // driven is the state of a run whose program is another process.
 type driven struct {
 	saveEvery int         // points after which the program saves
@@ -338,6 +352,3 @@ func (p *Run) remedy(inGo string) string {
 	}
 	return "start the program that saved it, or start over with " + EnvFresh + "=1 in the environment; a C program can load the variables that fit with cairn_resume and cairn_read"
 }
-
-// errNoComm says that ranks cannot agree.
-var errNoComm = errors.New("cairn: a run of several ranks needs a communicator: call cairn_open_mpi")

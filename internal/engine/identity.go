@@ -53,8 +53,10 @@ func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identi
 			return nil, fmt.Errorf("cairn: %w", err)
 		}
 		s := &identity{Welcome: *w, writer: writer, supervisor: supervised(conn), driven: opts.Driver != nil}
-		if d := opts.Driver; d != nil && max(d.Ranks, 1) != w.Size {
-			return nil, errNoComm
+		if opts.Driver != nil {
+			if err := opts.Driver.fits(w); err != nil {
+				return nil, err
+			}
 		}
 		s.exchange = s.supervisor.exchange
 		if opts.Dir == "" || w.PerHost {

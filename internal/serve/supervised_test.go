@@ -160,6 +160,21 @@ func TestSupervised_HelperFound(t *testing.T) {
 	}
 }
 
+// TestSupervised_OtherRanks opens a run with communicators that 'cairn run' does
+// not know: it could give a rank what another one has saved.
+func TestSupervised_OtherRanks(t *testing.T) {
+	for n, says := range map[string]string{
+		"1": "a run of several ranks needs a communicator",
+		"3": "the communicator has 3 ranks, and 'cairn run' supervises 2",
+		"2": "this is rank 1 of the communicator, and rank 0 for 'cairn run'",
+	} {
+		cmd := program(t, "cairn", "run", "-n", "2", "--run", filepath.Join(t.TempDir(), "run"), filepath.Join(build(t), "helper"), filepath.Join(t.TempDir(), "ckpt"), "other", n)
+		if _, err := cmd.Output(); err == nil || !strings.Contains(failure(err), says) {
+			t.Errorf("%v: it does not say %q:\n%s", err, says, failure(err))
+		}
+	}
+}
+
 // TestSupervised_HelperLost kills the helper: the program is told to end, and
 // resumes.
 func TestSupervised_HelperLost(t *testing.T) {

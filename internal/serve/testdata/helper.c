@@ -11,6 +11,7 @@
  *     helper DIR fork          a child tries to use the run
  *     helper DIR memory        there is no memory for copies at some times
  *     helper DIR ranks         what fails on one of two ranks
+ *     helper DIR other N       two ranks have a communicator of N, or, if N is 2, in another order
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -401,6 +402,18 @@ static int ranks(const char *dir)
 	return 0;
 }
 
+/* alone is an operation of a communicator in which only this process takes part. */
+static int alone(void *context, uint64_t *v, int n) { return (void)context, (void)v, (void)n, 0; }
+
+static int other(const char *dir, int n)
+{
+	cairn_comm comm = {1 - atoi(getenv("CAIRN_RANK")), n, NULL, gather, alone, NULL};
+	cairn_run *run;
+	int rc = cairn_open_comm(&run, dir, NULL, &comm);
+	check(run, rc, CAIRN_OK, "open");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
@@ -414,5 +427,6 @@ int main(int argc, char **argv)
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
 	     : strcmp(what, "memory") == 0 ? memory(argv[1])
 	     : strcmp(what, "ranks") == 0 ? ranks(argv[1])
+	     : strcmp(what, "other") == 0 ? other(argv[1], atoi(argv[3]))
 	     : 2;
 }
