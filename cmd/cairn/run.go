@@ -316,6 +316,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 		return err
 	}
+	show.has(s.Ranks())
 	pass, passed, err := r.events.start(c, s.Dir(), show.remark)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type screen struct {
 	out      *displayQueue // of stdout
 	mu       sync.Mutex
 	last     control.RunState
+	ranks    int // of the run
 	next     time.Time
 	over     chan struct{} // closed by close
 
@@ -57,6 +58,13 @@ func newScreen(c *call, plain, verbose bool) *screen {
 	return s
 }
 
+// has says how many ranks the run has, before they are started.
+func (s *screen) has(ranks int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ranks = ranks
+}
+
 // tick draws the status line again every second: time passes, although nothing
 // happens.
 func (s *screen) tick() {
@@ -78,7 +86,7 @@ func (s *screen) tick() {
 // blocks while too many lines wait.
 func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	s.mu.Lock()
-	several := len(s.last.Ranks) > 1
+	several := s.ranks > 1
 	s.mu.Unlock()
 	text := make([]byte, 0, len(line)+16)
 	if s.prefix && several {
@@ -118,7 +126,7 @@ func (s *screen) incomplete(rank, stream int, text []byte) {
 	part = printable(strings.ReplaceAll(escapes.ReplaceAllString(part, ""), "\t", " "))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.prefix && len(s.last.Ranks) > 1 {
+	if s.prefix && s.ranks > 1 {
 		part = fmt.Sprintf("[%d] %s", rank, part)
 	}
 	if s.newPart = part; s.partQueued {
@@ -174,6 +182,8 @@ func (s *screen) event(e supervise.Event) {
 	ranks := s.last.Ranks
 	if s.last = e.Run; len(s.last.Ranks) == 0 {
 		s.last.Ranks = ranks // between two starts there are none
+	} else {
+		s.ranks = len(s.last.Ranks)
 	}
 	if s.c.quiet {
 		return

@@ -127,15 +127,16 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	if p.lastErr != nil {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, by, p.lastCommitted, p.lastErr)
 	}
-	return fmt.Errorf("cairn: %w: %s: checkpoint %d is committed; %s", ErrStopped, by, p.lastCommitted, p.howToResume())
+	return p.stoppedWith(p.lastCommitted, by+": ")
 }
 
-// howToResume tells the user what resumes the program.
-func (p *Run) howToResume() string {
+// stoppedWith returns the error of a run that has saved and stops. The user of a
+// supervisor gets the rest from it.
+func (p *Run) stoppedWith(index uint64, by string) error {
 	if p.identity.supervisor != nil {
-		return "'cairn run' resumes from it"
+		return fmt.Errorf("cairn: %w", ErrStopped)
 	}
-	return "start the program again to resume"
+	return fmt.Errorf("cairn: %w: %scheckpoint %d is committed; start the program again to resume", ErrStopped, by, index)
 }
 
 // Checkpoint saves now, and waits until the checkpoint is committed; see

@@ -450,7 +450,7 @@ func (t *peers) takeOutcomes() error {
 		if s.Err != nil {
 			return fmt.Errorf("cairn: %w: %w: the state is NOT saved; the last committed checkpoint is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, s.Err)
 		}
-		return fmt.Errorf("cairn: %w: checkpoint %d is committed; %s", ErrStopped, s.Index, p.howToResume())
+		return p.stoppedWith(s.Index, "")
 	}
 	if err := t.stopCanceled; err != nil && !errors.Is(err, coord.ErrFinished) {
 		t.stopCanceled = nil

@@ -126,6 +126,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		}
 		return a
 	}
+	s.showEarlier(ctx)
 	s.begin()
 	// Helpers report Drained when ranks, writers and outputs are done.
 	s.until(ctx, func() bool {

@@ -20,6 +20,9 @@ func New(Options) (*Supervisor, error) { return nil, rundir.ErrUnsupported }
 // Dir returns the run directory.
 func (*Supervisor) Dir() string { return "" }
 
+// Ranks returns the number of ranks.
+func (*Supervisor) Ranks() int { return 0 }
+
 // Stop lets the run save and stop.
 func (*Supervisor) Stop(string) {}
 

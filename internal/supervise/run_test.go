@@ -30,6 +30,7 @@ type live struct {
 	mu   sync.Mutex
 	some sync.Cond
 	said []string
+	seen []string // events, and lines as in out, in the order in which they came
 	last control.RunState
 	out  strings.Builder
 	done bool
@@ -50,7 +51,7 @@ func begin(t *testing.T, o Options) *live {
 	o.Event = func(e Event) {
 		l.mu.Lock()
 		if e.Text != "" {
-			l.said = append(l.said, e.Text)
+			l.said, l.seen = append(l.said, e.Text), append(l.seen, e.Text)
 		}
 		l.last = e.Run
 		l.some.Broadcast()
@@ -60,6 +61,7 @@ func begin(t *testing.T, o Options) *live {
 		o.Line = func(rank, stream int, line []byte, done func(bool)) {
 			l.mu.Lock()
 			fmt.Fprintf(&l.out, "[%d.%d] %s\n", rank, stream, line)
+			l.seen = append(l.seen, fmt.Sprintf("[%d.%d] %s", rank, stream, line))
 			l.mu.Unlock()
 			done(true)
 		}
@@ -454,7 +456,8 @@ func parent(t *testing.T, pid int) int {
 }
 
 // TestSupervisor_Killed kills a supervisor. Its ranks must save and stop, and
-// the next supervisor must wait for them and continue.
+// the next supervisor must wait for them and continue. What they wrote to stderr
+// meanwhile comes before the line that says so.
 func TestSupervisor_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
@@ -472,6 +475,11 @@ func TestSupervisor_Killed(t *testing.T) {
 	l.ends(rundir.Finished, 0).says("restored checkpoint")
 	if slices.Contains(l.said, "restored checkpoint 1") { // it may take some more before it is told to stop
 		t.Errorf("the rank has not saved when it stopped: %q", l.said)
+	}
+	old := slices.Index(l.seen, "[0.2] stopped")
+	again := slices.IndexFunc(l.seen, func(s string) bool { return strings.HasPrefix(s, "started again") })
+	if old < 0 || again < old {
+		t.Errorf("the earlier output is not before the start: %q", l.seen)
 	}
 	exact(t, o, 20)
 }

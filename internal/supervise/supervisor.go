@@ -75,6 +75,9 @@ type Supervisor struct {
 // Dir returns the run directory.
 func (s *Supervisor) Dir() string { return s.dir.Path }
 
+// Ranks returns the number of ranks.
+func (s *Supervisor) Ranks() int { return s.n }
+
 // Stop makes the ranks save and stop. Any goroutine may call it, at any time.
 func (s *Supervisor) Stop(why string) {
 	s.post(func() { s.stop(why) })

@@ -826,7 +826,7 @@ int FTI_Snapshot(void)
 	case CAIRN_OK:
 		break;
 	case CAIRN_STOPPED:
-		if (fti.all.topology.myRank == 0)
+		if (fti.all.topology.myRank == 0 && !fti.supervised)
 			say("the run was stopped at checkpoint %d: start the program again to continue", fti.id);
 		cairn_close(fti.run);
 		MPI_Finalize();

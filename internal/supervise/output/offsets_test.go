@@ -63,6 +63,49 @@ func TestOutput_AfterRollback(t *testing.T) {
 	}
 }
 
+// TestShowRest_Ended shows what ranks that have ended have written since their
+// supervisor was lost, once.
+func TestShowRest_Ended(t *testing.T) {
+	o := Options{Run: t.TempDir()}
+	o.RankOutput = filepath.Join(o.Run, "output")
+	if err := os.Mkdir(o.RankOutput, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("line\n", tailSize/4) // several pieces
+	for name, text := range map[string]string{
+		rundir.OutputFile(o.RankOutput, 0, control.Stdout): "a\nb\n",
+		rundir.OutputFile(o.RankOutput, 0, control.Stderr): "c\n" + long,
+		filepath.Join(o.Run, "output-offsets"):             fmt.Sprintf("%015d\n%015d\n", 2, 2),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var screen [2]strings.Builder
+	o.Line = func(_, stream int, line []byte, ok func(bool)) {
+		fmt.Fprintf(&screen[stream-1], "%s\n", line)
+		ok(true)
+	}
+	k, err := New(o, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := k.ShowStderr(0, 1<<30, nil); n != len(long) || err != nil {
+		t.Errorf("%d bytes of %d on stderr are on the screen: %v", n, len(long), err)
+	}
+	k.AwaitIdle(t.Context())
+	if got := screen[1].String(); got != long {
+		t.Errorf("%d bytes of %d on stderr are on the screen", len(got), len(long))
+	}
+	if err := k.ShowRest(); err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	if got := screen[0].String(); got != "b\n" || screen[1].Len() != len(long) {
+		t.Errorf("stdout has %q; and %d bytes on stderr", got, screen[1].Len())
+	}
+}
+
 // TestOutput_AfterSupervisor shows that a supervisor continues after the
 // recorded offsets of the previous one or, if there are none, after the content
 // of the file; and that it records the offsets of lines that were written.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -602,37 +601,6 @@ func (k *Sink) CloseLive() {
 			f.Close()
 		}
 	}
-}
-
-// ShowRest shows the output of ended ranks that was not shown yet.
-func (k *Sink) ShowRest() error {
-	const most = 64 << 10
-	k.commitAll(true)
-	for r := range k.ranks {
-		for i := range k.ranks[r] {
-			if k.ranks[r][i].delayed.on {
-				continue
-			}
-			f, err := vfs.OpenPrivate(rundir.OutputFile(k.o.RankOutput, r, i+1), os.O_RDONLY)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			for at := k.Offsets(r)[i]; ; {
-				data := make([]byte, most)
-				n, _ := f.ReadAt(data, at)
-				if n == 0 {
-					break
-				}
-				k.Take(&control.FromRank{Process: control.Process{Rank: r}}, &control.Output{Stream: i + 1, Offset: at, Data: data[:n]}, nil)
-				at += int64(n)
-			}
-			f.Close()
-		}
-	}
-	return nil
 }
 
 // syncNew makes a file and its name durable. It ignores pipes and devices.
