@@ -27,6 +27,7 @@ var cuts cutState
 type cutState struct {
 	sync.Mutex
 	all     map[*routine]bool // goroutines that can be saved
+	added   uint64            // how many there have been
 	ignored map[*background]bool
 	arrived int
 	ended   uint64    // number of cuts that have ended
@@ -57,6 +58,8 @@ func (c *cutState) add(g *routine) {
 		c.all = make(map[*routine]bool)
 	}
 	c.all[g] = true
+	c.added++
+	g.number = c.added
 }
 
 func (c *cutState) remove(g *routine) {
@@ -343,13 +346,20 @@ func (c *cutState) releaseOthers() {
 	}
 }
 
-// noteGoroutines saves the goroutines that have arrived.
+// noteGoroutines saves the goroutines that have arrived, in the order in which
+// they were started: so the names of their variables (main.worker[2].sum) stay
+// the same from checkpoint to checkpoint, and few blocks change.
 func (c *cutState) noteGoroutines() {
-	saved.Goroutines = nil
+	list := make([]*routine, 0, len(c.all))
 	for g := range c.all {
 		if g != &mainRoutine {
-			saved.Goroutines = append(saved.Goroutines, g.savedGoroutine)
+			list = append(list, g)
 		}
+	}
+	slices.SortFunc(list, func(a, b *routine) int { return cmp.Compare(a.number, b.number) })
+	saved.Goroutines = nil
+	for _, g := range list {
+		saved.Goroutines = append(saved.Goroutines, g.savedGoroutine)
 	}
 }
 

@@ -1,6 +1,8 @@
 package resume
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -39,6 +41,33 @@ func TestCuts_GivenUp(t *testing.T) {
 	c.Unlock()
 	if !c.tooEarly() {
 		t.Error("the next point requests a cut")
+	}
+}
+
+// TestCuts_Order saves goroutines in the order in which they were started, so that
+// the names of their variables stay the same.
+func TestCuts_Order(t *testing.T) {
+	defer func(was []savedGoroutine) { saved.Goroutines = was }(saved.Goroutines)
+	c := newCuts()
+	want := []string{""} // the first one
+	var second *routine
+	for i := range 100 {
+		g := &routine{savedGoroutine: savedGoroutine{At: strconv.Itoa(i)}}
+		c.add(g)
+		if i == 1 {
+			second = g
+		} else {
+			want = append(want, g.At)
+		}
+	}
+	c.remove(second)
+	c.noteGoroutines()
+	var got []string
+	for _, g := range saved.Goroutines {
+		got = append(got, g.At)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -26,6 +26,7 @@ type routine struct {
 
 	// These are for programs with several goroutines that are saved.
 	savedGoroutine
+	number  uint64        // 1, 2, … in the order in which they were started
 	wake    chan struct{} // wakes it from a wait, for a cut
 	arrived bool          // it stands still, and Frames are its frames; guarded by cuts
 	begins  bool          // it has not begun, and waits for the end of a cut

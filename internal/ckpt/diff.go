@@ -64,7 +64,7 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 			continue
 		}
 		c := comparison{all: Difference{Path: d.Path, Var: d.Var, First: -1}}
-		c.findNames(&a.Header, i)
+		c.findNames(&a.Header, &b.Header, i, j)
 		err := c.compare(ctx, a, b, i, j, func(n int64) {
 			if progress != nil {
 				progress(done + n)
@@ -73,10 +73,13 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 		if err != nil {
 			return out, fmt.Errorf("/%s: %w", d.Path, err)
 		}
-		for _, diff := range append(c.arrays, c.all) {
-			if diff.Differ > 0 || diff.Detail != "" {
-				out = append(out, diff)
+		for k := range c.arrays {
+			if d := c.arrays[k].Difference; d.Differ > 0 {
+				out = append(out, d)
 			}
+		}
+		if c.all.Differ > 0 || c.all.Detail != "" {
+			out = append(out, c.all)
 		}
 		done += d.Size
 	}
@@ -93,20 +96,46 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 // for the array, the rest for the dataset.
 type comparison struct {
 	all    Difference
-	arrays []Difference // ordered by Name.Start; they do not overlap
+	arrays []namedArray // ordered by Name.Start; they do not overlap
+	others []namedArray // those of the second checkpoint
 }
 
-// findNames finds the arrays in dataset i that have names.
-func (c *comparison) findNames(h *Header, i int) {
+// namedArray is an array that has a name. If moved is not nil, it is where the
+// array is in the second checkpoint: at another place of the dataset.
+type namedArray struct {
+	Difference
+	moved *graph.Name
+}
+
+// findNames finds the arrays in dataset i of a, and j of b, that have names.
+func (c *comparison) findNames(a, b *Header, i, j int) {
+	c.arrays, c.others = namedArrays(a, i), namedArrays(b, j)
+	second := make(map[string]*graph.Name)
+	for k := range c.others {
+		second[c.others[k].Name.Name] = c.others[k].Name
+	}
+	resized := a.Datasets[i].Count() != b.Datasets[j].Count()
+	for k := range c.arrays {
+		x := &c.arrays[k]
+		n := second[x.Name.Name]
+		if n != nil && (resized || n.Start != x.Name.Start) && slices.Equal(n.Dims, x.Name.Dims) {
+			x.moved = n
+		}
+	}
+}
+
+// namedArrays returns the arrays in dataset i that have names. Of those that
+// overlap, it returns the first.
+func namedArrays(h *Header, i int) (out []namedArray) {
 	for k := range h.Names {
 		n := &h.Names[k]
 		if at, count := h.NameOf(n); at == i {
-			c.arrays = append(c.arrays, Difference{Path: NamePath(n), Var: n.Name, Name: n, First: -1, Values: int64(count)})
+			out = append(out, namedArray{Difference: Difference{Path: NamePath(n), Var: n.Name, Name: n, First: -1, Values: int64(count)}})
 		}
 	}
-	slices.SortStableFunc(c.arrays, func(a, b Difference) int { return cmp.Compare(a.Name.Start, b.Name.Start) })
+	slices.SortStableFunc(out, func(a, b namedArray) int { return cmp.Compare(a.Name.Start, b.Name.Start) })
 	end := int64(0)
-	c.arrays = slices.DeleteFunc(c.arrays, func(d Difference) bool {
+	return slices.DeleteFunc(out, func(d namedArray) bool {
 		start := int64(d.Name.Start)
 		if start < end {
 			return true
@@ -116,17 +145,52 @@ func (c *comparison) findNames(h *Header, i int) {
 	})
 }
 
-// note records that number l of element x differs. Elements have n numbers.
+// arrayAt returns the array that has element x, or nil. Elements have n numbers.
+func arrayAt(arrays []namedArray, x, n int64) *namedArray {
+	i := sort.Search(len(arrays), func(i int) bool { return int64(arrays[i].Name.Start) > x }) - 1
+	if i >= 0 && x-int64(arrays[i].Name.Start) < arrays[i].Values/n {
+		return &arrays[i]
+	}
+	return nil
+}
+
+// note records that number l of element x differs in the two datasets. Elements
+// have n numbers. Arrays that have moved are compared by themselves.
 func (c *comparison) note(x, l, n int64, a, b float64) {
-	i := sort.Search(len(c.arrays), func(i int) bool { return int64(c.arrays[i].Name.Start) > x }) - 1
-	if i >= 0 {
-		d := &c.arrays[i]
-		if at := x - int64(d.Name.Start); at < d.Values/n {
-			d.note(at*n+l, a, b)
-			return
+	switch d := arrayAt(c.arrays, x, n); {
+	case d != nil && d.moved == nil:
+		d.note((x-int64(d.Name.Start))*n+l, a, b)
+	case d == nil && arrayAt(c.others, x, n) == nil:
+		c.all.note(x*n+l, a, b)
+	}
+}
+
+// compareMoved compares an array that has moved.
+func (d *namedArray) compareMoved(a, b *File, i, j int, la, lb []leaf) error {
+	first, second := &a.Header.Datasets[i], &b.Header.Datasets[j]
+	sizeA, sizeB := first.Size/int64(first.Count()), second.Size/int64(second.Count())
+	perElem := int64(len(la))
+	count := d.Values / perElem
+	step := max(1, first.Block/sizeA)
+	for at := int64(0); at < count; at += step {
+		n := min(step, count-at)
+		bytesA, err := a.readBytes(i, (int64(d.Name.Start)+at)*sizeA, n*sizeA)
+		if err != nil {
+			return err
+		}
+		bytesB, err := b.readBytes(j, (int64(d.moved.Start)+at)*sizeB, n*sizeB)
+		if err != nil {
+			return err
+		}
+		for x := range n {
+			for l := range la {
+				if va, vb := la[l].get(bytesA[x*sizeA:]), lb[l].get(bytesB[x*sizeB:]); va != vb {
+					d.note((at+x)*perElem+int64(l), la[l].float(va), lb[l].float(vb))
+				}
+			}
 		}
 	}
-	c.all.note(x*n+l, a, b)
+	return nil
 }
 
 func (c *comparison) compare(ctx context.Context, a, b *File, i, j int, progress func(int64)) error {
@@ -144,15 +208,25 @@ func (c *comparison) compare(ctx context.Context, a, b *File, i, j int, progress
 		c.all.Detail = fmt.Sprintf("type %s in the first checkpoint, %s in the second", d.Type, e.Type)
 		return nil
 	}
+	perElem := int64(len(la))
+	c.all.Values = d.Size / int64(ta.Size) * perElem
+	for k := range c.others {
+		c.others[k].Values *= perElem
+	}
+	for k := range c.arrays {
+		x := &c.arrays[k]
+		x.Values *= perElem
+		c.all.Values -= x.Values
+		if x.moved == nil {
+			continue
+		}
+		if err := x.compareMoved(a, b, i, j, la, lb); err != nil {
+			return err
+		}
+	}
 	if d.Size/int64(ta.Size) != e.Size/int64(tb.Size) {
 		c.all.Detail = fmt.Sprintf("shape %v in the first checkpoint, %v in the second", d.Dims, e.Dims)
 		return nil
-	}
-	perElem := int64(len(la))
-	c.all.Values = d.Size / int64(ta.Size) * perElem
-	for i := range c.arrays {
-		c.arrays[i].Values *= perElem
-		c.all.Values -= c.arrays[i].Values
 	}
 	same := d.SameLayout(e)
 	bufA, bufB := make([]byte, 0, d.Block), []byte(nil)
