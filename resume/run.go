@@ -267,6 +267,7 @@ func Begin() {
 	if err := rebuild(); err != nil {
 		fatal("%v", err)
 	}
+	run.NoteLoop(currentLoop(saved.Frames))
 	g.stack, saved.Frames = saved.Frames, nil
 	g.Locks = saved.Locks
 	g.lockAgain()

@@ -16,8 +16,10 @@ type Loop struct {
 
 // Percent returns how much of the loop is done: 0 to 99, as it has not ended.
 func (l *Loop) Percent() int {
-	return int(min(99, 100*float64(l.Done)/float64(l.Total)))
+	return int(min(99, 100*l.ratio()))
 }
+
+func (l *Loop) ratio() float64 { return float64(l.Done) / float64(l.Total) }
 
 // DeviceState is a device that a rank uses, and what it has done for the rank.
 type DeviceState struct {
@@ -44,12 +46,16 @@ func Devices() []DeviceState {
 }
 
 // Ends returns when the loop of the slowest rank is expected to end, and that
-// loop. It returns nil if no rank says.
+// loop. Without estimates, the rank that has done least is the slowest. It
+// returns nil if no rank says.
 func (st *RunState) Ends() (*Loop, time.Time) {
 	var loop *Loop
 	var end time.Time
 	for i := range st.Ranks {
-		if r := &st.Ranks[i]; r.Loop != nil && r.State != "ended" && (loop == nil || r.Ends.After(end)) {
+		r := &st.Ranks[i]
+		switch {
+		case r.Loop == nil || r.State == "ended" || loop != nil && r.Ends.Before(end):
+		case loop == nil, r.Ends.After(end), r.Loop.ratio() < loop.ratio():
 			loop, end = r.Loop, r.Ends
 		}
 	}

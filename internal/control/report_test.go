@@ -12,6 +12,10 @@ func TestEnds(t *testing.T) {
 	if l, end := st.Ends(); l == nil || l.Done != 1 || !end.IsZero() {
 		t.Errorf("%v, %v", l, end)
 	}
+	st.Ranks = append([]RankState{{State: "running", Loop: &Loop{"a.go:1", 4, 10}}}, st.Ranks...)
+	if l, end := st.Ends(); l == nil || l.Done != 1 || !end.IsZero() {
+		t.Errorf("without estimates: %v, %v", l, end)
+	}
 	st.Ranks = append(st.Ranks, RankState{State: "running", Loop: &Loop{"a.go:1", 2, 10}, Ends: now}, RankState{State: "ended", Loop: &Loop{"a.go:1", 3, 10}, Ends: now.Add(time.Hour)})
 	if l, end := st.Ends(); l == nil || l.Done != 2 || !end.Equal(now) {
 		t.Errorf("%v, %v", l, end)

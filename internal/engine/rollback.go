@@ -93,6 +93,7 @@ func (p *Run) tellRolledBack(by int, why string, table *ckpt.Table) {
 		m.Index = table.Index
 	}
 	p.reportedPoints.Store(p.points)
+	p.NoteLoop(nil) // until the next checkpoint
 	p.identity.supervisor.send(m)
 }
 

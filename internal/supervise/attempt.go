@@ -69,6 +69,7 @@ type rank struct {
 
 	loopFrom int64     // iterations that its loop had made at the first report of it
 	loopAt   time.Time // time of that report
+	freshAt  time.Time // when its program began; zero: it was restored, or has told of a loop
 
 	pointAt time.Time // time when its last point was seen
 	quiet   bool      // the user was told that it reaches no point
@@ -501,6 +502,7 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	}
 	if m.Fresh {
 		a.fresh = true
+		r.freshAt = time.Now()
 		if a.kept {
 			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", r.Rank, s.rec.CheckpointDir)})
 			s.kill("")
@@ -521,6 +523,7 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 func (s *Supervisor) rolledBack(r *rank, m *control.RolledBack) {
 	s.a.moved = time.Now()
 	r.Points, r.Messages = 0, 0 // it counts from the checkpoint on
+	r.forgetLoop()
 	if r.Rank != 0 {
 		return
 	}

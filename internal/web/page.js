@@ -282,7 +282,7 @@ function figures() {
 // expected to end.
 function loopText(st) {
   const at = r => r.ends ? Date.parse(r.ends) : 0;
-  const r = st.ranks.filter(r => r.loop && r.state !== "ended").sort((a, b) => at(b) - at(a))[0];
+  const r = st.ranks.filter(r => r.loop && r.state !== "ended").sort((a, b) => at(b) - at(a) || a.loop.done / a.loop.total - b.loop.done / b.loop.total)[0];
   if (!r) return "";
   const left = at(r) - now();
   return "loop " + r.loop.where + " at " + Math.min(99, Math.floor(100 * r.loop.done / r.loop.total)) + " %" + (at(r) && left >= 1000 ? ", about " + span(left) + " left" : "");
