@@ -39,6 +39,8 @@ type cutState struct {
 	stuck   bool      // the last look found only blocked goroutines
 	over    bool      // the program ends, and nothing is saved any more
 	paused  bool      // the run knows that goroutines stand still
+	held    bool      // no cut is requested
+	asked   bool      // one was, meanwhile
 
 	// complete wakes the main goroutine, released all others. With a single
 	// condition, each goroutine that arrives would wake all that have arrived.
@@ -119,7 +121,7 @@ func onDue() {
 func (c *cutState) request() {
 	c.Lock()
 	defer c.Unlock()
-	if c.over || c.wanted.Load() || len(c.all) == 0 {
+	if c.asked = c.held; c.held || c.over || c.wanted.Load() || len(c.all) == 0 {
 		return
 	}
 	c.wanted.Store(true)
@@ -258,6 +260,27 @@ func (c *cutState) end() {
 	}
 	c.complete.Signal()
 	c.released.Broadcast()
+}
+
+// hold defers requests of cuts until it is called with false.
+func (c *cutState) hold(on bool) {
+	c.Lock()
+	again := c.asked && !on
+	c.held, c.asked = on, c.asked && on
+	c.Unlock()
+	if again {
+		onDue()
+	}
+}
+
+// number returns the number of cuts that were requested.
+func (c *cutState) number() uint64 {
+	c.Lock()
+	defer c.Unlock()
+	if c.wanted.Load() {
+		return c.ended + 1
+	}
+	return c.ended
 }
 
 // close ends the cut that is wanted, and allows no other: the program ends.

@@ -31,17 +31,22 @@ const statusDeadlock = 2
 // watchDeadlock ends the program if it is blocked for ever.
 func watchDeadlock() {
 	found, before := 0, ""
-	used := processTime()
+	used, ended := processTime(), cuts.number()
 	look := make(chan struct{})
 	alarm := control.NewAlarm(func() { look <- struct{}{} })
 	for pause := deadlockLook; ; {
 		alarm.Set(pause)
 		<-look
-		now := processTime()
-		idle := now-used < pause/10
+		now, cut := processTime(), cuts.number()
+		idle := pause / 10
+		if cut != ended { // checkpoints use processor time, too
+			idle = pause / 2
+		}
+		busy := now-used >= idle
 		used = now
-		if !idle {
-			found, pause = 0, deadlockLook
+		if busy {
+			found, pause, ended = 0, deadlockLook, cut
+			cuts.hold(false)
 			continue
 		}
 		begun := time.Now()
@@ -59,10 +64,12 @@ func watchDeadlock() {
 			}
 			reportDeadlock(list)
 		}
+		cuts.hold(list != nil) // a cut would disturb the next look, and a checkpoint of a deadlock would look like progress
 		pause = deadlockLook
-		if list == nil { // it waits for something outside, perhaps for long
+		if list == nil && cut == ended { // it waits for something outside, perhaps for long
 			pause = deadlockPause
 		}
+		ended = cuts.number()
 		pause = max(pause, 100*time.Since(begun))
 	}
 }

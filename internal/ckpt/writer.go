@@ -576,6 +576,9 @@ func syncFiles(paths []string) error {
 			dirs[dir] = true
 			err = vfs.OS().SyncDir(dir) // the file may be new
 		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s was open at the checkpoint, and was removed or renamed before the checkpoint was durable", p)
+		}
 		if err != nil {
 			return fmt.Errorf("data file: %w", err)
 		}

@@ -82,3 +82,15 @@ func TestCompiled_DevicesInGoroutines(t *testing.T) {
 		})
 	}
 }
+
+// TestCompiled_Deadlock takes checkpoints of a program in a deadlock. They must
+// not hide it, and are no progress.
+func TestCompiled_Deadlock(t *testing.T) {
+	t.Parallel()
+	made, _ := cairnBuilds(t, "./internal/e2e/testdata/asleep")
+	s := newRun(t, made).start("--every", "20ms", "--retries", "1")
+	if code := s.ends(); code != 2 {
+		t.Errorf("exit status %d:\n%s", code, s.text())
+	}
+	must(t, s.text(), "all goroutines are asleep - deadlock!", "2 failures in a row without progress")
+}
