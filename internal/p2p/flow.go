@@ -93,7 +93,7 @@ func (e *Engine) newFlow(r *Request) *flow {
 func (f *flow) kick() {
 	if !f.running {
 		f.running = true
-		f.e.working++
+		f.e.works(1)
 		go f.run()
 	}
 }
@@ -105,12 +105,21 @@ func (f *flow) run() {
 	for !f.r.done && f.step() {
 	}
 	f.running = false
-	e.working--
 	if f.r.done {
 		f.end()
 	}
+	e.works(-1)
 	e.sleep.broadcast()
 	e.sleep.wake() // links may have something to send
+}
+
+// works counts goroutines of flows. While one works, the program is not blocked.
+func (e *Engine) works(n int) {
+	before := e.working
+	e.working += n
+	if len(e.waiters) > 0 && min(before, e.working) == 0 && e.observer != nil {
+		e.observer.Blocked()
+	}
 }
 
 // end gives back the buffers.

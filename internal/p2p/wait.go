@@ -121,8 +121,12 @@ type waiter struct {
 // BlockedOn reports whether the program cannot continue before a message comes,
 // and from which rank, or Any if from several. It is not blocked if a message
 // that one of its goroutines waits for has come, even if that goroutine does
-// not run yet. The lock is held.
+// not run yet, or if a message is being copied from or to a device: such a
+// message may count as received already. The lock is held.
 func (e *Engine) BlockedOn() (on int, blocked bool) {
+	if e.working > 0 {
+		return 0, false
+	}
 	for i, w := range e.waiters {
 		if w.done() {
 			return 0, false
