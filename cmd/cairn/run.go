@@ -21,6 +21,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/events"
 	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/supervise/client"
@@ -195,6 +196,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.BoolVar(&r.changedSource, "changed-source", false, "resume with changed source, if nothing has changed that the checkpoint may hold")
 	f.BoolVar(&o.ChangedArgs, "changed-args", false, "resume a compiled program with changed arguments; flags of package flag get the new values")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run directory read the directory and its files")
+	f.BoolVar(&r.outside, "outside-files", false, "let a restart from a checkpoint of another place change files outside the working directory")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
 	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
 	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
@@ -236,7 +238,7 @@ type runFlags struct {
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
-	plain, live, verbose, detach                bool
+	plain, live, verbose, detach, outside       bool
 	http, hangup                                string
 	counted                                     bool // -n was given
 
@@ -283,6 +285,11 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	defer gone()
 	if o.ChangedArgs {
 		os.Setenv(control.EnvChangedArgs, "1") // for the ranks
+	}
+	if r.outside {
+		os.Setenv(engine.EnvOutside, "1") // for the ranks
+	} else {
+		os.Unsetenv(engine.EnvOutside) // CAIRN_OUTSIDE_FILES=0, or nothing
 	}
 	show := newScreen(c, r.plain, r.verbose)
 	var first []*events.Event

@@ -28,7 +28,7 @@ var flagOnly = []string{"fresh", "changed-source", "changed-args", "from", "deta
 
 // declareLibrary declares the flags for options of the library.
 func declareLibrary(f *pflag.FlagSet) {
-	f.String("every", "", "take a checkpoint every `DURATION`, such as 10m (default: the optimum for its cost)")
+	f.String("every", "", "take a checkpoint every `DURATION`, such as 10m; auto: at the optimum for its cost (the default)")
 	f.String("every-points", "", "take a checkpoint every `N` points")
 	f.String("mtbf", "", "mean time between failures, for the optimal interval: `DURATION` (default 24h)")
 	f.String("keep", "", "keep the newest `N` checkpoints (default 2)")

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // TestRun_Settings has values of the same settings in all places, and expects
@@ -57,6 +60,8 @@ func TestRun_Settings(t *testing.T) {
 		}
 	}
 	cairnRun(t, "status", "-v", "r").exit(exitFine).says("SETTING", "keep          7", "zstd")
+	cairnRun(t, "run", "-q", "--every", "auto", "--outside-files", "--run", "r3", program, "_counter", "go").exit(exitFine)
+	cairnRun(t, "status", "-v", "r3").exit(exitFine).says("every          Young's and Daly's optimum  flag", "outside-files  true                        flag")
 
 	for _, c := range []struct{ toml, env, args, want string }{
 		{"kep = 3", "", "", `bin/cairn.toml:1: kep: there is no such setting (did you mean --keep`},
@@ -80,6 +85,39 @@ func TestRun_Settings(t *testing.T) {
 		t.Setenv("CAIRN_KEEP", c.env)
 		args := append([]string{"run", "--run", "r2"}, strings.Fields(c.args)...)
 		cairnRun(t, append(args, program, "_counter", "go")...).exit(exitUsage).complains(strings.ReplaceAll(c.want, "--keep", "keep"))
+	}
+}
+
+// TestOptions_Settings goes through the options of the library: each is a flag of
+// 'cairn run', a variable and a setting of cairn.toml, or the test says why not.
+func TestOptions_Settings(t *testing.T) {
+	flagOf := map[string]string{
+		"Dir": "dir", "Local": "local", "Tiers": "tiers", "Fresh": "fresh", "GroupReadable": "group", "AnyOwner": "any-owner",
+		"Every": "every", "EveryPoints": "every-points", "Auto": "every", "MTBF": "mtbf", "Keep": "keep", "DiskLimit": "disk-limit",
+		"Memory": "memory", "Compression": "compression", "MaxBases": "bases", "NoTracking": "tracking", "OutsideFiles": "outside-files",
+	}
+	ofProgram := map[string]string{
+		"Signals": "under a supervisor, the supervisor gets them", "SafePoints": "a promise about the program", "Drop": "variables of the program",
+		"OnSaved": "a function", "OnError": "a function", "Log": "a value of the program",
+	}
+	flags := runCommand(&call{}).Flags()
+	for f := range reflect.TypeFor[cairn.Options]().Fields() {
+		name, ok := flagOf[f.Name]
+		switch {
+		case ofProgram[f.Name] != "":
+		case !ok:
+			t.Errorf("Options.%s is no setting", f.Name)
+		case flags.Lookup(name) == nil:
+			t.Errorf("Options.%s: there is no flag --%s", f.Name, name)
+		case slices.Contains(flagOnly, name) && f.Name != "Fresh":
+			t.Errorf("Options.%s: the environment and cairn.toml cannot set %s", f.Name, name)
+		}
+	}
+	// Those that the program's side knows have flags, too.
+	for _, name := range engine.Settings() {
+		if flags.Lookup(name) == nil || slices.Contains(flagOnly, name) {
+			t.Errorf("%s is no flag, or cannot be set otherwise", name)
+		}
 	}
 }
 

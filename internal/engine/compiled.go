@@ -78,7 +78,7 @@ func (p *Run) Adopt(o Options, again bool) error {
 			p.signals = watchSignals(p)
 		}
 	}
-	own := p.opts.EveryPoints == 0 && p.opts.Every == 0 // the command line does not say when
+	own := !p.saysWhen()
 	if own {
 		p.opts.Every, p.opts.EveryPoints = o.Every, o.EveryPoints
 		p.opts.Auto = o.Auto || o.Every == 0 && o.EveryPoints == 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,11 +20,23 @@ type setting struct {
 	usual string                  // the default
 }
 
+// optimum is the interval of Options.Auto.
+const optimum = "Young's and Daly's optimum"
+
 var settings = []setting{
 	{"every", func(o *Options, s string) (err error) {
+		if s == "auto" {
+			o.Every, o.Auto = 0, true
+			return nil
+		}
 		o.Every, err = control.ParseInterval(s)
 		return err
-	}, func(o *Options) string { return durationText(o.Every) }, "Young's and Daly's optimum"},
+	}, func(o *Options) string {
+		if o.Every == 0 && o.Auto {
+			return optimum
+		}
+		return durationText(o.Every)
+	}, optimum},
 	{"every-points", func(o *Options, s string) (err error) {
 		o.EveryPoints, err = atLeast(1, s, "points")
 		return err
@@ -123,6 +136,14 @@ func (o *Options) settle(given map[string]string) ([]control.Setting, error) {
 		list = append(list, control.Setting{Name: s.name, Value: cmp.Or(s.value(o), value), From: from})
 	}
 	return list, nil
+}
+
+// saysWhen reports whether 'cairn run' or the environment say when checkpoints are
+// due.
+func (p *Run) saysWhen() bool {
+	return slices.ContainsFunc(p.settled, func(s control.Setting) bool {
+		return (s.Name == "every" || s.Name == "every-points") && s.From != control.FromProgram && s.From != control.FromDefault
+	})
 }
 
 // leadSettings returns the settings of the rank that reports them.

@@ -165,7 +165,8 @@ function drawTimeline() {
     if (x1 - x0 > 64) {
       g.fillStyle = color("card"); g.textAlign = "left";
       g.save(); g.beginPath(); g.rect(x0, lane.top, x1 - x0 - 4, lane.height); g.clip();
-      g.fillText("start " + a.number + (a.from ? ", from " + a.from : ""), x0 + 7, lane.top + 19);
+      const short = "start " + a.number, text = short + (a.from ? ", from " + a.from : "");
+      g.fillText(g.measureText(text).width + 11 < x1 - x0 ? text : short, x0 + 7, lane.top + 19);
       g.restore();
     }
   }
@@ -268,7 +269,8 @@ function figures() {
   if (!st) return;
   set("attempt", loopText(st) || "start " + st.attempt + (st.restored ? ", from checkpoint " + st.restored : ""));
   if (st.last) {
-    set("last", roughly(Math.max(0, now() - Date.parse(st.last.time))) + " ago");
+    const age = now() - Date.parse(st.last.time);
+    set("last", age < 1000 ? "now" : roughly(age) + " ago");
     set("lastInfo", "number " + st.last.index + (st.last.state ? ", " + bytes(st.last.state) : ""));
   } else {
     set("last", st.state === "finished" ? "none kept" : "none yet");
