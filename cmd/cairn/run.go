@@ -183,7 +183,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	declareLibrary(f)
 	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
-	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir")
+	f.StringVar(&o.Local, "local", "", "keep checkpoints in `DIRECTORY` on each host, which hosts do not share, in place of --dir; several hosts keep copies for each other")
 	f.StringVar(&o.Tiers, "tiers", "", "keep checkpoints on storage tiers: `POLICY` is local=DIR,shared=DIR:every=4, or @FILE")
 	f.StringVar(&o.From, "from", "", "resume the run at `PLACE`, in a new run directory: s3://BUCKET/PREFIX, or a run's directory on a shared tier; PLACE@12: from checkpoint 12; or a copy of the run of a run directory or checkpoint directory")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")

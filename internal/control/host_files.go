@@ -94,6 +94,9 @@ type Home struct {
 	// Reach is the oldest checkpoint to which the journal there can go back, if
 	// the rank's own files came from a tier with that checkpoint.
 	Reach uint64 `json:"reach,omitempty"`
+	// Contained: processes there end with the supervisor, which is the first of
+	// its process namespace, as in a container.
+	Contained bool `json:"contained,omitempty"`
 }
 
 const attemptFormat = 1

@@ -30,6 +30,7 @@ type islands struct {
 	local string // where each host sees its own
 	shell string
 	env   []string // of the run, besides this process's
+	usual bool     // without flags, the run has the tiers that runs have; otherwise local alone
 }
 
 // wanderOn makes hosts, and a run that computes up to a step at a time.
@@ -85,6 +86,9 @@ func (w *islands) begins(slots string, flags ...string) {
 		if n != "0" {
 			hosts = append(hosts, w.net.Hosts[i]+":"+n)
 		}
+	}
+	if !w.usual {
+		flags = append([]string{"--tiers", "local=" + filepath.Join(w.local, "me")}, flags...)
 	}
 	w.supervisor = w.startIn(w.env, append([]string{"-n", fmt.Sprint(w.ranks), "--hosts", strings.Join(hosts, ","), "--rsh", w.shell + " {host}", "--local", filepath.Join(w.local, "me"), "--every", "1h", "--retries", "2"}, flags...)...)
 }

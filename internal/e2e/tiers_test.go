@@ -417,6 +417,9 @@ func TestTiers_OnHosts(t *testing.T) {
 			w := wanderOn(t, c.hosts, n, "-size", "2000")
 			b := w.net.Hosts[1]
 			flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + "," + c.tier}
+			if c.kind == "partner" { // as --local alone means
+				flags, w.usual = nil, true
+			}
 			w.lets(5)
 			w.begins(c.before, flags...)
 			w.reachesStep(5)

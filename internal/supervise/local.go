@@ -470,7 +470,7 @@ func (s *Supervisor) recordStart(own map[int]string) error {
 	s.rec.Quiet = false
 	s.rec.Started = s.stamped(was.Next(l.restores, l.attemptID))
 	for r := range s.n {
-		home := control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r]}
+		home := control.Home{Host: l.found.dirs[l.at[r]].host, Dir: l.at[r], Contained: s.contains(l.at[r])}
 		switch {
 		case own[r] != "":
 			home.Reach = l.restores
@@ -485,6 +485,13 @@ func (s *Supervisor) recordStart(own map[int]string) error {
 		}
 	}
 	return s.record()
+}
+
+// contains reports whether processes on the host of a directory end with this
+// one: it is the first of its process namespace, in which it has started them.
+func (s *Supervisor) contains(dir string) bool {
+	h := s.helperFor(dir)
+	return os.Getpid() == 1 && s.launcher == nil && h != nil && h.local
 }
 
 // stamped adds to a record who has made it.

@@ -87,7 +87,7 @@ func (s *Supervisor) storeHomes(m *move) {
 			}
 			x.from.holds = true
 		}
-		now.Homes[x.rank] = control.Home{Host: x.to.title(), Dir: x.to.files.ID, Reach: now.Homes[x.rank].Reach}
+		now.Homes[x.rank] = control.Home{Host: x.to.title(), Dir: x.to.files.ID, Reach: now.Homes[x.rank].Reach, Contained: s.contains(x.to.files.ID)}
 		s.local.at[x.rank] = x.to.files.ID
 		if !slices.Contains(to, x.to) {
 			to = append(to, x.to)

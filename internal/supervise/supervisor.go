@@ -26,21 +26,22 @@ import (
 // Supervisor supervises one run. Only the goroutine of Run uses its fields;
 // others post functions to it.
 type Supervisor struct {
-	o        Options
-	n        int
-	cwd      string
-	dir      *rundir.Dir
-	rec      *rundir.Record
-	calls    chan func()
-	over     chan struct{} // closed when Run has ended
-	serving  sync.WaitGroup
-	sink     *output.Sink
-	hosts    []*host
-	launcher *launcher // mpirun or srun; nil: fork
-	local    *localRun // nil: hosts share a checkpoint directory
-	policy   *policy.Policy
-	tiers    []*storageTier     // with local: those besides the hosts' own disks
-	domains  *placement.Domains // hosts that fail together
+	o          Options
+	n          int
+	cwd        string
+	dir        *rundir.Dir
+	rec        *rundir.Record
+	calls      chan func()
+	over       chan struct{} // closed when Run has ended
+	serving    sync.WaitGroup
+	sink       *output.Sink
+	hosts      []*host
+	launcher   *launcher // mpirun or srun; nil: fork
+	local      *localRun // nil: hosts share a checkpoint directory
+	policy     *policy.Policy
+	tiers      []*storageTier     // with local: those besides the hosts' own disks
+	usualTiers bool               // nobody has named them
+	domains    *placement.Domains // hosts that fail together
 
 	state    string
 	a        *attempt       // the current attempt

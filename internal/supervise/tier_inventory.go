@@ -223,14 +223,14 @@ func (s *Supervisor) readTiers(ctx context.Context) (errs []error) {
 }
 
 // awaitLeft waits until no rank can run any more on hosts that are left behind:
-// helpers that have lost their supervisor end them. It reports whether it has
-// waited; the hosts may be back then.
+// helpers that have lost their supervisor end them, and in a container they end
+// with it. It reports whether it has waited; the hosts may be back then.
 func (s *Supervisor) awaitLeft(ctx context.Context, homes []control.Home) bool {
 	until := time.Time{}
 	var names []string
 	for _, home := range homes {
 		since, known := s.local.left[home.Dir]
-		if !known && s.rec.Quiet {
+		if !known && (s.rec.Quiet || home.Contained) {
 			continue
 		}
 		if !known {

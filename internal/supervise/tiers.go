@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,11 +67,18 @@ func (t *storageTier) kind() string { return string(t.Kind) }
 // String returns the tier as users write it.
 func (t *storageTier) String() string { return t.Name() }
 
-// parseTiers reads Options.Tiers. It sets Options.Local.
+// parseTiers reads Options.Tiers. It sets Options.Local. Without Options.Tiers,
+// several hosts with Options.Local are partners. (Those that a launcher chooses
+// are not known yet, and may have one name.)
 func (s *Supervisor) parseTiers() error {
 	o := &s.o
 	if o.Tiers == "" {
-		return nil
+		if o.Local == "" || s.launcher != nil || len(s.hosts) < 2 {
+			return nil
+		}
+		dir, err := filepath.Abs(o.Local)
+		s.policy, s.usualTiers = usualPolicy(dir), true
+		return err
 	}
 	p, err := policy.Parse(o.Tiers)
 	if err != nil {
@@ -96,6 +104,14 @@ func (s *Supervisor) parseTiers() error {
 	return s.readDomains()
 }
 
+// usualPolicy is the policy of a run on several hosts for which nobody has named
+// tiers.
+func usualPolicy(dir string) *policy.Policy {
+	home := policy.Defaults(policy.Local)
+	home.Place = dir
+	return &policy.Policy{Tiers: []policy.Tier{home, policy.Defaults(policy.Partner)}, Scrub: policy.DefaultScrub}
+}
+
 // checkLocal refuses options of a policy that have no meaning for the hosts' own
 // checkpoints.
 func checkLocal(p *policy.Policy) error {
@@ -108,6 +124,9 @@ func checkLocal(p *policy.Policy) error {
 
 // openTiers makes the tiers of the policy. It does not touch them.
 func (s *Supervisor) openTiers() {
+	if usual := usualPolicy(s.o.Local); s.policy == nil && !s.intent.New && s.rec.Policy == usual.String() && s.launcher == nil {
+		s.policy, s.usualTiers = usual, true // of its hosts, this command names one: it may have copies
+	}
 	if s.policy == nil {
 		if s.rec.Policy != "" && !s.intent.New {
 			s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run had --tiers '"+s.rec.Policy+"' before, and these tiers are not used now", "; ")
@@ -212,7 +231,9 @@ func (s *Supervisor) uploadCheckpoint(index uint64) {
 // uploadTo tells helpers to upload a checkpoint. One helper per directory does.
 func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
 	if t.alone {
-		s.tierFails(t, errors.New("there is no other host"))
+		if !s.usualTiers { // the hosts may be one, under several names
+			s.tierFails(t, errors.New("there is no other host"))
+		}
 		return
 	}
 	u := &tierUpload{index: index, attempt: s.local.attemptID, since: time.Now()}
