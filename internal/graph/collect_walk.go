@@ -325,7 +325,7 @@ func (c *Collector) dynamic(p *plan, ptr unsafe.Pointer) (*plan, error) {
 // whyUnknown says why a file has no number.
 func whyUnknown(f *os.File) string {
 	if _, err := f.Stat(); errors.Is(err, os.ErrClosed) {
-		return "the file is closed; set the variable to nil after Close"
+		return "the file is closed; set the variable to nil after Close, and leave it to no deferred call"
 	}
 	return "the file is not known to the run"
 }
