@@ -68,6 +68,9 @@
 // the one that it opens, plus 1. If the program loses its helper, it gives both to
 // the next one.
 //
+// The descriptors of Hello must be sealed against shrinking (F_SEAL_SHRINK): a
+// program that took memory away would end its helper.
+//
 // The page has three numbers: wake (32 bits; set by the helper), at byte 8 points
 // (64 bits; set by the program) and filling (32 bits; 1 while the program copies
 // GPU memory to the mirror after Save, 0 when it is done, more if that failed).
