@@ -84,6 +84,8 @@
 // result is wrong, 2 for wrong usage, and 75 after a signal to save and stop.
 package main
 
+//go:generate go run ../../cmd/cairn kernels
+
 import (
 	"context"
 	"errors"

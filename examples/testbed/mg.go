@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"math"
 	"slices"
@@ -67,9 +66,6 @@ type mgSlab struct {
 
 func (s *mgSlab) planes() int { return s.last - s.first }
 
-//go:embed mg.cl
-var mgSource string
-
 // mgCharges is the number of points of each sign in v.
 const mgCharges = 10
 
@@ -82,13 +78,9 @@ func (m *mg) setup(size string, devs []*device.Device) error {
 		return err
 	}
 	m.class = class
-	m.residual = device.NewKernel(mgSource, "residual", mgResidual)
-	m.smooth = device.NewKernel(mgSource, "smooth", mgSmooth)
-	m.reduce = device.NewKernel(mgSource, "reduce", mgReduce)
-	m.extend = device.NewKernel(mgSource, "extend", mgExtend)
-	m.ghosts = device.NewKernel(mgSource, "ghosts", mgGhosts)
-	m.wrap = device.NewKernel(mgSource, "wrap", mgWrap)
-	m.zero = device.NewKernel(mgSource, "zero", mgZero)
+	m.residual, m.smooth = device.KernelOf(mgResidual), device.KernelOf(mgSmooth)
+	m.reduce, m.extend = device.KernelOf(mgReduce), device.KernelOf(mgExtend)
+	m.ghosts, m.wrap, m.zero = device.KernelOf(mgGhosts), device.KernelOf(mgWrap), device.KernelOf(mgZero)
 
 	m.group = *device.NewGroup(devs[:min(len(devs), 1<<class.levels/4)]...)
 	m.u, m.r, m.v = nil, nil, nil
@@ -220,7 +212,7 @@ func (m *mg) steps() int { return m.class.cycles * m.class.times }
 func (m *mg) restart() error {
 	top := len(m.grids) - 1
 	for _, s := range m.grids[top].slabs {
-		if err := s.dev.Launch(m.zero, device.Size{s.u.Len()}, device.Out(s.u), int64(s.u.Len())); err != nil {
+		if err := s.dev.Launch(m.zero, device.Size{s.u.Len()}, device.Out(s.u)); err != nil {
 			return err
 		}
 	}
@@ -270,10 +262,9 @@ func firstOf(fs ...func() error) error {
 	return nil
 }
 
-// mgSize returns the size of a launch for planes of n × n points.
-func mgSize(n, planes int) device.Groups {
-	return device.Size{n, n, planes}.In(min(n, 32), min(n, 4), 1)
-}
+// mgSize returns the size of a launch for planes of n × n points. A group is a
+// row.
+func mgSize(n, planes int) device.Groups { return device.Size{n, n, planes}.In(n, 1, 1) }
 
 // down sets r of level l to weighted means of r of the next finer level.
 func (m *mg) down(l int) error {
@@ -288,7 +279,8 @@ func (m *mg) down(l int) error {
 			to, first = to.Rows(s.first/2+1, s.last/2+1), 0
 		}
 		err := s.dev.Launch(m.reduce, mgSize(coarse.side, s.planes()/2),
-			device.InOut(to), device.In(s.r), int32(coarse.side), first)
+			device.InOut(to), device.In(s.r), int32(coarse.side), first,
+			device.Local[float64](2*coarse.side), device.Local[float64](2*coarse.side))
 		if err != nil {
 			return err
 		}
@@ -307,7 +299,7 @@ func (m *mg) up(l int, add bool) error {
 			from = from.Rows(s.first/2, s.last/2+2)
 		}
 		err := s.dev.Launch(m.extend, mgSize(fine.side, s.planes()+2),
-			written(s.u, add), device.In(from), int32(fine.side), asInt(add))
+			written(s.u, add), device.In(from), int32(fine.side), asInt(add), device.Local[float64](fine.side/2))
 		if err != nil {
 			return err
 		}
@@ -317,9 +309,11 @@ func (m *mg) up(l int, add bool) error {
 
 // rest sets r of level l to v − A·u. On coarser grids, r takes the place of v.
 func (m *mg) rest(l int) error {
+	side := m.grids[l].side
 	for _, s := range m.grids[l].slabs {
-		err := s.dev.Launch(m.residual, mgSize(m.grids[l].side, s.planes()),
-			device.InOut(s.r), device.In(s.v), device.In(s.u), int32(m.grids[l].side), -8./3, 1./6, 1./12)
+		err := s.dev.Launch(m.residual, mgSize(side, s.planes()),
+			device.InOut(s.r), device.In(s.v), device.In(s.u), int32(side), -8./3, 1./6, 1./12,
+			device.Local[float64](side), device.Local[float64](side))
 		if err != nil {
 			return err
 		}
@@ -329,10 +323,11 @@ func (m *mg) rest(l int) error {
 
 // relax smooths u of level l. If add is false, u was zero.
 func (m *mg) relax(l int, add bool) error {
-	w := m.class.smoother
+	w, side := m.class.smoother, m.grids[l].side
 	for _, s := range m.grids[l].slabs {
-		err := s.dev.Launch(m.smooth, mgSize(m.grids[l].side, s.planes()),
-			device.InOut(s.u), device.In(s.r), int32(m.grids[l].side), asInt(add), w[0], w[1], w[2])
+		err := s.dev.Launch(m.smooth, mgSize(side, s.planes()),
+			device.InOut(s.u), device.In(s.r), int32(side), asInt(add), w[0], w[1], w[2],
+			device.Local[float64](side), device.Local[float64](side))
 		if err != nil {
 			return err
 		}
@@ -357,7 +352,7 @@ func (m *mg) exchange(l int, of func(*mgSlab) *device.Array[float64]) error {
 		end, last := s.planes()+1, below.planes()
 		err := s.dev.Launch(m.ghosts, device.Size{points},
 			device.Out(of(s).Rows(0, 1)), device.Out(of(s).Rows(end, end+1)),
-			device.In(of(below).Rows(last, last+1)), device.In(of(above).Rows(1, 2)), int32(points))
+			device.In(of(below).Rows(last, last+1)), device.In(of(above).Rows(1, 2)))
 		if err != nil {
 			return err
 		}
