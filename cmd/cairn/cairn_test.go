@@ -247,7 +247,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"completion", "bsh"}, "did you mean bash"},
 		{[]string{"run", "--retires", "3", "./sim"}, "unknown flag --retires (did you mean --retries?); see 'cairn help run'"},
 		{[]string{"run", "-x", "./sim"}, "unknown flag -x; see 'cairn help run'"},
-		{[]string{"run", "-out", "x", "./sim"}, "unknown flag -out (did you mean --output?)"},
+		{[]string{"run", "-out", "x", "./sim"}, "unknown flag -out (did you mean --output or --outside-files?)"},
 		{[]string{"run", "-n"}, "-n needs a value"},
 		{[]string{"run", "-n", "x", "./sim"}, "\"x\" is not a value for -n, which takes a whole number"},
 	} {
