@@ -133,6 +133,9 @@ func inspect(c *call, rank uint) error {
 		failed = fmt.Errorf("%s: %w", s.Path, err)
 	}
 	for _, f := range files {
+		if f.Closed {
+			f.Mode = "closed"
+		}
 		doc.Files = append(doc.Files, fileInfo{f.Path, f.Mode, f.Offset, f.Size})
 	}
 	if c.json {

@@ -320,7 +320,7 @@ func pinOutput(ctx context.Context, dir string, open func(rank int) (vfs.File, e
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(files, func(e ckpt.FileEntry) bool { return e.Path == "/dev/stdout" })
+			i := slices.IndexFunc(files, func(e ckpt.FileEntry) bool { return e.Path == "/dev/stdout" && !e.Closed })
 			if i < 0 {
 				continue
 			}

@@ -423,7 +423,8 @@ func (s *File) readJSON(path string, v any) error {
 	return nil
 }
 
-// Files returns the data files that the program had open.
+// Files returns the data files that the program had open, and closed ones to
+// which it referred.
 func (s *File) Files() ([]FileEntry, error) {
 	var out []FileEntry
 	for i := range s.Header.Datasets {

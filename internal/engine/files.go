@@ -76,6 +76,7 @@ type fileTable struct {
 	resuming   bool // there are checkpoints, and Restore has not been called
 	open       []*openFile
 	next       int
+	closed     closedFiles
 	saved      []*openFile // while restoring: by the checkpoint's ids
 	migrated   bool        // this process is a destination, and has changed no file yet
 	formerDirs []string    // where the run was started before it was moved or copied
@@ -232,7 +233,7 @@ func (t *fileTable) id(f *os.File) (int, bool) {
 			return o.entry.ID, true
 		}
 	}
-	return 0, false
+	return t.closed.id(f, &t.next)
 }
 
 func (t *fileTable) file(id int) (*os.File, error) {
@@ -249,11 +250,15 @@ func (t *fileTable) file(id int) (*os.File, error) {
 			return o.f, o.reopen()
 		}
 	}
+	if f, err := t.closed.file(id); f != nil || err != nil {
+		return f, err
+	}
 	return nil, fmt.Errorf("%w: no file %d in the file map", ErrCorrupt, id)
 }
 
 // entries returns the entries of all open files, with their sizes and offsets.
-// It removes closed files from the table.
+// It removes closed files from the table; those to which the program refers get
+// an entry after the state was collected.
 func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	var out []ckpt.FileEntry
 	var live []*openFile
@@ -306,8 +311,12 @@ func (t *fileTable) mark() error {
 // again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
-	t.saved, t.stdin, t.inputs = nil, nil, nil
+	t.saved, t.stdin, t.inputs, t.closed.saved = nil, nil, nil, nil
 	for _, e := range saved {
+		if e.Closed {
+			t.closed.begin(&e)
+			continue
+		}
 		if e.Stdin {
 			t.stdin = &e
 			continue
@@ -444,7 +453,7 @@ func (t *fileTable) check() error {
 // apply positions and truncates files.
 func (t *fileTable) apply(back bool) error {
 	open := t.saved
-	next := 0
+	next := t.closed.apply(0)
 	for _, o := range t.saved {
 		if err := o.truncateAndSeek(o.entry.Size, o.entry.Offset, !t.migrated && !t.restoredElsewhere(o)); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
@@ -513,5 +522,5 @@ func (t *fileTable) abandon() {
 			o.f.Close()
 		}
 	}
-	t.saved = nil
+	t.saved, t.closed.saved = nil, nil
 }

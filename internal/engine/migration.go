@@ -332,6 +332,7 @@ func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Mo
 		return nil, err
 	}
 	step.At("migrate.copied")
+	files = append(files, p.files.closed.entries()...)
 	s, err := l.stream.Finish(ctx, img, files, note, extra)
 	if err != nil {
 		return nil, err

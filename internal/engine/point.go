@@ -235,7 +235,7 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 		p.peers.captureInflight(note, s)
 	}
 	p.saver.Prefetch()
-	files, err := p.files.entries() // first: it removes closed files, so that Collect refuses them
+	files, err := p.files.entries() // first: it removes closed files, so that Collect finds them closed
 	if err == nil {
 		if err = p.recordFiles(files); err != nil && p.identity.Size <= 1 {
 			p.reportOutcome(CheckpointInfo{}, time.Time{}, control.NoStdout, ckpt.Result{Index: p.saver.Next(), Err: err})
@@ -260,6 +260,7 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 			return 0, err
 		}
 	}
+	files = append(files, p.files.closed.entries()...)
 	index, err := p.saver.Save(ctx, img, files, *note)
 	p.collector.Release()
 	if err != nil {

@@ -156,7 +156,7 @@ func (p *Run) precopyImage() {
 
 // image returns the state of the program, after OnCopy.
 func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
-	if _, err := p.files.entries(); err != nil { // removes closed files, so that Collect refuses them
+	if _, err := p.files.entries(); err != nil { // removes closed files, so that Collect finds them closed
 		return nil, err
 	}
 	return p.collectState(c)

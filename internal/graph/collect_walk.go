@@ -2,9 +2,7 @@ package graph
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"sort"
@@ -125,7 +123,7 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 		}
 	case kFile:
 		if _, ok := c.fileID(ptr); !ok {
-			return c.refuse(p, i, at, whyUnknown(*(*osFile)(ptr)))
+			return c.refuse(p, i, at, "the file is not known to the run")
 		}
 		if why := c.tooEarly(ptr); why != "" {
 			return c.refuse(p, i, at, why)
@@ -320,14 +318,6 @@ func (c *Collector) dynamic(p *plan, ptr unsafe.Pointer) (*plan, error) {
 		c.dynIndex[d] = uint32(len(c.dyn))
 	}
 	return d, nil
-}
-
-// whyUnknown says why a file has no number.
-func whyUnknown(f *os.File) string {
-	if _, err := f.Stat(); errors.Is(err, os.ErrClosed) {
-		return "the file is closed; set the variable to nil after Close, and leave it to no deferred call"
-	}
-	return "the file is not known to the run"
 }
 
 func (c *Collector) fileID(ptr unsafe.Pointer) (uint64, bool) {

@@ -170,7 +170,7 @@ type helloFrame struct {
 
 // sends reports whether the content of a file is sent.
 func (h *helloFrame) sends(e *ckpt.FileEntry) bool {
-	return !e.IsStream() && (h.Files || h.Output && e.Path == outputPath)
+	return !e.IsStream() && !e.Closed && (h.Files || h.Output && e.Path == outputPath)
 }
 
 // outputPath names standard output among the run's files, if it is one.
