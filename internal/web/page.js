@@ -277,7 +277,7 @@ function figures() {
     set("lastInfo", "");
   }
   set("failureInfo", st.failures ? st.failures + " in a row without progress" : run.failures ? "restarted each time" : "");
-  set("lostInfo", lostMS && run.events.length ? "computed again after failures" : "");
+  set("lostInfo", lostMS && run.events.length ? "computed again" : "");
 }
 
 // loopText says how far the slowest rank is in its loop, and when the loop is

@@ -47,6 +47,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.watch.end(owner)
+	s.watch.look() // what it has is as old as the last visitor
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	// send ends the stream if the visitor does not read.

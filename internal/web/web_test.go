@@ -178,6 +178,28 @@ func TestStream(t *testing.T) {
 	next(func(m *message) bool { return m.State != nil && m.State.State == rundir.Finished })
 }
 
+// TestStream_FreshState shows that a visitor does not get the state that an
+// earlier visitor saw last.
+func TestStream_FreshState(t *testing.T) {
+	s := newSite(t, "")
+	s.watch.look()
+	rec, err := rundir.ReadRecord(s.dir.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.State = rundir.Finished
+	if err := s.dir.Write(rec); err != nil {
+		t.Fatal(err)
+	}
+	s.watch.looking.Lock()
+	s.watch.asked = time.Time{}
+	s.watch.looking.Unlock()
+	next := s.open()
+	if m := next(func(m *message) bool { return m.State != nil }); m.State.State != rundir.Finished {
+		t.Errorf("the first state is %s", m.State.State)
+	}
+}
+
 // TestStream_TooMany shows that visitors can use up neither the machine nor the
 // places of those who have the token.
 func TestStream_TooMany(t *testing.T) {
