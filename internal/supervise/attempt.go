@@ -584,6 +584,7 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 	// others were killed because of it. A launcher kills ranks without their
 	// helper.
 	if f != nil && !f.own && !m.Killed && !(a.killed() && s.launcher != nil) {
+		s.reportCause(f.why)
 		a.outside = true
 	}
 	expected := r.done && a.stopped || s.stopping || a.killed()
@@ -626,6 +627,15 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	}
 	s.tellRanks(&control.Lost{Rank: gone, Why: f.why})
 	s.after(lostMoment, func() { s.kill("") })
+}
+
+// reportCause reports that a rank was killed or a host was lost from outside,
+// if the end of a rank that missed it was reported as the failure. A launcher
+// kills ranks itself.
+func (s *Supervisor) reportCause(why string) {
+	if f := s.a.failure; f != nil && f.own && !s.a.outside && !s.stopping && s.launcher == nil {
+		s.report(events.Event{Kind: events.Warning}, "%s, probably before that", why)
+	}
 }
 
 // kill kills all ranks at once.

@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/client"
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +30,31 @@ func TestQuarantine_KilledFromOutside(t *testing.T) {
 	l.ends(rundir.Failed, 128+9).says("restarting from checkpoint 2")
 	if len(l.last.Quarantined) != 0 {
 		t.Errorf("put aside: %v", l.last.Quarantined)
+	}
+}
+
+// TestFailure_NoticedByAnotherRank shows that the user learns which rank was
+// killed if another rank, which missed it, ended and was reported first.
+func TestFailure_NoticedByAnotherRank(t *testing.T) {
+	for _, c := range []struct {
+		first failure
+		end   control.Exited
+		want  string
+	}{
+		{failure{own: true}, control.Exited{Signal: 9}, "rank 0 on a was killed by signal 9 (SIGKILL), probably before that"},
+		{failure{own: true}, control.Exited{Signal: 9, Killed: true}, ""}, // because of the failure
+		{failure{own: true}, control.Exited{Code: 1}, ""},
+		{failure{}, control.Exited{Signal: 9}, ""},
+	} {
+		s := &Supervisor{dir: &rundir.Dir{FS: vfs.OS(), Path: t.TempDir()}, rec: new(rundir.Record), history: history{anew: true}, a: &attempt{failure: &c.first}}
+		s.exited(&rank{RankState: control.RankState{Host: "a"}}, &c.end)
+		told := ""
+		for _, e := range s.history.first {
+			told += e.Text
+		}
+		if told != c.want {
+			t.Errorf("%+v: %q, want %q", c.end, told, c.want)
+		}
 	}
 }
 

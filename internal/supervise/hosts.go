@@ -456,7 +456,10 @@ func (h *host) lost(err error) {
 	if s.a == nil || !s.a.begun() {
 		return
 	}
-	s.a.outside = s.a.outside || s.onHost(h) > 0
+	if s.onHost(h) > 0 {
+		s.reportCause(fmt.Sprintf("lost %v", h.err))
+		s.a.outside = true
+	}
 	s.hostOfSourceLost(h)
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
