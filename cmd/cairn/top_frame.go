@@ -196,11 +196,11 @@ func (v *topView) timeline(now time.Time, width int) []row {
 	}
 	started := time.Time{}
 	var failed time.Time
+	var failures []int
 	for i := range v.events {
 		e := &v.events[i]
 		if e.LostNS > 0 && !failed.IsZero() {
 			fill(at(failed.Add(-time.Duration(e.LostNS))), at(failed), '▒', attention)
-			fill(at(failed), at(failed), '✗', bad)
 		}
 		switch e.Kind {
 		case events.Start:
@@ -215,7 +215,7 @@ func (v *topView) timeline(now time.Time, width int) []row {
 			}
 			if e.Kind == events.Failure {
 				failed = e.Time
-				fill(at(failed), at(failed), '✗', bad)
+				failures = append(failures, at(failed))
 			}
 		case events.Checkpoint:
 			if e.Checkpoint != nil {
@@ -226,9 +226,9 @@ func (v *topView) timeline(now time.Time, width int) []row {
 	}
 	if !started.IsZero() {
 		fill(at(started), at(end), '█', good)
-		if !failed.IsZero() { // it may have been painted over
-			fill(at(failed), at(failed), '✗', bad)
-		}
+	}
+	for _, k := range failures { // last: nothing may hide them
+		fill(k, k, '✗', bad)
 	}
 	var attempts row
 	for i, c := range line {

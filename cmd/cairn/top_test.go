@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,14 @@ func TestTop_Frame(t *testing.T) {
 	}
 	want := strings.Repeat("█", 40) + strings.Repeat("▒", 20) + "✗" + strings.Repeat(" ", 9) + strings.Repeat("█", 30)
 	if bar != want {
+		t.Errorf("the timeline is\n%s, want\n%s", bar, want)
+	}
+	// After a second failure, and a start in the same moment, both are shown.
+	again := &topView{state: v.state}
+	again.add(append(slices.Clone(v.events), at(80, events.Event{Kind: events.Failure}), at(80, events.Event{Kind: events.Start})), false)
+	again.events[3].Time = again.events[2].Time // the first one was so, too
+	want = strings.Repeat("█", 40) + strings.Repeat("▒", 20) + "✗" + strings.Repeat("█", 19) + "✗" + strings.Repeat("█", 19)
+	if bar := frameText(again.timeline(now, 100)[:1]); bar != want+"\n" {
 		t.Errorf("the timeline is\n%s, want\n%s", bar, want)
 	}
 	for _, part := range []string{" running ", "/x/sim.cairn", "1 min 40 s", "rank 2 was killed", "2 ranks, 50 to 100 points", "20 s", "\ufffd[31m"} {

@@ -140,7 +140,7 @@ function drawTimeline() {
   const lane = { top: 30, height: 30 }, base = h - 22, high = base - lane.top - lane.height - 14;
   g.font = "11px system-ui, sans-serif";
   // the axis
-  const step = steps.find(s => (to - from) / s <= Math.max(3, w / 110)) || 1209600000;
+  const step = steps.find(s => (to - from) / s <= Math.max(4, w / 110)) || 1209600000;
   g.strokeStyle = color("line"); g.fillStyle = color("soft"); g.lineWidth = 1; g.textAlign = "center";
   const zone = new Date(from).getTimezoneOffset() * 60000;
   for (let t = Math.ceil((from - zone) / step) * step + zone; t <= to; t += step) {
