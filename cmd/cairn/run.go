@@ -219,8 +219,11 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 			return err
 		}
 		o.Settings = given.list
-		c.sayFile(o.Settings)
-		c.sayVariables(f, os.Environ())
+		r.background = isDetached()
+		if !r.detach || r.background { // else the process in the background says it
+			c.sayFile(o.Settings)
+			c.sayVariables(f, os.Environ())
+		}
 		r.counted = f.Changed("ranks")
 		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
 		if r.makeOptions, err = r.make.options(f); err != nil {
@@ -239,6 +242,7 @@ type runFlags struct {
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, quarantine                         int
 	plain, live, verbose, detach, outside       bool
+	background                                  bool // this is the process that --detach started
 	http, hangup                                string
 	counted                                     bool // -n was given
 
@@ -259,8 +263,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.checkRunDir(); err != nil {
 		return err
 	}
-	background := isDetached()
-	if r.detach && !background {
+	if r.detach && !r.background {
 		return detach(ctx, c)
 	}
 	if r.events.to == "-" && c.json {
@@ -300,7 +303,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		if e.Kind != "" {
 			pass(&e.Event)
 		}
-		if background && e.Kind == events.Start && !left {
+		if r.background && e.Kind == events.Start && !left {
 			left = true
 			show.main.note(func() {
 				if err := goBackground(c, e.Run.Run); err != nil {
@@ -309,7 +312,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 			})
 		}
 	}
-	if o.RankOutput == "" && !c.json && r.events.to != "-" && (!background || c.stdout.regular()) {
+	if o.RankOutput == "" && !c.json && r.events.to != "-" && (!r.background || c.stdout.regular()) {
 		o.Line = show.line
 		if show.stdout {
 			o.Part = show.incomplete
@@ -409,8 +412,8 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 // busyEvery is the time between two checks whether a run directory is free.
 const busyEvery = time.Second
 
-// newSupervisor makes the supervisor. If an earlier start of the scheduler's job
-// still runs, it waits for its end.
+// newSupervisor makes the supervisor. If an earlier start of the scheduler's
+// job still runs, it waits for its end.
 func newSupervisor(ctx context.Context, c *call, o supervise.Options) (*supervise.Supervisor, error) {
 	for told := false; ; {
 		s, err := supervise.New(o)

@@ -52,18 +52,23 @@ func untilState(t *testing.T, run, state string) {
 	}
 }
 
-// TestDetach starts a run in the background, attaches to it, and reads its output.
+// TestDetach starts a run in the background, attaches to it, and reads its
+// output.
 func TestDetach(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "r.cairn")
 	one, openOne := gate(t, dir, "one")
 	two, openTwo := gate(t, dir, "two")
+	t.Setenv("CAIRN_KEEPS", "1") // a mistake, which is reported once
 	script := fmt.Sprintf("echo first; read x <%s; echo second; read x <%s; echo third; exit 5", one, two)
 	text, code := cairnTool(t, "run", "--detach", "--retries", "0", "--run", run, "sh", "-c", script)
 	if code != 0 {
 		t.Fatalf("status %d: %s", code, text)
 	}
 	must(t, text, "started: 1 rank", "runs it in the background", "cairn attach "+run)
+	if n := strings.Count(text, "CAIRN_KEEPS is ignored"); n != 1 {
+		t.Errorf("the ignored variable is reported %d times: %s", n, text)
+	}
 	attached := begin(t, run, nil, build(t, "./cmd/cairn", runtime.GOARCH), "attach", run)
 	attached.awaits("attached to " + run)
 	st, err := client.Read(t.Context(), run)
@@ -96,8 +101,8 @@ func TestDetach(t *testing.T) {
 
 // TestHangup closes the terminal of a run, as a lost connection does.
 func TestHangup(t *testing.T) {
-	// Under nohup this process ignores SIGHUP, and so would the run. A signal that
-	// is caught here is not ignored there.
+	// Under nohup this process ignores SIGHUP, and so would the run. A signal
+	// that is caught here is not ignored there.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)
