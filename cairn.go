@@ -25,9 +25,9 @@
 //
 // # What Cairn guarantees
 //
-// A restored run computes the result of an uninterrupted one. This includes what
-// the program appends to files that it opens with Run.OpenFile, but not data
-// that it overwrites there.
+// A restored run computes the result of an uninterrupted one. This includes
+// what the program appends to files that it opens with Run.OpenFile, but not
+// data that it overwrites there.
 //
 // No single crash destroys a checkpoint once it is committed.
 //
@@ -136,14 +136,15 @@ type Options struct {
 	// 'cairn run --tiers' does: "shared=/gpfs/me:every=4, s3=s3://bucket/sim".
 	// Open starts a process of the cairn command (CAIRN_HELPER, or in PATH),
 	// which copies checkpoints there in the background and reports to Log if a
-	// tier fails; if this host has lost the run, it brings it from there. Dir is
-	// then the run directory (default: PROGRAM.cairn), which 'cairn list' and
-	// 'cairn status' take; checkpoints are first saved to Dir/local, or to Local,
-	// or to the local tier that Tiers names. Close waits until the tiers have the
-	// last checkpoint (at most for 60 s, or the time that CAIRN_GRACE gives), or
-	// until a finished run is removed from them. CAIRN_TIERS in the environment has the
-	// same meaning. The tiers partner and rs, and programs of several ranks, need
-	// 'cairn run', whose --tiers comes first. See docs/tiers.md.
+	// tier fails; if this host has lost the run, it brings it from there. Dir
+	// is then the run directory (default: PROGRAM.cairn), which 'cairn list'
+	// and 'cairn status' take; checkpoints are first saved to Dir/local, or to
+	// Local, or to the local tier that Tiers names. Close waits until the tiers
+	// have the last checkpoint (at most for 60 s, or the time that CAIRN_GRACE
+	// gives), or until a finished run is removed from them. CAIRN_TIERS in the
+	// environment has the same meaning. The tiers partner and rs, and programs
+	// of several ranks, need 'cairn run', whose --tiers comes first. See
+	// docs/tiers.md.
 	Tiers string
 
 	// Fresh starts over: Open discards what Dir holds of an earlier run,
@@ -216,7 +217,8 @@ type Options struct {
 	Drop []string
 
 	// OnSaved is called by Point, Checkpoint or Close when a checkpoint is
-	// committed. If several are committed together, it is called for the newest.
+	// committed. If several are committed together, it is called for the
+	// newest.
 	OnSaved func(CheckpointInfo)
 
 	// OnError is called when a checkpoint failed. Point then returns nil
@@ -291,13 +293,13 @@ const (
 // names the field; Restore returns that error again, so that callers need not
 // check it here.
 //
-// Restore assigns to *v. What *v refers to (the target of a pointer, the rows of
-// a slice of slices, a map) is then new memory: a reference taken before Restore
-// still points to the old memory. Protect an object itself (Protect(run, "sim",
-// sim) where sim is a *Sim), which keeps its address, or take references after
-// Restore. A pointer to a package variable that is not protected is restored as
-// a pointer to a copy, except for error values of the standard library, such as
-// io.EOF.
+// Restore assigns to *v. What *v refers to (the target of a pointer, the rows
+// of a slice of slices, a map) is then new memory: a reference taken before
+// Restore still points to the old memory. Protect an object itself
+// (Protect(run, "sim", sim) where sim is a *Sim), which keeps its address, or
+// take references after Restore. A pointer to a package variable that is not
+// protected is restored as a pointer to a copy, except for error values of the
+// standard library, such as io.EOF.
 func Protect[T any](r *Run, name string, v *T, options ...ProtectOption) error {
 	var how engine.ProtectOption
 	for _, o := range options {
@@ -306,9 +308,9 @@ func Protect[T any](r *Run, name string, v *T, options ...ProtectOption) error {
 	return engine.Protect(r.run, name, v, how)
 }
 
-// Register makes the type T known to the run. A program needs it only for a type
-// that is stored in an interface and that Cairn cannot find by its name. The
-// error of Restore then says so.
+// Register makes the type T known to the run. A program needs it only for a
+// type that is stored in an interface and that Cairn cannot find by its name.
+// The error of Restore then says so.
 func Register[T any](r *Run) { engine.Register[T](r.run) }
 
 // Coder saves or restores the fields of a value whose type has a CairnState
@@ -342,8 +344,8 @@ func init() {
 // checkpoint. Call it once, after all calls of Protect and before the first
 // Point.
 //
-// Restore reports a damaged checkpoint to Options.Log and takes an older one. It
-// returns an error if there are checkpoints and none can be loaded, and if a
+// Restore reports a damaged checkpoint to Options.Log and takes an older one.
+// It returns an error if there are checkpoints and none can be loaded, and if a
 // checkpoint does not fit the variables that the program protects. After an
 // error the values of the variables are undefined: the program must end.
 func (r *Run) Restore(ctx context.Context) (bool, error) { return r.run.Restore(ctx) }
@@ -360,23 +362,24 @@ func (r *Run) Restore(ctx context.Context) (bool, error) { return r.run.Restore(
 // after ten seconds, then after twice as long, up to the usual interval. It
 // returns an error that wraps both if the checkpoint before a stop failed.
 //
-// Point does not look at ctx unless a checkpoint is due. It saves and stops on a
-// signal even if the same signal has canceled ctx.
+// Point does not look at ctx unless a checkpoint is due. It saves and stops on
+// a signal even if the same signal has canceled ctx.
 //
 // In a run of several ranks, a due point waits for the other ranks. If ctx ends
 // meanwhile, this rank has left the run: its sends and receives fail from then
 // on.
 func (r *Run) Point(ctx context.Context) error { return r.run.Point(ctx) }
 
-// Checkpoint saves now, and returns when the checkpoint is committed. In a run of
-// several ranks it requests a checkpoint of all ranks, and returns when that is
-// committed. All ranks should call it at the same place, which counts as a point.
+// Checkpoint saves now, and returns when the checkpoint is committed. In a run
+// of several ranks it requests a checkpoint of all ranks, and returns when that
+// is committed. All ranks should call it at the same place, which counts as a
+// point.
 func (r *Run) Checkpoint(ctx context.Context) error { return r.run.Checkpoint(ctx) }
 
 // Begin, Add and Commit take a checkpoint of variables that become ready one
-// after the other, so that copying them is spread over the program's work. Begin
-// waits until the checkpoint before is written. Between Begin and Commit, Point
-// saves nothing and returns nil, and Checkpoint returns an error.
+// after the other, so that copying them is spread over the program's work.
+// Begin waits until the checkpoint before is written. Between Begin and Commit,
+// Point saves nothing and returns nil, and Checkpoint returns an error.
 //
 // In a run of several ranks, all ranks call Begin and Commit, at the same
 // places. Each adds what it wants.
@@ -388,9 +391,9 @@ func (r *Run) Begin(ctx context.Context) error { return r.run.Begin(ctx) }
 //
 // Variables that share memory, by slices of one array or by pointers for
 // example, must be added in one call: the checkpoint would hold that memory as
-// it was at two different times. Otherwise Add returns an error that names both,
-// or Commit does if one of them was not added. Variables may share strings and
-// values in interfaces, which nothing changes.
+// it was at two different times. Otherwise Add returns an error that names
+// both, or Commit does if one of them was not added. Variables may share
+// strings and values in interfaces, which nothing changes.
 //
 // Add refuses variables that refer to files, because Commit saves the positions
 // of files, and variables with pending receives. Commit copies them.
@@ -402,8 +405,8 @@ func (r *Run) Add(names ...string) error { return r.run.Add(names...) }
 // Commit copies the variables that were not added, and begins to write the
 // checkpoint. It returns when the program may change all its variables, and
 // returns the errors that Point does. In a run of several ranks it counts as a
-// point. The copies that Add has made take memory, in addition to Options.Memory,
-// until the run is closed: the next ones use it again.
+// point. The copies that Add has made take memory, in addition to
+// Options.Memory, until the run is closed: the next ones use it again.
 func (r *Run) Commit(ctx context.Context) error { return r.run.Commit(ctx) }
 
 // Cancel forgets what was added since Begin. Without Begin it does nothing.
@@ -412,9 +415,9 @@ func (r *Run) Cancel() { r.run.Cancel() }
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
 func (r *Run) Request() { r.run.Request() }
 
-// Due reports whether the next Point may take a checkpoint. A program that has to
-// prepare for a checkpoint calls Due before it calls Point. In a run of several
-// ranks Due always returns true.
+// Due reports whether the next Point may take a checkpoint. A program that has
+// to prepare for a checkpoint calls Due before it calls Point. In a run of
+// several ranks Due always returns true.
 func (r *Run) Due() bool { return r.run.Due() }
 
 // Rollback restores the newest checkpoint in the running program, after a
@@ -422,46 +425,46 @@ func (r *Run) Due() bool { return r.run.Due() }
 // Nothing else may use the protected variables meanwhile. Files of the run are
 // put back as well; files that were opened after the checkpoint get the content
 // that they had when they were opened, and stay open. Rollback returns false if
-// there is no checkpoint: the files are then as they were after Restore, and the
-// program sets up its initial values again, or ends.
+// there is no checkpoint: the files are then as they were after Restore, and
+// the program sets up its initial values again, or ends.
 //
-// After an error the values of the variables are undefined. The run saves nothing
-// until another Rollback succeeds.
+// After an error the values of the variables are undefined. The run saves
+// nothing until another Rollback succeeds.
 //
 // In a run of several ranks all ranks roll back together, in their running
 // processes, to the newest checkpoint that all have. One rank calls Rollback.
 // On the others, Point and the operations of package mpi return an error that
 // wraps ErrRollback, also those that wait, and these ranks call Rollback, too.
 // Messages that were sent since the checkpoint are dropped, and those that were
-// in flight at the checkpoint come again. If Rollback returns an error, because a
-// rank has ended, dies, moves to another host or cannot load its part, the
+// in flight at the checkpoint come again. If Rollback returns an error, because
+// a rank has ended, dies, moves to another host or cannot load its part, the
 // program ends with it, and 'cairn run' restarts all ranks.
 func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollback(ctx) }
 
-// OpenFile opens a data file as os.OpenFile does, and makes it part of the state:
-// checkpoints hold its path, mode, offset and size. A restart positions the file
-// where it was. It also truncates a file that is written to the size that it had,
-// so that output is neither duplicated nor lost. It does not undo what was
-// overwritten in place.
+// OpenFile opens a data file as os.OpenFile does, and makes it part of the
+// state: checkpoints hold its path, mode, offset and size. A restart positions
+// the file where it was. It also truncates a file that is written to the size
+// that it had, so that output is neither duplicated nor lost. It does not undo
+// what was overwritten in place.
 //
-// Call OpenFile before Restore, on every start: it does not truncate an existing
-// file whose content a checkpoint determines. After Restore, OpenFile returns a
-// file that was open in the checkpoint as it is, and does not open it again. With
-// O_EXCL, it also opens a file that the run has made after the checkpoint, and
-// empties it: the program makes it again.
-// Protected values may hold the *os.File. A relative name is relative to the
-// working directory, also after a restart.
+// Call OpenFile before Restore, on every start: it does not truncate an
+// existing file whose content a checkpoint determines. After Restore, OpenFile
+// returns a file that was open in the checkpoint as it is, and does not open it
+// again. With O_EXCL, it also opens a file that the run has made after the
+// checkpoint, and empties it: the program makes it again. Protected values may
+// hold the *os.File. A relative name is relative to the working directory, also
+// after a restart.
 func (r *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return r.run.OpenFile(name, flag, perm)
 }
 
-// ProtectFile makes a file part of the state that the program has opened itself,
-// with the given flags; see OpenFile.
+// ProtectFile makes a file part of the state that the program has opened
+// itself, with the given flags; see OpenFile.
 func (r *Run) ProtectFile(f *os.File, flag int) error { return r.run.ProtectFile(f, flag) }
 
-// World returns the communicator of all ranks of the run. In a program that runs
-// alone it has one rank; if World is called before Restore, messages of that rank
-// to itself are part of the state.
+// World returns the communicator of all ranks of the run. In a program that
+// runs alone it has one rank; if World is called before Restore, messages of
+// that rank to itself are part of the state.
 func (r *Run) World() *mpi.Comm { return r.run.World() }
 
 // Rank returns the number of this process among the ranks of the run, from 0.
@@ -477,7 +480,7 @@ func (r *Run) Dir() string { return r.run.Dir() }
 // checkpoints. The next Open returns ErrFinished unless Options.Fresh is set.
 func (r *Run) Finish() { r.run.Finish() }
 
-// Close waits until a checkpoint that is being written is committed, and ends the
-// run. It saves nothing by itself; see Checkpoint. It returns the error of the
-// last checkpoint if no Point has returned it.
+// Close waits until a checkpoint that is being written is committed, and ends
+// the run. It saves nothing by itself; see Checkpoint. It returns the error of
+// the last checkpoint if no Point has returned it.
 func (r *Run) Close() error { return r.run.Close() }

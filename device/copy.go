@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// copyRegion copies bytes: on dst's device, or on src's if dst has none, or else
-// through host memory.
+// copyRegion copies bytes: on dst's device, or on src's if dst has none, or
+// else through host memory.
 func copyRegion(to *memory, tg region, from *memory, fg region) error {
 	dst, src := &parts{h: &handle{to}, g: tg, n: tg.size()}, &parts{h: &handle{from}, g: fg, n: fg.size()}
 	err := copyOnDevice(dst, src)

@@ -54,8 +54,8 @@ var machine struct {
 // and GPUs that CUDA has found, too.
 //
 // A program that Cairn's compiler has made restartable gets as many devices
-// after a restart as before, unless it can divide its work anew. Several of them
-// may then use the same device of the machine.
+// after a restart as before, unless it can divide its work anew. Several of
+// them may then use the same device of the machine.
 func Devices() ([]*Device, error) {
 	out, err := present()
 	if err != nil {

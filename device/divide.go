@@ -52,8 +52,8 @@ var division struct {
 var errUnwritten = errors.New("nothing was written there since the program was restarted")
 
 // CairnDivides reports whether the program has to divide its work among the
-// devices that Devices returns. The code that Cairn's compiler adds to malleable
-// programs calls it until it returns false.
+// devices that Devices returns. The code that Cairn's compiler adds to
+// malleable programs calls it until it returns false.
 func CairnDivides() bool {
 	return divisionStage(division.stage.Load()) != divided && divides()
 }
@@ -134,8 +134,8 @@ func noteView(m *memory, lo, hi int64) {
 	division.views[m] = division.views[m].with(lo, hi)
 }
 
-// noteMade notes that the program made an array. While the work is divided anew,
-// its zeros do not count.
+// noteMade notes that the program made an array. While the work is divided
+// anew, its zeros do not count.
 func noteMade(m *memory) {
 	if s := divisionStage(division.stage.Load()); s == divided || s == divisionDue {
 		return

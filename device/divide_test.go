@@ -169,8 +169,8 @@ func TestDivide_Unwritten(t *testing.T) {
 		t.Errorf("after all was written: %v", err)
 	}
 
-	// A program that Cairn's compiler made ends. Why depends on whether its work
-	// was divided anew.
+	// A program that Cairn's compiler made ends. Why depends on whether its
+	// work was divided anew.
 	var failed, leftOut error
 	new(deviceCount).CairnDivision(nil, func(err error) { failed = err }, func(err error) { leftOut = err })
 	for _, anew := range []bool{true, false} {

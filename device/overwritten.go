@@ -41,10 +41,10 @@ func (*deviceCount) CairnSaving(due *uint32) {
 func CairnSaves() bool { return saving != nil && atomic.LoadUint32(saving) != 0 }
 
 // CairnOverwritten says which arrays the program overwrites before it reads
-// them. The code that Cairn's compiler adds calls it. Each line of the text is a
-// case: the type of one of the variables, paths whose pointers must be nil, paths
-// whose pointers must not be nil, and paths of the arrays. A path begins with the
-// number of a variable.
+// them. The code that Cairn's compiler adds calls it. Each line of the text is
+// a case: the type of one of the variables, paths whose pointers must be nil,
+// paths whose pointers must not be nil, and paths of the arrays. A path begins
+// with the number of a variable.
 func CairnOverwritten(text string, variables ...any) {
 	parts := findOverwritten(text, variables)
 	for m, r := range parts {

@@ -128,8 +128,8 @@ func (a *Array[T]) updateGaps(f func([]T)) error {
 
 // Copy copies the values of src to dst, which has as many elements. The arrays
 // may be views with gaps, and may share memory. The device that has dst copies,
-// or else the one that has src, after the launches made so far. If neither is on
-// a device, Copy waits for kernels that write src in host memory.
+// or else the one that has src, after the launches made so far. If neither is
+// on a device, Copy waits for kernels that write src in host memory.
 func Copy[T any](dst, src *Array[T]) error {
 	if dst == nil || src == nil || dst.h == nil || src.h == nil {
 		return fmt.Errorf("copy of an Array[%T] that was not made with New", *new(T))

@@ -249,8 +249,8 @@ func (to *buffer) copyFrom(from *buffer, lo, hi int64) error {
 }
 
 // transfer copies bytes lo…hi of a memory from one device to another: directly,
-// or through pinned memory. When it returns, the bytes have been read, and kernels
-// launched on the other device from now on see them.
+// or through pinned memory. When it returns, the bytes have been read, and
+// kernels launched on the other device from now on see them.
 func transfer(to, from *buffer, lo, hi int64) (err error) {
 	if p, ok := to.d.drv.(driver.Peer); ok && p.Reaches(from.d.drv) {
 		return to.copyFrom(from, lo, hi)

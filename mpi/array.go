@@ -56,7 +56,8 @@ func SendArray[T any](c *Comm, a Array[T], dest, tag int) error {
 }
 
 // RecvArray is Recv for an array on devices, or a view of one. The values are
-// put where the newest ones are: on a device, or on the host. Launches see them.
+// put where the newest ones are: on a device, or on the host. Launches see
+// them.
 func RecvArray[T any](c *Comm, a Array[T], source, tag int) (Status, error) {
 	m, from, err := arrayArguments(c, a, source, tag, true)
 	if err != nil {

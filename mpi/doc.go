@@ -38,17 +38,17 @@
 //   - A rank may use its communicators from several goroutines.
 //
 // When a rank of the run dies, all operations fail with an error that wraps
-// ErrLost. When one rolls back, they fail with ErrRollback until this rank does,
-// too.
+// ErrLost. When one rolls back, they fail with ErrRollback until this rank
+// does, too.
 //
 // A checkpoint holds the messages in flight and the pending receives. To have a
 // pending receive restored, protect its *Request like any other variable.
 //
 // # Arrays on devices
 //
-// The functions that end in Array send and receive arrays of package device, and
-// views of them. They behave like those for slices, and match with them: a rank
-// may receive into a slice what another one sends from an array.
+// The functions that end in Array send and receive arrays of package device,
+// and views of them. They behave like those for slices, and match with them: a
+// rank may receive into a slice what another one sends from an array.
 //
 // # Collectives
 //

@@ -9,8 +9,8 @@ import (
 )
 
 // useArgs makes a resumed program use other arguments than those of the
-// checkpoint: os.Args, and the flags of flag.CommandLine whose values were given
-// differently. What the program has computed from the old ones stays.
+// checkpoint: os.Args, and the flags of flag.CommandLine whose values were
+// given differently. What the program has computed from the old ones stays.
 func useArgs(old, now []string) error {
 	os.Args = append(os.Args[:min(1, len(os.Args)):1], now...)
 	set := flag.CommandLine

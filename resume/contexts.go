@@ -15,10 +15,10 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Contexts of the standard library hold channels, timers and lists of each other.
-// The program gets contexts of type savedContext instead. A checkpoint has how
-// such a context was made, and whether it was canceled. When the context is first
-// used after a restart, it makes one of the standard library.
+// Contexts of the standard library hold channels, timers and lists of each
+// other. The program gets contexts of type savedContext instead. A checkpoint
+// has how such a context was made, and whether it was canceled. When the
+// context is first used after a restart, it makes one of the standard library.
 
 // savedContext is a context that can be saved.
 type savedContext struct {

@@ -30,8 +30,8 @@ func TestCuts_ProgramEnds(t *testing.T) {
 	}
 }
 
-// TestCuts_GivenUp shows that points that are counted do not request a cut again
-// at once, if one was given up.
+// TestCuts_GivenUp shows that points that are counted do not request a cut
+// again at once, if one was given up.
 func TestCuts_GivenUp(t *testing.T) {
 	c := newCuts()
 	defer countEach.Store(countEach.Swap(true))
@@ -44,8 +44,8 @@ func TestCuts_GivenUp(t *testing.T) {
 	}
 }
 
-// TestCuts_Order saves goroutines in the order in which they were started, so that
-// the names of their variables stay the same.
+// TestCuts_Order saves goroutines in the order in which they were started, so
+// that the names of their variables stay the same.
 func TestCuts_Order(t *testing.T) {
 	defer func(was []savedGoroutine) { saved.Goroutines = was }(saved.Goroutines)
 	c := newCuts()
@@ -71,8 +71,8 @@ func TestCuts_Order(t *testing.T) {
 	}
 }
 
-// TestTraces_Messages shows that a goroutine that exchanges messages is found at
-// the program's own line, not in what Cairn or a library of it calls there.
+// TestTraces_Messages shows that a goroutine that exchanges messages is found
+// at the program's own line, not in what Cairn or a library of it calls there.
 func TestTraces_Messages(t *testing.T) {
 	list := traces(`goroutine 7 [runnable]:
 golang.org/x/sys/unix.Ppoll(0x1)

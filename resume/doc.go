@@ -15,15 +15,16 @@
 // Functions that can be unwound store no frames while they run: see unwind.go.
 //
 // On a restart Begin restores the package variables and the stack. Each
-// resumable function then finds its frame, jumps to its place and calls the next
-// one, until the innermost function calls Resumed (or ResumedFast).
+// resumable function then finds its frame, jumps to its place and calls the
+// next one, until the innermost function calls Resumed (or ResumedFast).
 //
 // Each goroutine that the program starts has a control block with frames of its
-// own. A checkpoint is taken when all of them have arrived at a cut (cuts.go): at a
-// point, in a wait (waits.go), or before they begin; if no other goroutine is
-// running; and if the calls on their stacks are exactly those that the frames
-// describe (blockers.go). Programs without go statements are built without the
-// tag cairn_goroutines, and have the main goroutine's control block only.
+// own. A checkpoint is taken when all of them have arrived at a cut (cuts.go):
+// at a point, in a wait (waits.go), or before they begin; if no other goroutine
+// is running; and if the calls on their stacks are exactly those that the
+// frames describe (blockers.go). Programs without go statements are built
+// without the tag cairn_goroutines, and have the main goroutine's control block
+// only.
 //
 // # Map
 //

@@ -9,10 +9,10 @@ import (
 )
 
 // Goroutines that init starts wait until main begins. They are then part of the
-// state as others are. After a restart, those that init starts are forgotten, and
-// those of the checkpoint continue. init itself may wait for one of them. So if
-// it waits, they are released one after the other, the newest first: they begin
-// before main, and cannot be saved.
+// state as others are. After a restart, those that init starts are forgotten,
+// and those of the checkpoint continue. init itself may wait for one of them.
+// So if it waits, they are released one after the other, the newest first: they
+// begin before main, and cannot be saved.
 
 // early are the goroutines that init has started and that have not begun.
 var early struct {
@@ -29,8 +29,8 @@ type earlyStart struct {
 	start func() // as main's go statements
 }
 
-// startEarly starts a goroutine when main begins. f is its function if it can be
-// released; init does not wait for a goroutine that waits for signals.
+// startEarly starts a goroutine when main begins. f is its function if it can
+// be released; init does not wait for a goroutine that waits for signals.
 func startEarly(at string, f, start func()) {
 	early.Lock()
 	defer early.Unlock()
@@ -42,8 +42,8 @@ func startEarly(at string, f, start func()) {
 }
 
 // beginEarly starts the goroutines that wait for main, or forgets them if those
-// of a checkpoint continue instead. That checkpoint must not have goroutines that
-// init has released in this process.
+// of a checkpoint continue instead. That checkpoint must not have goroutines
+// that init has released in this process.
 func beginEarly(restored bool) {
 	early.Lock()
 	list := early.list

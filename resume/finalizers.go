@@ -50,7 +50,8 @@ func SetFinalizer(obj, finalizer any) {
 	runtime.SetFinalizer(obj, waits.Interface())
 }
 
-// AddCleanup is runtime.AddCleanup. The cleanup waits while the state is copied.
+// AddCleanup is runtime.AddCleanup. The cleanup waits while the state is
+// copied.
 func AddCleanup[T, S any](ptr *T, cleanup func(S), arg S) runtime.Cleanup {
 	if run == nil {
 		return runtime.AddCleanup(ptr, cleanup, arg)

@@ -69,8 +69,8 @@ const (
 // mainRoutine is the main goroutine's.
 var mainRoutine routine
 
-// StartBackground is Start for a goroutine that does not matter for the state. It
-// keeps running while a checkpoint is taken, and a restart starts it again.
+// StartBackground is Start for a goroutine that does not matter for the state.
+// It keeps running while a checkpoint is taken, and a restart starts it again.
 func StartBackground(at string, f func()) {
 	if run == nil || f == nil {
 		go f()
@@ -102,8 +102,8 @@ func (b *background) main() {
 	b.F()
 }
 
-// startUnknown starts a goroutine of init that cannot be saved: init would start
-// it again.
+// startUnknown starts a goroutine of init that cannot be saved: init would
+// start it again.
 //
 //go:noinline
 func startUnknown(at string, f func()) {

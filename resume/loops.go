@@ -52,8 +52,8 @@ func currentLoop(frames []any) *control.Loop {
 // limit bounds counters, so that their differences are numbers, too.
 const limit = 1 << 60
 
-// progress returns how far the loop of a frame is, or nil if that makes no sense:
-// the program may change the counter and the end.
+// progress returns how far the loop of a frame is, or nil if that makes no
+// sense: the program may change the counter and the end.
 func (l *countedLoop) progress(frame reflect.Value) *control.Loop {
 	done, ok := number(frame, l.counter)
 	end, ok2 := number(frame, l.end)

@@ -85,9 +85,9 @@ func savedSinceLoss() {
 	savedIn = true
 }
 
-// deviceLost is called when a device is lost, by any goroutine, and returns only
-// if the program cannot return to a checkpoint by itself. Then it gets the error
-// that the device is lost.
+// deviceLost is called when a device is lost, by any goroutine, and returns
+// only if the program cannot return to a checkpoint by itself. Then it gets the
+// error that the device is lost.
 func deviceLost(p loser, id string) {
 	if ending.Load() {
 		return

@@ -18,7 +18,8 @@ var (
 	randomNow  atomic.Pointer[rand.Rand] // random, or nil if random has to be read under the lock
 )
 
-// Seed stands for rand.Seed, which does nothing in programs of Go 1.24 and later.
+// Seed stands for rand.Seed, which does nothing in programs of Go 1.24 and
+// later.
 func Seed(seed int64) {
 	if setting("randseednop") != "0" {
 		return

@@ -7,9 +7,9 @@ import (
 )
 
 // A function with a comment //cairn:rebuild makes values that cannot be saved:
-// it assigns them to package variables. These are not saved. After a restart, the
-// function runs again, before the program continues, if one of its variables had
-// a value at the checkpoint.
+// it assigns them to package variables. These are not saved. After a restart,
+// the function runs again, before the program continues, if one of its
+// variables had a value at the checkpoint.
 
 // rebuilder is such a function.
 type rebuilder struct {

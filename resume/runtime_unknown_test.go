@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWakeChannel_Runtime runs the tests of runtime_known.go, which need a flag of the
-// linker that only cairn build gives.
+// TestWakeChannel_Runtime runs the tests of runtime_known.go, which need a flag
+// of the linker that only cairn build gives.
 func TestWakeChannel_Runtime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package's tests again")

@@ -11,14 +11,15 @@ import (
 )
 
 // These functions stand for those of package os/signal. They forward signals to
-// the program and record its subscriptions. A checkpoint has these, and a restart
-// makes them again. No signal comes into a channel while the state is copied.
+// the program and record its subscriptions. A checkpoint has these, and a
+// restart makes them again. No signal comes into a channel while the state is
+// copied.
 //
-// Some signals are Cairn's as well. SIGUSR1 goes to both. SIGTERM lets a program
-// save and stop, so the first one is not forwarded: a program that ends when it
-// gets one would do so before its next point, as if its work were done. The second
-// one is forwarded, except under a supervisor: schedulers send more than one, and
-// the supervisor kills a program that does not stop in time.
+// Some signals are Cairn's as well. SIGUSR1 goes to both. SIGTERM lets a
+// program save and stop, so the first one is not forwarded: a program that ends
+// when it gets one would do so before its next point, as if its work were done.
+// The second one is forwarded, except under a supervisor: schedulers send more
+// than one, and the supervisor kills a program that does not stop in time.
 
 // numSignals is more than the number of any signal.
 const numSignals = 65
@@ -294,8 +295,9 @@ func ResetSignals(sigs ...os.Signal) {
 }
 
 // pauseEvents saves the signals and the timers that call functions, and keeps
-// them from changing the state while it is copied. Call it before the search for
-// goroutines: the function of a timer that fired earlier runs on one of them.
+// them from changing the state while it is copied. Call it before the search
+// for goroutines: the function of a timer that fired earlier runs on one of
+// them.
 func pauseEvents() {
 	if !signals.held {
 		signals.Lock()

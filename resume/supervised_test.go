@@ -69,8 +69,8 @@ func TestSupervised_Stop(t *testing.T) {
 }
 
 // TestSupervised_TerminatedTwice sends SIGTERM repeatedly to a program before
-// its next point, as some schedulers do. It saves and stops, although it listens
-// for the signal itself.
+// its next point, as some schedulers do. It saves and stops, although it
+// listens for the signal itself.
 func TestSupervised_TerminatedTwice(t *testing.T) {
 	dir, path := t.TempDir(), build(t, "./testdata/cases")
 	cmd, text := supervised(t, dir, "--every", "1h", path, "waiting")

@@ -7,8 +7,8 @@ import "runtime"
 var initLocks int
 
 // LockOSThread stands for runtime.LockOSThread. The calls that are not undone
-// are repeated after a restart: the goroutine has a thread of its own again, but
-// what it has set for the thread is not saved.
+// are repeated after a restart: the goroutine has a thread of its own again,
+// but what it has set for the thread is not saved.
 func LockOSThread() {
 	runtime.LockOSThread()
 	if g := current(); g != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Package graph saves timers of package time that are in variables. A timer that
-// calls a function is often in no variable, so these are registered here. Those
-// that run are part of the state.
+// Package graph saves timers of package time that are in variables. A timer
+// that calls a function is often in no variable, so these are registered here.
+// Those that run are part of the state.
 
 // savedTimer is a timer in a checkpoint that calls a function.
 type savedTimer struct {
@@ -77,9 +77,9 @@ func Tick(d time.Duration) <-chan time.Time {
 	return newSender(d, d)
 }
 
-// sender is a timer whose function sends to a channel. If go.mod has a version of
-// Go before 1.23, channels do not know their timers, and that of time.After or
-// time.Tick is in no variable.
+// sender is a timer whose function sends to a channel. If go.mod has a version
+// of Go before 1.23, channels do not know their timers, and that of time.After
+// or time.Tick is in no variable.
 type sender struct {
 	C      chan time.Time
 	Period time.Duration // of Tick
@@ -96,8 +96,8 @@ func newSender(d, period time.Duration) <-chan time.Time {
 	return s.C
 }
 
-// sending returns the function of a sender's timer. An inlined copy would not be
-// found again.
+// sending returns the function of a sender's timer. An inlined copy would not
+// be found again.
 //
 //go:noinline
 func sending(s *sender) func() { return func() { s.send() } }

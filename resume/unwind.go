@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Unwinding. A resumable function can store its frame before each call that leads
-// to a point, which costs something each time. If the compiler knows all
+// Unwinding. A resumable function can store its frame before each call that
+// leads to a point, which costs something each time. If the compiler knows all
 // functions between such a call and the point, nothing is stored. At a point
-// where a checkpoint is due the function returns with its frame; its caller, which
-// checks for this after each such call, does the same; and the outermost of them,
-// whose callers have stored their frames, takes the checkpoint and continues from
-// the frames, as after a restart.
+// where a checkpoint is due the function returns with its frame; its caller,
+// which checks for this after each such call, does the same; and the outermost
+// of them, whose callers have stored their frames, takes the checkpoint and
+// continues from the frames, as after a restart.
 //
 //	main            has stored its frame
 //	 └ solve        takes the checkpoint with the three frames, and calls place again
@@ -21,9 +21,9 @@ import (
 //
 // Functions of one package call each other's fast paths directly. For a call of
 // another package's function, or by way of an interface, the caller announces
-// that it checks afterwards (CallingChecked), and the function finds that out when
-// it is entered. The function may be of another kind, and call one of this kind:
-// so the stack is checked before functions unwind (CanUnwind).
+// that it checks afterwards (CallingChecked), and the function finds that out
+// when it is entered. The function may be of another kind, and call one of this
+// kind: so the stack is checked before functions unwind (CanUnwind).
 
 // Checked is what Enter returns if the caller checks afterwards whether the
 // function has unwound.

@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Waiters are goroutines that wait for signals. While such a goroutine waits, its
-// state is that of its start. So it does not prevent a checkpoint, and a restart
-// starts it again.
+// Waiters are goroutines that wait for signals. While such a goroutine waits,
+// its state is that of its start. So it does not prevent a checkpoint, and a
+// restart starts it again.
 
 // savedWaiter is a waiter in a checkpoint.
 type savedWaiter struct {

@@ -111,8 +111,8 @@ func newestFile(t *testing.T, dir string) string {
 	return files[len(files)-1]
 }
 
-// TestRun_DirectoryOfAnotherUser gives a run directories that another user owns, or
-// has put links into.
+// TestRun_DirectoryOfAnotherUser gives a run directories that another user
+// owns, or has put links into.
 func TestRun_DirectoryOfAnotherUser(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "precious", "precious")

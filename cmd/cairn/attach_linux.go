@@ -142,8 +142,9 @@ func (l *logs) printEvents(ctx context.Context, c *call, run string) error {
 	}
 }
 
-// awaitMore waits before the next look at a run. The function that it returns says
-// whether the run was over at that time, so that this look is the last one.
+// awaitMore waits before the next look at a run. The function that it returns
+// says whether the run was over at that time, so that this look is the last
+// one.
 func awaitMore(ctx context.Context, run string) (over func() bool, err error) {
 	select {
 	case <-ctx.Done():
@@ -255,9 +256,9 @@ func attachEnded(c *call, run string, st *control.RunState) error {
 	return statusError{status: end.Status}
 }
 
-// outputFile is a rank's output that is read while it grows. A rank that goes back
-// to a checkpoint cuts it, and prints again what was shown before; only what is
-// beyond that is shown.
+// outputFile is a rank's output that is read while it grows. A rank that goes
+// back to a checkpoint cuts it, and prints again what was shown before; only
+// what is beyond that is shown.
 type outputFile struct {
 	name         string
 	rank, stream int

@@ -11,8 +11,8 @@ import (
 // is collected.
 const freeHeap = 512 << 20
 
-// collectLess makes garbage collections rare while the heap is small: nearly all
-// that the compiler allocates first is a program's syntax and types, which
+// collectLess makes garbage collections rare while the heap is small: nearly
+// all that the compiler allocates first is a program's syntax and types, which
 // stay. end makes collections as usual.
 func collectLess() (end func()) {
 	usual := debug.SetGCPercent(-1)

@@ -17,8 +17,8 @@ import (
 )
 
 // A detached run: 'cairn run --detach' starts itself again, in a session of its
-// own, and shows what that process says until the ranks run. Then it ends, and the
-// other one continues without a terminal.
+// own, and shows what that process says until the ranks run. Then it ends, and
+// the other one continues without a terminal.
 
 const (
 	envDetached  = "CAIRN_DETACHED" // set for the other process
@@ -26,8 +26,8 @@ const (
 	detachedFile = "detached.log"   // in the run directory: what it says from then on
 )
 
-// detach starts the run in the background. It returns when its ranks run, or when
-// it has failed.
+// detach starts the run in the background. It returns when its ranks run, or
+// when it has failed.
 func detach(ctx context.Context, c *call) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -93,15 +93,15 @@ func detached(said io.Reader, show io.Writer) bool {
 	}
 }
 
-// isDetached reports whether this is the process in the background. Ranks do not
-// inherit that.
+// isDetached reports whether this is the process in the background. Ranks do
+// not inherit that.
 func isDetached() bool {
 	defer os.Unsetenv(envDetached)
 	return os.Getenv(envDetached) != ""
 }
 
-// goBackground ends the other command, because the ranks run: from now on, stderr is a
-// file in the run directory.
+// goBackground ends the other command, because the ranks run: from now on,
+// stderr is a file in the run directory.
 func goBackground(c *call, run string) error {
 	f, err := vfs.OpenPrivate(filepath.Join(run, detachedFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
@@ -115,9 +115,9 @@ func goBackground(c *call, run string) error {
 	return syscall.Dup3(int(f.Fd()), 2, 0)
 }
 
-// onHangup decides what a lost terminal means for the run: nothing but a remark,
-// or, if stop is set, that it is to save and stop. The function that it returns
-// ends that.
+// onHangup decides what a lost terminal means for the run: nothing but a
+// remark, or, if stop is set, that it is to save and stop. The function that it
+// returns ends that.
 func onHangup(stop bool, s *supervise.Supervisor) (end func()) {
 	told, ended := make(chan os.Signal, 1), make(chan struct{})
 	if signal.Ignored(syscall.SIGHUP) { // nohup

@@ -46,8 +46,8 @@ func (l *displayQueue) output(bytes int, show func()) {
 	}
 }
 
-// note shows a remark. It does not block; beyond queueNotes the remark is dropped.
-// note reports whether it was not.
+// note shows a remark. It does not block; beyond queueNotes the remark is
+// dropped. note reports whether it was not.
 func (l *displayQueue) note(show func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

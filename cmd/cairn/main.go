@@ -1,5 +1,6 @@
 // Command cairn runs programs, restarts them after failures, and manages their
-// checkpoints: it lists, inspects, verifies, compares, exports and removes them.
+// checkpoints: it lists, inspects, verifies, compares, exports and removes
+// them.
 //
 //	main.go           signals and the exit code
 //	root.go           the commands in their groups; finding and running one

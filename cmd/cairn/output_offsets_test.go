@@ -114,8 +114,8 @@ func noted(t *testing.T, n int, before string) {
 // TestOutput_SupervisorKilled kills 'cairn run' with SIGKILL while ranks are
 // between two points. The next one must show exactly what this one had not
 // shown, on stdout and stderr: what the ranks print until they save and stop
-// or, if they were killed, too, print again. Without --live, processes may print
-// different lines.
+// or, if they were killed, too, print again. Without --live, processes may
+// print different lines.
 func TestOutput_SupervisorKilled(t *testing.T) {
 	for _, v := range []struct {
 		name string

@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// watchEvacuate evacuates the listed hosts when SIGUSR2 comes, until the function
-// that it returns is called.
+// watchEvacuate evacuates the listed hosts when SIGUSR2 comes, until the
+// function that it returns is called.
 func watchEvacuate(s *supervise.Supervisor) (stop func()) {
 	told, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(told, syscall.SIGUSR2)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// reporter shows the steps of a long task, and in which part of a step it is: on
-// a terminal by a line that changes, elsewhere by a line now and then if nothing
-// else was shown.
+// reporter shows the steps of a long task, and in which part of a step it is:
+// on a terminal by a line that changes, elsewhere by a line now and then if
+// nothing else was shown.
 type reporter struct {
 	to    io.Writer
 	quiet bool          // show warnings only

@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// input gives rank 0 the command's stdin: a file, or the content of a pipe if the
-// program is known to read it; then the pipe is read to its end first. A program
-// that restarts reads it again, which a terminal does not allow. The function that input returns removes what is
-// not needed any more.
+// input gives rank 0 the command's stdin: a file, or the content of a pipe if
+// the program is known to read it; then the pipe is read to its end first. A
+// program that restarts reads it again, which a terminal does not allow. The
+// function that input returns removes what is not needed any more.
 func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	none := func() {}
 	st, err := os.Stdin.Stat()
@@ -60,8 +60,8 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	return gone, nil
 }
 
-// reads reports whether a program is known to read stdin: from its source, from a
-// mark that 'cairn build' has put into it, or from its arguments.
+// reads reports whether a program is known to read stdin: from its source, from
+// a mark that 'cairn build' has put into it, or from its arguments.
 func (r *runFlags) reads(made *golang.Made) bool {
 	for _, arg := range r.o.Command[1:] {
 		if fd, ok := control.StreamOf(arg); ok && fd == 0 {

@@ -22,8 +22,8 @@ import (
 // settingsFile has values for flags of 'cairn run', beside the program.
 const settingsFile = "cairn.toml"
 
-// flagOnly are flags that discard or change something once, or are about this call
-// of the command. The environment and cairn.toml cannot set them.
+// flagOnly are flags that discard or change something once, or are about this
+// call of the command. The environment and cairn.toml cannot set them.
 var flagOnly = []string{"fresh", "changed-source", "changed-args", "from", "detach", "help", "json", "quiet", "verbose", "cpuprofile"}
 
 // declareLibrary declares the flags for options of the library.
@@ -45,8 +45,9 @@ type settings struct {
 	places map[string]string // of those that were not given as flags: CAIRN_KEEP, or sim/cairn.toml:3: keep
 }
 
-// settle completes the flags: those that were not given come from the environment
-// (CAIRN_KEEP for --keep), and then from cairn.toml beside the program.
+// settle completes the flags: those that were not given come from the
+// environment (CAIRN_KEEP for --keep), and then from cairn.toml beside the
+// program.
 func settle(f *pflag.FlagSet, program string) (s settings, err error) {
 	file, path, err := readSettings(program)
 	if err != nil {
@@ -130,7 +131,8 @@ func (v *fileValue) place(path, name string) string {
 	return path + ": " + name
 }
 
-// readSettings reads cairn.toml beside the program or its source, if there is one.
+// readSettings reads cairn.toml beside the program or its source, if there is
+// one.
 func readSettings(program string) (values map[string]fileValue, path string, err error) {
 	if !strings.Contains(program, "/") {
 		if found, err := exec.LookPath(program); err == nil {
@@ -184,8 +186,8 @@ func readSettings(program string) (values map[string]fileValue, path string, err
 	return values, path, nil
 }
 
-// lineOf returns the line of a TOML file at whose beginning a key or table stands,
-// or 0.
+// lineOf returns the line of a TOML file at whose beginning a key or table
+// stands, or 0.
 func lineOf(text, name string) int {
 	key := regexp.MustCompile(`^\s*\[*\s*["']?` + regexp.QuoteMeta(name) + `["']?\s*[]=.]`)
 	for i, line := range strings.Split(text, "\n") {
@@ -196,15 +198,16 @@ func lineOf(text, name string) int {
 	return 0
 }
 
-// otherVariables are the variables of Cairn that are no settings: those of docs/cli.md,
-// those that Cairn sets for processes that it starts, and those of its tests.
+// otherVariables are the variables of Cairn that are no settings: those of
+// docs/cli.md, those that Cairn sets for processes that it starts, and those of
+// its tests.
 var otherVariables = strings.Fields(`
 	ANY_OWNER CHANGED_ARGS DEVICES DIR FRESH GRACE GROUP HELPER JOB KEEP_DEVICES LIBMPI LIBRARY OUTSIDE_FILES SAVE_ALL SYNC
 	CHANGED_INPUT CONTROL DETACHED EVENT EVENT_RUN EVENT_TEXT MPI_JOIN PROXY RANK SECRET SHELL SIZE STAY SUPERVISOR WRITER
 	CLOCK_JUMPS FAKE_CUDA FAULTS_CASE KILL_AT KILL_RANK LONG LOSE_DEVICE PICTURES SEED STEP STEP_LOG`)
 
-// sayVariables says which variables of the environment look like settings and are
-// none.
+// sayVariables says which variables of the environment look like settings and
+// are none.
 func (c *call) sayVariables(f *pflag.FlagSet, environ []string) {
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) {

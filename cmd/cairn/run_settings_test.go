@@ -88,8 +88,9 @@ func TestRun_Settings(t *testing.T) {
 	}
 }
 
-// TestOptions_Settings goes through the options of the library: each is a flag of
-// 'cairn run', a variable and a setting of cairn.toml, or the test says why not.
+// TestOptions_Settings goes through the options of the library: each is a flag
+// of 'cairn run', a variable and a setting of cairn.toml, or the test says why
+// not.
 func TestOptions_Settings(t *testing.T) {
 	flagOf := map[string]string{
 		"Dir": "dir", "Local": "local", "Tiers": "tiers", "Fresh": "fresh", "GroupReadable": "group", "AnyOwner": "any-owner",
@@ -154,8 +155,8 @@ func TestOtherVariables(t *testing.T) {
 	}
 }
 
-// TestRun_SettingsOfOthers has files beside the program that others may have put
-// there. Their settings could name commands.
+// TestRun_SettingsOfOthers has files beside the program that others may have
+// put there. Their settings could name commands.
 func TestRun_SettingsOfOthers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	program, err := filepath.Abs("bin/true")

@@ -118,8 +118,8 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	}
 }
 
-// incomplete shows the line that a rank is writing, such as its progress, as far as
-// it fits on one line of the terminal. It does not block.
+// incomplete shows the line that a rank is writing, such as its progress, as
+// far as it fits on one line of the terminal. It does not block.
 func (s *screen) incomplete(rank, stream int, text []byte) {
 	part := strings.TrimRight(string(text), "\r")
 	part = part[strings.LastIndexByte(part, '\r')+1:]
@@ -306,8 +306,8 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 	return line
 }
 
-// loopText says how far the program is in its outermost loop, and when this loop
-// is expected to end. It is empty if the loop does not tell.
+// loopText says how far the program is in its outermost loop, and when this
+// loop is expected to end. It is empty if the loop does not tell.
 func loopText(st *control.RunState, now time.Time) string {
 	l, end := st.Ends()
 	if l == nil {

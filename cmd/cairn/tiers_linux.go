@@ -46,7 +46,8 @@ func tiersCommand(c *call) *cobra.Command {
 	}
 }
 
-// proxyCommand takes the place of a program that runs already. It is in no list.
+// proxyCommand takes the place of a program that runs already. It is in no
+// list.
 func proxyCommand(c *call) *cobra.Command {
 	return &cobra.Command{
 		Use:     "_proxy",

@@ -203,7 +203,8 @@ func (t *top) draw(screen tcell.Screen) {
 	screen.Show()
 }
 
-// styles use the terminal's own colours, so that they fit a light and a dark one.
+// styles use the terminal's own colours, so that they fit a light and a dark
+// one.
 var styles = map[tone]tcell.Style{
 	plain:     tcell.StyleDefault,
 	strong:    tcell.StyleDefault.Bold(true),

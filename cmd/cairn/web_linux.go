@@ -67,8 +67,8 @@ metrics for Prometheus (docs/watching.md).`,
 	return cmd
 }
 
-// serveWeb shows the run at the address of --http, until stop is called. say gets
-// the page's address.
+// serveWeb shows the run at the address of --http, until stop is called. say
+// gets the page's address.
 func serveWeb(l net.Listener, run string, say func(string)) (stop func()) {
 	s, address := newWeb(l, run)
 	ended := make(chan struct{})
@@ -94,7 +94,8 @@ func newWeb(l net.Listener, run string) (*web.Server, string) {
 	return web.New(run, token, local), fmt.Sprintf("http://%s/#token=%s", net.JoinHostPort(host, port), token)
 }
 
-// listenHTTP listens on an address of --http, on loopback unless it names a host.
+// listenHTTP listens on an address of --http, on loopback unless it names a
+// host.
 func listenHTTP(command, at string) (net.Listener, error) {
 	if !strings.Contains(at, ":") {
 		at = ":" + at

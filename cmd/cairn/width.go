@@ -6,8 +6,8 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// textWidth returns how many columns of a terminal a text takes: two for a Chinese
-// character, none for an accent that is a character of its own.
+// textWidth returns how many columns of a terminal a text takes: two for a
+// Chinese character, none for an accent that is a character of its own.
 func textWidth(text string) int { return uniseg.StringWidth(text) }
 
 // pad fills a text up to a width.
@@ -29,9 +29,9 @@ func clipText(text string, width int) string {
 	return b.String() + "…"
 }
 
-// align returns rows with their columns one below the other, two blanks apart. As
-// in package tabwriter, a column ends at a row that does not have it, and the last
-// cell of a row belongs to none.
+// align returns rows with their columns one below the other, two blanks apart.
+// As in package tabwriter, a column ends at a row that does not have it, and
+// the last cell of a row belongs to none.
 func align(rows [][]string) (lines []string) {
 	out := make([]strings.Builder, len(rows))
 	for j, some := 0, true; some; j++ {

@@ -31,7 +31,8 @@ func TestClipText(t *testing.T) {
 	}
 }
 
-// TestAlign compares tables of narrow characters with those of package tabwriter.
+// TestAlign compares tables of narrow characters with those of package
+// tabwriter.
 func TestAlign(t *testing.T) {
 	n := 0
 	for range 2000 {

@@ -151,7 +151,8 @@ func (b *bench) all() error {
 	return err
 }
 
-// settled waits until older checkpoints are removed, which happens in the background.
+// settled waits until older checkpoints are removed, which happens in the
+// background.
 func (b *bench) settled() error {
 	for {
 		list, err := filepath.Glob(filepath.Join(b.dir, "ckpt", "ckpt-*"))

@@ -1,11 +1,13 @@
 // Command bench measures the cost of Cairn, as ratios to raw baselines: a
-// parallel memcpy of the state (by Go's copy or by Cairn's, whichever is faster),
-// an O_DIRECT write of the same bytes with fsync, an O_DIRECT read. Machines are noisy, so the baseline of each measurement is
-// taken directly beside it, and the median of the ratios is shown.
+// parallel memcpy of the state (by Go's copy or by Cairn's, whichever is
+// faster), an O_DIRECT write of the same bytes with fsync, an O_DIRECT read.
+// Machines are noisy, so the baseline of each measurement is taken directly
+// beside it, and the median of the ratios is shown.
 //
 //	go run ./internal/bench [-part checkpoints,objects,ranks,arrays] [-size MiB] [-rounds N] [-dir DIR] [-strict]
 //
-// A line whose bound is missed says so. With -strict, the exit status is 1 then.
+// A line whose bound is missed says so. With -strict, the exit status is 1
+// then.
 //
 // The part objects measures checkpoints of many small objects and of many
 // variables. The part ranks measures messages between ranks compared with Open

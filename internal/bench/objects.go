@@ -15,7 +15,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// The part objects measures states of many small objects, and of many variables.
+// The part objects measures states of many small objects, and of many
+// variables.
 
 const (
 	manyObjects   = 1_000_000

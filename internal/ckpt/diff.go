@@ -145,7 +145,8 @@ func namedArrays(h *Header, i int) (out []namedArray) {
 	})
 }
 
-// arrayAt returns the array that has element x, or nil. Elements have n numbers.
+// arrayAt returns the array that has element x, or nil. Elements have n
+// numbers.
 func arrayAt(arrays []namedArray, x, n int64) *namedArray {
 	i := sort.Search(len(arrays), func(i int) bool { return int64(arrays[i].Name.Start) > x }) - 1
 	if i >= 0 && x-int64(arrays[i].Name.Start) < arrays[i].Values/n {

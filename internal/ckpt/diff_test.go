@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestDiff_Moved compares arrays that are at other places of their dataset in the
-// second checkpoint, because another one has grown or vanished before them. They
-// are compared by their names.
+// TestDiff_Moved compares arrays that are at other places of their dataset in
+// the second checkpoint, because another one has grown or vanished before them.
+// They are compared by their names.
 func TestDiff_Moved(t *testing.T) {
 	type array struct {
 		name   string

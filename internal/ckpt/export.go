@@ -91,7 +91,8 @@ func (f *exportFile) Abort() {
 	f.t.fsys.Remove(f.t.tmp())
 }
 
-// rewrite passes every block of the checkpoint to a writer, with another header.
+// rewrite passes every block of the checkpoint to a writer, with another
+// header.
 func (s *File) rewrite(ctx context.Context, t target, h Header, accept bool, progress func(int64)) error {
 	staging := mem.NewStaging(2 * writers)
 	defer staging.Close()

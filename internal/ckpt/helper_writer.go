@@ -76,8 +76,8 @@ func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 	w := &helperWriter{wire: newWire(opts.Helper), staging: staging, rank: h.Rank, theirs: make(map[int]bool)}
 	w.filled.L = &w.mu
 	w.queue = []request{{kind: msgHello, file: dir.LockFile(), make: pieces(text)}}
-	// Without WaitGroup.Go: until a goroutine of its own has begun, nobody can see
-	// in a stack trace whose it is.
+	// Without WaitGroup.Go: until a goroutine of its own has begun, nobody can
+	// see in a stack trace whose it is.
 	w.ended.Add(2)
 	go func() {
 		defer w.ended.Done()

@@ -17,8 +17,9 @@ import (
 func (s *File) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
 // Load restores the checkpoint's values into the roots, except for the
-// variables in drop. img is the checkpoint's image, or a part of it. It checks every byte. After an error the roots are
-// undefined. If loaded is not nil, Load calls it at the end.
+// variables in drop. img is the checkpoint's image, or a part of it. It checks
+// every byte. After an error the roots are undefined. If loaded is not nil,
+// Load calls it at the end.
 func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
 	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
 	if err != nil {
@@ -90,8 +91,9 @@ type sink struct {
 	fill    func(off int64, src []byte) error
 }
 
-// readBlocks reads datasets and checks every block. If v is not nil, it collects
-// the damage; otherwise readBlocks returns the first damage as an error.
+// readBlocks reads datasets and checks every block. If v is not nil, it
+// collects the damage; otherwise readBlocks returns the first damage as an
+// error.
 func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) error {
 	type blocks struct {
 		to     *sink
@@ -142,8 +144,8 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 	return context.Cause(ctx)
 }
 
-// readers is how many ranges are read at a time: enough to keep a fast disk busy
-// while other blocks are checked.
+// readers is how many ranges are read at a time: enough to keep a fast disk
+// busy while other blocks are checked.
 const readers = 4
 
 // reader reads ranges of blocks.
@@ -211,8 +213,8 @@ func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 	return r.scratch(n), false
 }
 
-// touch maps shared memory. A read of it maps 64 KiB at once, if another process
-// has mapped it before; the direct read of a file maps page by page.
+// touch maps shared memory. A read of it maps 64 KiB at once, if another
+// process has mapped it before; the direct read of a file maps page by page.
 func touch(p []byte) {
 	sum := byte(0)
 	for i := 0; i < len(p); i += 64 << 10 {

@@ -40,9 +40,9 @@ func (h *Header) NameOf(n *graph.Name) (dataset int, count uint64) {
 	return dataset, count
 }
 
-// view returns the view of a name. Its path is empty if HDF5 cannot show it: the
-// dataset is a text, or the array begins and ends inside its rows. ok says that
-// the name is valid.
+// view returns the view of a name. Its path is empty if HDF5 cannot show it:
+// the dataset is a text, or the array begins and ends inside its rows. ok says
+// that the name is valid.
 func (h *Header) view(n *graph.Name) (v view, ok bool) {
 	i, count := h.NameOf(n)
 	if i < 0 {

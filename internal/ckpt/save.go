@@ -29,9 +29,9 @@ type Options struct {
 	MaxBases    int     // how many bases a checkpoint may have; 0: 64; negative: every checkpoint is full
 	NoTracking  bool    // do not use the kernel's tracking of written pages
 	Tracker     Tracker // tells of written memory in place of the kernel, or nil
-	// Stable reports whether memory stays as it is from Save until the result of
-	// the save is there. If this process writes, it writes most of such memory
-	// without copying it first. nil: there is none.
+	// Stable reports whether memory stays as it is from Save until the result
+	// of the save is there. If this process writes, it writes most of such
+	// memory without copying it first. nil: there is none.
 	Stable func(p []byte) bool
 	// Helper is a connection to a process that runs Serve. That process writes
 	// the checkpoints. It publishes a checkpoint whose copy is complete even if

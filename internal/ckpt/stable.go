@@ -29,8 +29,9 @@ func (c *copying) putStable(seg *Segment, i, k int) bool {
 	return true
 }
 
-// stableSegment is how much stable memory is written at once: much, because disks
-// are faster then, but not so much that some of the writers have nothing to do.
+// stableSegment is how much stable memory is written at once: much, because
+// disks are faster then, but not so much that some of the writers have nothing
+// to do.
 func (c *copying) stableSegment() int64 { return transfer(c.stableBytes) }
 
 // transfer returns how many of so many bytes to write or read at once.

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Alarm calls a function when a time is over. For longer times it uses a timer of
-// the system. A timer of the Go runtime, even one that is due in an hour, makes
-// the runtime read the clock whenever a goroutine begins to wait, which takes a
-// tenth of the time of a program whose goroutines do little else.
+// Alarm calls a function when a time is over. For longer times it uses a timer
+// of the system. A timer of the Go runtime, even one that is due in an hour,
+// makes the runtime read the clock whenever a goroutine begins to wait, which
+// takes a tenth of the time of a program whose goroutines do little else.
 type Alarm struct {
 	f func()
 

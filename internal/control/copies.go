@@ -17,8 +17,8 @@ type (
 		Error string `json:"error,omitempty"`
 	}
 	// PeerMessage carries a message of package copies. In a Want, Transfer is
-	// the number that the bytes are to have, and Offset how many bytes are there
-	// already.
+	// the number that the bytes are to have, and Offset how many bytes are
+	// there already.
 	PeerMessage struct {
 		Message  json.RawMessage `json:"message,omitempty"`
 		Transfer uint64          `json:"transfer,omitempty"`

@@ -58,9 +58,9 @@ type LocalDir struct {
 // AnyRun, in LocalDir.Replaces, stands for all runs.
 const AnyRun = "*"
 
-// AttemptRecord says what a start of a run may restore, and where its ranks are.
-// Every host has it before a rank starts there. The one with the highest Number
-// counts, wherever it is found.
+// AttemptRecord says what a start of a run may restore, and where its ranks
+// are. Every host has it before a rank starts there. The one with the highest
+// Number counts, wherever it is found.
 type AttemptRecord struct {
 	Format int    `json:"format"`
 	Number uint64 `json:"number"` // grows with every start, and every move
@@ -111,8 +111,8 @@ func (a *AttemptRecord) Counts(index uint64, attempt string) bool {
 	return false
 }
 
-// Next returns the record of a start that restores checkpoint index (0: none) of
-// what a says. Entries that can have no checkpoint any more are dropped.
+// Next returns the record of a start that restores checkpoint index (0: none)
+// of what a says. Entries that can have no checkpoint any more are dropped.
 func (a *AttemptRecord) Next(index uint64, attempt string) *AttemptRecord {
 	next := &AttemptRecord{Format: attemptFormat, Number: a.Number + 1, Run: a.Run, Ranks: a.Ranks}
 	for _, s := range a.Line {
@@ -240,8 +240,9 @@ type (
 		Index uint64 `json:"index"`
 		Ranks []int  `json:"ranks"` // whose files are on the host
 		All   int    `json:"all"`   // ranks of the run
-		// Attempt, if set, says that the host uploads what it keeps for tiers on
-		// hosts, of that attempt, and not what is in its checkpoint directory.
+		// Attempt, if set, says that the host uploads what it keeps for tiers
+		// on hosts, of that attempt, and not what is in its checkpoint
+		// directory.
 		Attempt string `json:"attempt,omitempty"`
 		// Turns says that the helper asks for a Turn before each try, because
 		// not all hosts may write to the tier at the same time.
@@ -372,7 +373,8 @@ type (
 		Path   string `json:"path"`
 		Offset int64  `json:"offset"`
 	}
-	// FileBytes answers GetFile. The bytes follow it; see package local of tier.
+	// FileBytes answers GetFile. The bytes follow it; see package local of
+	// tier.
 	FileBytes struct {
 		Bytes int64  `json:"bytes"`
 		Error string `json:"error,omitempty"`

@@ -83,8 +83,8 @@ func Join(c *Conn, dir string, perHost bool, tiers string) (*Welcome, error) {
 	return w, nil
 }
 
-// MayJoin reports whether the destination of a move that starts on this host can
-// join the MPI world of the other ranks.
+// MayJoin reports whether the destination of a move that starts on this host
+// can join the MPI world of the other ranks.
 func MayJoin() bool {
 	at := os.Getenv(EnvJoin)
 	own, err := os.Hostname()

@@ -86,8 +86,8 @@ func (l *Listener) accept() {
 	}
 }
 
-// Dial connects to another helper's Listener, at the first of its addresses that
-// answers and that accept, if it is not nil, does not refuse.
+// Dial connects to another helper's Listener, at the first of its addresses
+// that answers and that accept, if it is not nil, does not refuse.
 func Dial(ctx context.Context, addresses []string, secret []byte, accept func(net.Conn, *Conn) error) (net.Conn, *Conn, error) {
 	var errs []error
 	for _, a := range addresses {

@@ -271,9 +271,9 @@ type (
 		Error  string `json:"error,omitempty"`
 		Busy   bool   `json:"busy,omitempty"`
 		Holder string `json:"holder,omitempty"`
-		// With Error: the directory on the host has the files of this other run, or
-		// may have those of one that is not known (AnyRun). Attempt is the newest
-		// start of that run, if it is known.
+		// With Error: the directory on the host has the files of this other
+		// run, or may have those of one that is not known (AnyRun). Attempt is
+		// the newest start of that run, if it is known.
 		Other     string         `json:"other,omitempty"`
 		Attempt   *AttemptRecord `json:"attempt,omitempty"`
 		Files     *HostFiles     `json:"files,omitempty"`
@@ -294,9 +294,11 @@ type (
 		Signal int    `json:"signal,omitempty"`
 		Killed bool   `json:"killed,omitempty"` // by the helper, which was told to
 		Error  string `json:"error,omitempty"`
-		// Stderr is what a destination that did not take over wrote to stderr last.
+		// Stderr is what a destination that did not take over wrote to stderr
+		// last.
 		Stderr string `json:"stderr,omitempty"`
-		// Offsets are how far the output of a source was passed on: two, or none.
+		// Offsets are how far the output of a source was passed on: two, or
+		// none.
 		Offsets []int64 `json:"offsets,omitempty"`
 	}
 	// Drained says that all ranks of a launch have ended, up to start Number,

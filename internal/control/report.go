@@ -36,8 +36,8 @@ var devices func() []DeviceState
 // SetDevices makes Devices call f. It is called from an init function.
 func SetDevices(f func() []DeviceState) { devices = f }
 
-// Devices returns the devices that this process uses; nil: none, or they are not
-// known now.
+// Devices returns the devices that this process uses; nil: none, or they are
+// not known now.
 func Devices() []DeviceState {
 	if devices == nil {
 		return nil

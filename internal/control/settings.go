@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Setting is an option of a run: the value that counts, and where it comes from.
+// Setting is an option of a run: the value that counts, and where it comes
+// from.
 type Setting struct {
 	Name  string `json:"name"` // as the flag of 'cairn run', without dashes
 	Value string `json:"value"`

@@ -40,16 +40,16 @@ type RankState struct {
 	Cairn    bool   `json:"cairn"` // the program uses Cairn: it said Hello
 	Points   uint64 `json:"points"`
 	Messages uint64 `json:"messages"`
-	// Loop is how far the program is, and Ends when that loop is expected to end;
-	// zero: there is no estimate yet.
+	// Loop is how far the program is, and Ends when that loop is expected to
+	// end; zero: there is no estimate yet.
 	Loop    *Loop         `json:"loop,omitempty"`
 	Ends    time.Time     `json:"ends,omitzero"`
 	Devices []DeviceState `json:"devices,omitempty"`
 }
 
 // CheckpointState is a committed checkpoint. Its sizes are those of all ranks
-// together; PauseNS and TookNS are those of the slowest rank. TookNS is the time
-// from the beginning of the pause until the checkpoint was durable.
+// together; PauseNS and TookNS are those of the slowest rank. TookNS is the
+// time from the beginning of the pause until the checkpoint was durable.
 type CheckpointState struct {
 	Index   uint64    `json:"index"`
 	Time    time.Time `json:"time"`
@@ -111,8 +111,8 @@ const (
 	MoveUnknown    = "unknown"     // the supervisor was lost before the move ended
 )
 
-// DefaultRounds is how many rounds of precopy a move has at most, if the request
-// does not say.
+// DefaultRounds is how many rounds of precopy a move has at most, if the
+// request does not say.
 const DefaultRounds = 3
 
 // DefaultStartLimit is how long a destination may take to call Restore, if the

@@ -9,7 +9,8 @@ import (
 )
 
 // TakeStdout makes descriptor 1 the file that Welcome.Stdout names. settle is
-// called when it is known whether it stays so; if not, it is what it was before.
+// called when it is known whether it stays so; if not, it is what it was
+// before.
 func TakeStdout(path string) (settle func(stays bool), err error) {
 	const name = "standard output"
 	before, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)

@@ -11,8 +11,8 @@ import (
 // variables of package os.
 var StdinFile, StdoutFile, StderrFile = os.Stdin, os.Stdout, os.Stderr
 
-// StreamOf returns the number of the standard stream that a name stands for, such
-// as 1 for /dev/stdout, /dev/fd/1 and /proc/self/fd/1.
+// StreamOf returns the number of the standard stream that a name stands for,
+// such as 1 for /dev/stdout, /dev/fd/1 and /proc/self/fd/1.
 func StreamOf(name string) (fd int, ok bool) {
 	switch name = filepath.ToSlash(filepath.Clean(name)); name {
 	case "/dev/stdin":
@@ -31,5 +31,6 @@ func StreamOf(name string) (fd int, ok bool) {
 	return 0, false
 }
 
-// InputMark is in the binary of a program that reads stdin: see resume.ReadsInput.
+// InputMark is in the binary of a program that reads stdin: see
+// resume.ReadsInput.
 const InputMark = "\x00cairn: this program reads stdin\x00"

@@ -70,7 +70,8 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// RanksText names ranks: rank 3, ranks 3 and 4. If there are many, it counts them.
+// RanksText names ranks: rank 3, ranks 3 and 4. If there are many, it counts
+// them.
 func RanksText(list []int) string {
 	switch n := len(list); {
 	case n == 0:

@@ -294,8 +294,8 @@ func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// compiler returns a command that compiles a program. Tools collect garbage more
-// rarely, which takes a fifth less of their time.
+// compiler returns a command that compiles a program. Tools collect garbage
+// more rarely, which takes a fifth less of their time.
 func compiler(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, dir, name, args...)
@@ -346,8 +346,8 @@ func (p *program) protected(t *testing.T, binary string, how protection) *outcom
 	dir := p.workDir(t)
 	side := t.TempDir() // the run directory is not one of the program's files
 	out := filepath.Join(side, "stdout")
-	// With --every-points each point is counted. Without it, what continues after
-	// a restart runs as fast as it can: that is other code.
+	// With --every-points each point is counted. Without it, what continues
+	// after a restart runs as fast as it can: that is other code.
 	due := []string{"--every", "1h"}
 	if how.every > 0 {
 		due = []string{"--every-points", strconv.Itoa(how.every)}

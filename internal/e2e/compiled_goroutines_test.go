@@ -22,8 +22,8 @@ func killedAt(t *testing.T, made []string, kills, want string, env []string, fla
 	sameOutput(t, r.output(), want)
 }
 
-// TestCompiled_RanksWithWorkers kills ranks of a program whose goroutines compute
-// while the main ones exchange messages.
+// TestCompiled_RanksWithWorkers kills ranks of a program whose goroutines
+// compute while the main ones exchange messages.
 func TestCompiled_RanksWithWorkers(t *testing.T) {
 	t.Parallel()
 	made, said := cairnBuilds(t, "./internal/e2e/testdata/crew")

@@ -173,8 +173,8 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d lines instead of %d", len(la), len(lb))
 }
 
-// verifyCheckpoints checks every byte of every committed checkpoint and returns their
-// headers, newest first.
+// verifyCheckpoints checks every byte of every committed checkpoint and returns
+// their headers, newest first.
 func verifyCheckpoints(t *testing.T, dir string) []ckpt.Header {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)

@@ -160,8 +160,8 @@ func (w *islands) refusesWith(flags []string, slots string, why ...string) {
 	}
 }
 
-// TestLocal_Hosts kills everything of a run whose hosts share nothing, again and
-// again, and resumes it on the same hosts, on others, on fewer and on more.
+// TestLocal_Hosts kills everything of a run whose hosts share nothing, again
+// and again, and resumes it on the same hosts, on others, on fewer and on more.
 func TestLocal_Hosts(t *testing.T) {
 	t.Parallel()
 	const n = 4
@@ -345,8 +345,8 @@ func (w *islands) parts(host string) (out []string) {
 }
 
 // TestLocal_Move moves ranks of a run whose hosts share nothing. Right after a
-// move, the checkpoint of the rank is on the host that it has left; later, it is
-// where the rank is, and the old host has nothing of it.
+// move, the checkpoint of the rank is on the host that it has left; later, it
+// is where the rank is, and the old host has nothing of it.
 func TestLocal_Move(t *testing.T) {
 	t.Parallel()
 	const n = 3
@@ -470,8 +470,8 @@ func TestLocal_OpenMPI(t *testing.T) {
 	}
 }
 
-// beginsMPI starts the run with mpirun, with so many ranks on the first host and
-// on the second one.
+// beginsMPI starts the run with mpirun, with so many ranks on the first host
+// and on the second one.
 func (w *islands) beginsMPI(near, far int, flags ...string) {
 	t := w.runOf.t
 	t.Helper()

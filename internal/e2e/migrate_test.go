@@ -98,8 +98,8 @@ func TestMigrate_MessagesInflight(t *testing.T) {
 	}
 }
 
-// TestMigrate_NPBKernels moves ranks of the NPB kernels while they compute, over TCP,
-// over shared memory and TCP, and in a run on Open MPI.
+// TestMigrate_NPBKernels moves ranks of the NPB kernels while they compute,
+// over TCP, over shared memory and TCP, and in a run on Open MPI.
 func TestMigrate_NPBKernels(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()

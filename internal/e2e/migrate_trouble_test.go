@@ -40,8 +40,8 @@ func TestMigrate_TwiceAtOnce(t *testing.T) {
 	p.thaw()
 	first.ends(0)
 	second.ends(0)
-	// The second host has two slots, of which rank 3 takes one: there is no room
-	// for ranks 0, 1 and 2.
+	// The second host has two slots, of which rank 3 takes one: there is no
+	// room for ranks 0, 1 and 2.
 	if m := third.ends(3); !strings.Contains(m.Why, "no other host of the run has room for ranks 0, 1 and 2") {
 		t.Errorf("%+v", m)
 	}

@@ -54,11 +54,11 @@ func (m *multigrid) arrays() (out []any) {
 }
 `
 
-// checkpointOverhead is what a checkpoint may hold in addition to arrays: package
-// variables, flags and frames. For EP, whose arrays have 96 bytes, it is nearly
-// everything. A slice is saved up to its capacity, but what append has not used
-// yet is zeros, which are not in the file, except in the block in which the
-// slice ends.
+// checkpointOverhead is what a checkpoint may hold in addition to arrays:
+// package variables, flags and frames. For EP, whose arrays have 96 bytes, it
+// is nearly everything. A slice is saved up to its capacity, but what append
+// has not used yet is zeros, which are not in the file, except in the block in
+// which the slice ends.
 const checkpointOverhead = 8 << 10
 
 // sizesAt is the point whose checkpoint is examined, and sizesOf the rank.
@@ -135,8 +135,8 @@ func numberIn(t *testing.T, text string, fits *regexp.Regexp, nth int) int {
 	return n
 }
 
-// checkpointBytes returns the size of the newest checkpoint, and how much of it is in
-// blocks of zeros, which files do not hold.
+// checkpointBytes returns the size of the newest checkpoint, and how much of it
+// is in blocks of zeros, which files do not hold.
 func checkpointBytes(t *testing.T, dir string) (state, zero int) {
 	t.Helper()
 	out, code := cairnTool(t, "inspect", "--json", "--rank", fmt.Sprint(sizesOf), dir)

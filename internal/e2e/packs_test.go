@@ -58,8 +58,8 @@ func TestTiers_ChangedFiles(t *testing.T) {
 				w.saves()
 				w.awaits(" is on " + strings.Split(c.tier, ":")[0])
 				w.stops()
-				// The last checkpoint did not get there. The one before was copied
-				// while the program changed its files.
+				// The last checkpoint did not get there. The one before was
+				// copied while the program changed its files.
 				last := w.newest(filepath.Join(shared, "run-*", "*", "checkpoints", "*.json"), filepath.Join(w.disks, "*", "me", "run-*", "kept", "*", "parts", "*.json"))
 				for _, name := range last {
 					if err := os.Remove(name); err != nil {
@@ -82,8 +82,8 @@ func TestTiers_ChangedFiles(t *testing.T) {
 	}
 }
 
-// newest returns the records of the newest checkpoint on a tier. Their names begin
-// with its number.
+// newest returns the records of the newest checkpoint on a tier. Their names
+// begin with its number.
 func (w *islands) newest(patterns ...string) (out []string) {
 	t := w.runOf.t
 	t.Helper()

@@ -111,7 +111,8 @@ func TestRestart_RunMoved(t *testing.T) {
 				cmd.Env = append(os.Environ(), "PWD="+dir)
 				return cmd
 			}
-			// killed starts the run, and kills it when the program reads a gate.
+			// killed starts the run, and kills it when the program reads a
+			// gate.
 			killed := func(dir, gate string, cmd *exec.Cmd) {
 				t.Helper()
 				gate = filepath.Join(dir, gate)

@@ -170,15 +170,16 @@ func (l *locked) String() string {
 
 // cluster is Slurm on several nodes. Each has its own network, processes, host
 // name and temporary directory, and sees the cluster's directory. Node 0 is the
-// controller; the others are n1, n2, …, with four processors each. The partition
-// p takes jobs; those of the partition high preempt them.
+// controller; the others are n1, n2, …, with four processors each. The
+// partition p takes jobs; those of the partition high preempt them.
 type cluster struct {
 	*slurmFiles
 	net   *interconnects.Network
 	nodes []*exec.Cmd
 }
 
-// newCluster starts a cluster. Settings for the partition p come after its name.
+// newCluster starts a cluster. Settings for the partition p come after its
+// name.
 func newCluster(t *testing.T, nodes int, settings map[string]string, partition string) *cluster {
 	t.Helper()
 	need(t, "unshare", "nsenter")
@@ -210,8 +211,8 @@ func (c *cluster) in(node int) []string {
 	return []string{"nsenter", "--net=/run/netns/" + c.net.Hosts[node]}
 }
 
-// startNode starts a node. It has a temporary directory of its own, in which the
-// cluster's and the programs' directories are visible.
+// startNode starts a node. It has a temporary directory of its own, in which
+// the cluster's and the programs' directories are visible.
 func (c *cluster) startNode(i int) {
 	c.t.Helper()
 	const script = `set -e
@@ -367,8 +368,8 @@ func (b *batch) becomes(state string) {
 	b.until("for the state "+state, func() bool { return b.state() == state })
 }
 
-// finishes lets the program finish, waits for that, and compares the output with
-// that of an undisturbed run.
+// finishes lets the program finish, waits for that, and compares the output
+// with that of an undisturbed run.
 func (b *batch) finishes(want string) {
 	b.t.Helper()
 	b.makes("gate")

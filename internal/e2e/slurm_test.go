@@ -84,9 +84,9 @@ func TestSlurm_NoNodeToSpare(t *testing.T) {
 	b.finishes(travelled(t, "4"))
 }
 
-// TestSlurm_Ended has Slurm end the job in all its ways, while the ranks are busy.
-// They save as soon as they can, in the time that Slurm gives, and the run
-// resumes when the job is started again.
+// TestSlurm_Ended has Slurm end the job in all its ways, while the ranks are
+// busy. They save as soon as they can, in the time that Slurm gives, and the
+// run resumes when the job is started again.
 func TestSlurm_Ended(t *testing.T) {
 	onlyLong(t)
 	want := travelled(t, "4")

@@ -29,8 +29,8 @@ type alone struct {
 	args  []string
 }
 
-// aloneOn returns a program that keeps its checkpoints on a shared directory and
-// an object store.
+// aloneOn returns a program that keeps its checkpoints on a shared directory
+// and an object store.
 func aloneOn(t *testing.T, format string, args ...string) *alone {
 	t.Helper()
 	top, err := os.MkdirTemp("", "alone-")
@@ -140,8 +140,8 @@ func (a *alone) released() {
 }
 
 // TestTiersAlone kills a program that names tiers by itself, and loses
-// everything that it has on its host. It resumes from the tiers, and its results
-// are those of an uninterrupted run.
+// everything that it has on its host. It resumes from the tiers, and its
+// results are those of an uninterrupted run.
 func TestTiersAlone(t *testing.T) {
 	t.Parallel()
 	for name, tiers := range map[string]string{"shared": "SHARED:every=2", "s3": "S3:every=1", "both": "SHARED:every=1, S3:every=4,keep=1"} {
@@ -214,8 +214,8 @@ func TestTiersAlone_Retention(t *testing.T) {
 	}
 }
 
-// TestTiersAlone_TierFails has a tier that fails: the program continues, and its
-// log says so. At its end it waits for the tier as long as it was told.
+// TestTiersAlone_TierFails has a tier that fails: the program continues, and
+// its log says so. At its end it waits for the tier as long as it was told.
 func TestTiersAlone_TierFails(t *testing.T) {
 	t.Parallel()
 	a := aloneOn(t, "SHARED:every=1")
@@ -238,8 +238,8 @@ func TestTiersAlone_TierFails(t *testing.T) {
 	a.starts(3).finish() // the host has it
 }
 
-// TestTiersAlone_Damaged damages what the host has. The program gets it from the
-// tier, or resumes from an older checkpoint.
+// TestTiersAlone_Damaged damages what the host has. The program gets it from
+// the tier, or resumes from an older checkpoint.
 func TestTiersAlone_Damaged(t *testing.T) {
 	t.Parallel()
 	a := aloneOn(t, "SHARED:every=2")

@@ -13,11 +13,12 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// killedEverywhere runs a command again and again, and kills the process that reaches the
-// first, the second, … step of those with a prefix: the command itself, or a
-// helper of it. Before each time, begin makes the state it finds; after each, the
-// command is given again, undisturbed, and check looks at the outcome. It returns
-// how many steps there were. CAIRN_STEP_BY=5 takes every fifth step.
+// killedEverywhere runs a command again and again, and kills the process that
+// reaches the first, the second, … step of those with a prefix: the command
+// itself, or a helper of it. Before each time, begin makes the state it finds;
+// after each, the command is given again, undisturbed, and check looks at the
+// outcome. It returns how many steps there were. CAIRN_STEP_BY=5 takes every
+// fifth step.
 func killedEverywhere(t *testing.T, prefix string, begin func(), check func(), args ...string) (n int) {
 	t.Helper()
 	by := 1
@@ -46,8 +47,9 @@ func killedEverywhere(t *testing.T, prefix string, begin func(), check func(), a
 	}
 }
 
-// TestTiers_CommandsKilled kills 'cairn repair', 'cairn gc' and 'cairn copy', and
-// their helpers, at every step. Given again, they complete, and nothing is lost.
+// TestTiers_CommandsKilled kills 'cairn repair', 'cairn gc' and 'cairn copy',
+// and their helpers, at every step. Given again, they complete, and nothing is
+// lost.
 func TestTiers_CommandsKilled(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 )
 
 // TestTiers_CopyDirectory makes copies of a run that has no tiers: of its run
-// directory while it runs, and of its checkpoint directory when it is stopped. All
-// of them continue.
+// directory while it runs, and of its checkpoint directory when it is stopped.
+// All of them continue.
 func TestTiers_CopyDirectory(t *testing.T) {
 	t.Parallel()
 	const n = 2

@@ -33,7 +33,8 @@ var hostTiers = []struct {
 // removes the disks of so many hosts as its tiers promise to bear. The run
 // resumes on random hosts, from a checkpoint that is not older than the newest
 // that a tier had, and ends with the output of an undisturbed one.
-// CAIRN_HOST_KILLS is how many hosts are lost in all, CAIRN_SEED the first seed.
+// CAIRN_HOST_KILLS is how many hosts are lost in all, CAIRN_SEED the first
+// seed.
 func TestTiers_KilledHosts(t *testing.T) {
 	onlyLong(t)
 	number := func(name string, otherwise int) int {

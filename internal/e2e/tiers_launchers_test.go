@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestTiers_OpenMPI loses a host with its disk, and then the other one, of a run
-// that mpirun has started on two hosts which share nothing. The same command
-// resumes it with blank disks in their places: also if everything was killed, and
-// if the run directory is lost.
+// TestTiers_OpenMPI loses a host with its disk, and then the other one, of a
+// run that mpirun has started on two hosts which share nothing. The same
+// command resumes it with blank disks in their places: also if everything was
+// killed, and if the run directory is lost.
 func TestTiers_OpenMPI(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
@@ -65,7 +65,8 @@ func TestTiers_OpenMPI(t *testing.T) {
 }
 
 // TestTiers_OpenMPIShort is the part of it that takes a moment: a host is lost
-// while the run is stopped. Then there is one host, and a policy that needs two.
+// while the run is stopped. Then there is one host, and a policy that needs
+// two.
 func TestTiers_OpenMPIShort(t *testing.T) {
 	t.Parallel()
 	need(t, "mpirun.openmpi", "unshare")
@@ -95,9 +96,9 @@ func TestTiers_OpenMPIShort(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
-// TestTiers_Slurm kills one of three nodes, each with a disk of its own, while a
-// run computes. The run continues on the other nodes, with the checkpoints that
-// they hold for the lost one; Slurm has not noticed anything by then.
+// TestTiers_Slurm kills one of three nodes, each with a disk of its own, while
+// a run computes. The run continues on the other nodes, with the checkpoints
+// that they hold for the lost one; Slurm has not noticed anything by then.
 func TestTiers_Slurm(t *testing.T) {
 	onlyLong(t)
 	want := travelled(t, "4")

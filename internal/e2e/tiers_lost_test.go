@@ -11,8 +11,8 @@ import (
 )
 
 // TestTiers_RunDirectoryLost loses the run directory of a run whose checkpoints
-// are on its hosts only. The same command resumes the run: also if there is room
-// for all ranks on a blank host, where it could begin anew.
+// are on its hosts only. The same command resumes the run: also if there is
+// room for all ranks on a blank host, where it could begin anew.
 func TestTiers_RunDirectoryLost(t *testing.T) {
 	t.Parallel()
 	const n = 2
@@ -99,8 +99,8 @@ func TestTiers_HostAway(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
-// TestTiers_OldDisk puts a copy of a host's disk back that was made earlier. The
-// run takes what other hosts have instead, and nothing of the old copy.
+// TestTiers_OldDisk puts a copy of a host's disk back that was made earlier.
+// The run takes what other hosts have instead, and nothing of the old copy.
 func TestTiers_OldDisk(t *testing.T) {
 	t.Parallel()
 	const n = 2

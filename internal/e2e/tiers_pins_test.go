@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestTiers_Pins keeps checkpoints of hosts that share nothing: on a shared tier
-// that has one, and in the run directory if only the hosts' disks do. Neither
-// newer checkpoints nor 'cairn gc' nor the end of the run removes them, and runs
-// resume from both. The daily version takes fewer checkpoints.
+// TestTiers_Pins keeps checkpoints of hosts that share nothing: on a shared
+// tier that has one, and in the run directory if only the hosts' disks do.
+// Neither newer checkpoints nor 'cairn gc' nor the end of the run removes them,
+// and runs resume from both. The daily version takes fewer checkpoints.
 func TestTiers_Pins(t *testing.T) {
 	t.Parallel()
 	const n = 3

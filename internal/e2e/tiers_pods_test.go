@@ -72,9 +72,9 @@ func (p *pod) signals(sig syscall.Signal) {
 }
 
 // TestKubernetes_BlankDisks ends containers as Kubernetes does, by SIGTERM and,
-// when the grace time is over, SIGKILL. Each container has the same command and a
-// blank disk. If the object store is too slow for the last checkpoint, an older
-// one is restored, and nothing but work is lost.
+// when the grace time is over, SIGKILL. Each container has the same command and
+// a blank disk. If the object store is too slow for the last checkpoint, an
+// older one is restored, and nothing but work is lost.
 func TestKubernetes_BlankDisks(t *testing.T) {
 	t.Parallel()
 	const n = 2

@@ -30,9 +30,9 @@ func removes(t *testing.T, path string) {
 	}
 }
 
-// TestTiers_Repair damages what tiers have while a run is stopped, in many ways.
-// After each, cairn repair makes it whole again; it says so if it cannot. Then the
-// run resumes and finishes.
+// TestTiers_Repair damages what tiers have while a run is stopped, in many
+// ways. After each, cairn repair makes it whole again; it says so if it cannot.
+// Then the run resumes and finishes.
 func TestTiers_Repair(t *testing.T) {
 	t.Parallel()
 	const n = 3

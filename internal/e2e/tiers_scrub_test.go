@@ -22,8 +22,8 @@ func rots(t *testing.T, name string) {
 }
 
 // TestTiers_Scrub changes bytes of old checkpoints while a run is running: on a
-// host, and on the shared tier. Helpers find that and repair it, and say so; they
-// say what cannot be repaired, too.
+// host, and on the shared tier. Helpers find that and repair it, and say so;
+// they say what cannot be repaired, too.
 func TestTiers_Scrub(t *testing.T) {
 	t.Parallel()
 	const n = 2

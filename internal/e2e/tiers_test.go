@@ -338,8 +338,8 @@ func TestTiers_S3(t *testing.T) {
 			t.Errorf("the run directory has the secret key:\n%s", text)
 		}
 	}
-	// The copy is a run of its own, and not encrypted: it leaves alone what it finds
-	// of the other one.
+	// The copy is a run of its own, and not encrypted: it leaves alone what it
+	// finds of the other one.
 	loses()
 	w.supervisor = w.startIn(nil, "-n", fmt.Sprint(n), "--every", "1h", "--from", away)
 	w.awaits("restored checkpoint 2")
@@ -350,10 +350,10 @@ func TestTiers_S3(t *testing.T) {
 	}
 }
 
-// TestTiers_TwoRuns begins two runs at one place of an object store: they do not
-// know of each other. The second one has the place, and finishes; the first one
-// stops when it comes with a checkpoint. Its own is not lost: it continues when
-// the place is free.
+// TestTiers_TwoRuns begins two runs at one place of an object store: they do
+// not know of each other. The second one has the place, and finishes; the first
+// one stops when it comes with a checkpoint. Its own is not lost: it continues
+// when the place is free.
 func TestTiers_TwoRuns(t *testing.T) {
 	t.Parallel()
 	const n = 2
@@ -396,9 +396,9 @@ func TestTiers_TwoRuns(t *testing.T) {
 	sameOutput(t, second.output(), want)
 }
 
-// TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on other
-// hosts. A host is lost with its disk while the run is stopped, and the same
-// command resumes it on the others.
+// TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on
+// other hosts. A host is lost with its disk while the run is stopped, and the
+// same command resumes it on the others.
 func TestTiers_OnHosts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// steps returns the lines of a log of steps, "NAME PID", that begin with a prefix;
-// "NAME PID " is a prefix of its whole line.
+// steps returns the lines of a log of steps, "NAME PID", that begin with a
+// prefix; "NAME PID " is a prefix of its whole line.
 func steps(t *testing.T, log, prefix string) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile(log)

@@ -9,10 +9,10 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// What package resume needs. A program that 'cairn build' made has one run, which
-// package resume opens before main. If the program itself calls cairn.Open, it
-// gets that run: the run adopts the program's options, and the program may use it,
-// but not end it.
+// What package resume needs. A program that 'cairn build' made has one run,
+// which package resume opens before main. If the program itself calls
+// cairn.Open, it gets that run: the run adopts the program's options, and the
+// program may use it, but not end it.
 
 // handleName and worldName are the variables that stand for the run and for its
 // communicator in checkpoints.

@@ -379,8 +379,8 @@ type cells struct {
 	Any   any
 }
 
-// TestArray_RestoredAnywhere restores arrays wherever they are in the state, in a program
-// that made the same and in one that made none.
+// TestArray_RestoredAnywhere restores arrays wherever they are in the state, in
+// a program that made the same and in one that made none.
 func TestArray_RestoredAnywhere(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		dir := t.TempDir()

@@ -326,7 +326,8 @@ func TestProtect_UnsupportedValue(t *testing.T) {
 	}
 }
 
-// TestProtect_TooManyDimensions protects an array of more dimensions than HDF5 has.
+// TestProtect_TooManyDimensions protects an array of more dimensions than HDF5
+// has.
 func TestProtect_TooManyDimensions(t *testing.T) {
 	type (
 		a = [1][1][1][1][1][1][1][1][1][1]float64

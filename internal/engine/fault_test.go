@@ -170,8 +170,8 @@ func newDisk(t *testing.T) *vfstest.Mem {
 	return m
 }
 
-// TestRun_CrashAtEveryOperation cuts the power before every file operation, with
-// what was not synced lost, kept in part, or torn.
+// TestRun_CrashAtEveryOperation cuts the power before every file operation,
+// with what was not synced lost, kept in part, or torn.
 func TestRun_CrashAtEveryOperation(t *testing.T) {
 	disk := newDisk(t)
 	var safe atomic.Int64

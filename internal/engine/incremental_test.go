@@ -62,8 +62,8 @@ func newFields(n int) *fields {
 	return f
 }
 
-// advance computes a step. Each part is added when it is ready, and is something
-// else until the checkpoint is committed.
+// advance computes a step. Each part is added when it is ready, and is
+// something else until the checkpoint is committed.
 func (f *fields) advance(t *testing.T, p *Run) error {
 	t.Helper()
 	add := func(names ...string) {
@@ -139,8 +139,8 @@ func TestIncremental_ValuesAtAdd(t *testing.T) {
 	}
 }
 
-// TestIncremental_Differential stores the blocks that changed, whether they were
-// added or not.
+// TestIncremental_Differential stores the blocks that changed, whether they
+// were added or not.
 func TestIncremental_Differential(t *testing.T) {
 	var last CheckpointInfo
 	p := open(t, t.TempDir(), func(o *Options) { o.OnSaved = func(i CheckpointInfo) { last = i } })
@@ -568,7 +568,8 @@ func TestIncremental_RanksKilled(t *testing.T) {
 	}
 }
 
-// TestIncremental_RanksStopped stops ranks between Begin and Commit, and resumes.
+// TestIncremental_RanksStopped stops ranks between Begin and Commit, and
+// resumes.
 func TestIncremental_RanksStopped(t *testing.T) {
 	const n, steps = 3, 12
 	want, got := make([]uint64, n), make([]uint64, n)

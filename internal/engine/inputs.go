@@ -18,8 +18,8 @@ import (
 )
 
 // A resumed program must read the same input again. A checkpoint of a compiled
-// program therefore holds a digest of each file that is only read, and of stdin if
-// that is a file:
+// program therefore holds a digest of each file that is only read, and of stdin
+// if that is a file:
 //
 //	0            piece                 offset-piece   offset        size
 //	├─ compared ──┤                     ├── compared ──┤             │

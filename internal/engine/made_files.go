@@ -13,14 +13,15 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// Files that must not exist when the program makes them (O_EXCL). A program that
-// resumes from a checkpoint makes those again that it made after it: they are
-// there, and are its own.
+// Files that must not exist when the program makes them (O_EXCL). A program
+// that resumes from a checkpoint makes those again that it made after it: they
+// are there, and are its own.
 
-// MakesAgain reports whether a program that wants to make a file may open the one
-// that is there, because the run has made it: the checkpoint holds it, or it was
-// made after the checkpoint. Otherwise the file must not exist, and MakesAgain
-// records that the run makes it. Call it after Restore, before the file is made.
+// MakesAgain reports whether a program that wants to make a file may open the
+// one that is there, because the run has made it: the checkpoint holds it, or
+// it was made after the checkpoint. Otherwise the file must not exist, and
+// MakesAgain records that the run makes it. Call it after Restore, before the
+// file is made.
 func (p *Run) MakesAgain(path string, flag int) (bool, error) {
 	if p.phase != phaseRunning {
 		return false, errors.New("cairn: files are made again after Restore, and before Close")
@@ -71,8 +72,8 @@ func (p *Run) recordMade(list []store.MadeFile) error {
 	return err
 }
 
-// recordUnrecorded records the files for which the disk had no room. It is called
-// before and after every checkpoint, and by Close.
+// recordUnrecorded records the files for which the disk had no room. It is
+// called before and after every checkpoint, and by Close.
 func (p *Run) recordUnrecorded() {
 	if p.files.unrecorded != nil {
 		p.recordMade(p.files.unrecorded)

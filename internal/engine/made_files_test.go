@@ -97,9 +97,9 @@ func TestOpenFile_MadeWithJournal(t *testing.T) {
 	closeRun(t, p)
 }
 
-// TestOpenFile_MadeOnFullDisk makes a file that must be new while the disk of the
-// checkpoints is full. The program continues, and the next checkpoint records the
-// file: a restart from an older one makes it again.
+// TestOpenFile_MadeOnFullDisk makes a file that must be new while the disk of
+// the checkpoints is full. The program continues, and the next checkpoint
+// records the file: a restart from an older one makes it again.
 func TestOpenFile_MadeOnFullDisk(t *testing.T) {
 	disk, full := fillable(vfs.OS())
 	dir := t.TempDir()

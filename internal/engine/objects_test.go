@@ -36,9 +36,9 @@ func newChain(n int) *chain {
 	return c
 }
 
-// inMemory returns the nodes in the order of their addresses. Where Go puts nodes
-// that are made one after the other depends on what was freed before, and on the
-// processors that made them.
+// inMemory returns the nodes in the order of their addresses. Where Go puts
+// nodes that are made one after the other depends on what was freed before, and
+// on the processors that made them.
 func (c *chain) inMemory() []*chainNode {
 	var list []*chainNode
 	for n := c.first; n != nil; n = n.next {

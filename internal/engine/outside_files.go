@@ -17,8 +17,9 @@ import (
 //
 // A checkpoint names the files that were written, and Restore truncates them.
 // Somebody else may have made the checkpoint. Restore therefore changes a file
-// only if the program has opened it itself, or it is in the working directory, or
-// the run has recorded it in this checkpoint directory, or the user allows it.
+// only if the program has opened it itself, or it is in the working directory,
+// or the run has recorded it in this checkpoint directory, or the user allows
+// it.
 
 // EnvOutside is an environment variable. If it is set, Restore changes files
 // outside the working directory that a checkpoint from elsewhere names; see

@@ -27,8 +27,8 @@ type peers struct {
 	rounds
 }
 
-// inflight is what was in flight between ranks at a checkpoint. It is saved like
-// a variable of the program.
+// inflight is what was in flight between ranks at a checkpoint. It is saved
+// like a variable of the program.
 type inflight struct {
 	Due      uint64 // the last point that was due, see coord.Save
 	Contexts uint32
@@ -92,7 +92,8 @@ func (p *Run) World() *mpi.Comm {
 	return p.peers.world
 }
 
-// Rank returns the number of this process among the ranks, and Ranks their number.
+// Rank returns the number of this process among the ranks, and Ranks their
+// number.
 func (p *Run) Rank() int  { return p.identity.Rank }
 func (p *Run) Ranks() int { return p.identity.Size }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// damageRank flips a bit in the middle of a rank's file of the newest checkpoint.
+// damageRank flips a bit in the middle of a rank's file of the newest
+// checkpoint.
 func damageRank(t *testing.T, dir string, rank int) {
 	t.Helper()
 	name := filepath.Join(newest(t, dir), fmt.Sprintf("rank-%04d.h5", rank))

@@ -65,9 +65,10 @@ func TestPerHost_Stop(t *testing.T) {
 	}
 }
 
-// TestPerHost_Directory changes the directory of one host between two starts: it
-// is gone, blank, an older copy, or has lost a file. A run either refuses, on
-// all ranks and without a change, or resumes on all ranks from one checkpoint.
+// TestPerHost_Directory changes the directory of one host between two starts:
+// it is gone, blank, an older copy, or has lost a file. A run either refuses,
+// on all ranks and without a change, or resumes on all ranks from one
+// checkpoint.
 func TestPerHost_Directory(t *testing.T) {
 	const n, steps = 4, 60
 	for _, host := range []string{"a", "b"} {

@@ -169,7 +169,8 @@ func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []u
 				if pending == nil && s.Step%5 == 0 && (!skew || r > 0) {
 					pending = mpi.Irecv(w, buf, mpi.AnySource, tagLate)
 				}
-				// … and is satisfied by a message that was sent some points ago.
+				// … and is satisfied by a message that was sent some points
+				// ago.
 				if s.Step%5 == 2 && (!skew || r < n-1) {
 					big := make([]uint64, 1+(s.Step*37)%300)
 					for i := range big {

@@ -76,10 +76,10 @@ func poolsOf(img *graph.Image) [][]int {
 	return pools
 }
 
-// dimensions returns the shape of a variable of an image, whose pools are given,
-// and how many of its dimensions are those of slices. These come first. If slices
-// of one dimension differ in length, or if the variable is not an array, it
-// returns nil.
+// dimensions returns the shape of a variable of an image, whose pools are
+// given, and how many of its dimensions are those of slices. These come first.
+// If slices of one dimension differ in length, or if the variable is not an
+// array, it returns nil.
 func dimensions(img *graph.Image, index int, pools []int) (dims []uint64, slices int) {
 	count := uint64(0) // of elements
 	var heads []uint64 // of slices that are elements of slices

@@ -138,8 +138,8 @@ func (o *Options) settle(given map[string]string) ([]control.Setting, error) {
 	return list, nil
 }
 
-// saysWhen reports whether 'cairn run' or the environment say when checkpoints are
-// due.
+// saysWhen reports whether 'cairn run' or the environment say when checkpoints
+// are due.
 func (p *Run) saysWhen() bool {
 	return slices.ContainsFunc(p.settled, func(s control.Setting) bool {
 		return (s.Name == "every" || s.Name == "every-points") && s.From != control.FromProgram && s.From != control.FromDefault

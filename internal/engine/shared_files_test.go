@@ -12,9 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// TestRanksAppendToOneFile_Killed: ranks append to one file in turn. A rank that
-// is copied later has seen what another wrote after its own copy; a restart cuts
-// that off, and nothing else.
+// TestRanksAppendToOneFile_Killed: ranks append to one file in turn. A rank
+// that is copied later has seen what another wrote after its own copy; a
+// restart cuts that off, and nothing else.
 func TestRanksAppendToOneFile_Killed(t *testing.T) {
 	const n, steps = 3, 12
 	want := ""
@@ -78,8 +78,8 @@ func TestRanksAppendToOneFile_Killed(t *testing.T) {
 	}
 }
 
-// TestShareSizes_DifferentMoments compares sizes of one file that ranks have recorded at different
-// moments.
+// TestShareSizes_DifferentMoments compares sizes of one file that ranks have
+// recorded at different moments.
 func TestShareSizes_DifferentMoments(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -192,8 +192,8 @@ func TestRestore_FilesOutside(t *testing.T) {
 	}
 }
 
-// TestRestore_OtherWorkingDirectory: a program that changes its working directory, and is
-// started in another one, gets back the files that it wrote.
+// TestRestore_OtherWorkingDirectory: a program that changes its working
+// directory, and is started in another one, gets back the files that it wrote.
 func TestRestore_OtherWorkingDirectory(t *testing.T) {
 	ctx := context.Background()
 	base := t.TempDir()

@@ -1,7 +1,7 @@
 // Package events is the history of a run: what happened, when, and its figures,
-// for people and for other programs. The supervisor writes it to RUN/events.jsonl,
-// one JSON document per line, and 'cairn run --events' to a file or a pipe.
-// docs/events.md describes the fields.
+// for people and for other programs. The supervisor writes it to
+// RUN/events.jsonl, one JSON document per line, and 'cairn run --events' to a
+// file or a pipe. docs/events.md describes the fields.
 package events
 
 import (

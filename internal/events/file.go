@@ -30,12 +30,12 @@ type File struct {
 // maxWaiting bounds the lines that wait for room on the disk.
 const maxWaiting = 10000
 
-// ErrReplaced says that the file was removed, replaced or cut while it was open. The
-// event is in the file that has the name now.
+// ErrReplaced says that the file was removed, replaced or cut while it was
+// open. The event is in the file that has the name now.
 var ErrReplaced = errors.New("it was removed, replaced or cut by another program, and has only later events now")
 
-// OpenFile opens a history, and creates it if necessary. A crash may have left an
-// incomplete last line; OpenFile removes it.
+// OpenFile opens a history, and creates it if necessary. A crash may have left
+// an incomplete last line; OpenFile removes it.
 func OpenFile(name string) (*File, error) {
 	f, err := vfs.OpenPrivate(name, os.O_CREATE|os.O_RDWR|os.O_APPEND)
 	if err != nil {
@@ -87,7 +87,8 @@ func (h *File) Clear() error {
 	return h.f.Truncate(0)
 }
 
-// follow opens the file again if it is another one than that which has the name.
+// follow opens the file again if it is another one than that which has the
+// name.
 func (h *File) follow() (replaced bool, err error) {
 	own, err := h.f.Stat()
 	if err != nil {
@@ -112,8 +113,8 @@ func (h *File) follow() (replaced bool, err error) {
 	return true, h.recover()
 }
 
-// Append gives an event its version and sequence number, and appends it. If that
-// fails, the next call tries again. ErrReplaced is no failure.
+// Append gives an event its version and sequence number, and appends it. If
+// that fails, the next call tries again. ErrReplaced is no failure.
 func (h *File) Append(e *Event) error {
 	e.Version, e.Seq = Version, h.next
 	h.next++
@@ -162,10 +163,10 @@ const headSize = 256
 // NewReader returns a reader of a file that need not exist yet.
 func NewReader(name string) *Reader { return &Reader{name: name} }
 
-// Next returns the events that were appended since the last call. If the run was
-// replaced by another one, anew is set, and they are those of the new run. Lines
-// that are no events of this version are left out. A file that was replaced, but
-// has only later events of the same run, is no new run.
+// Next returns the events that were appended since the last call. If the run
+// was replaced by another one, anew is set, and they are those of the new run.
+// Lines that are no events of this version are left out. A file that was
+// replaced, but has only later events of the same run, is no new run.
 func (r *Reader) Next() (list []Event, anew bool, err error) {
 	f, err := os.Open(r.name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -172,8 +172,8 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 	return c.collect(roots, env, nil)
 }
 
-// collect is Collect for an image that is joined with copies of other roots. The
-// numbers of its regions begin where theirs end.
+// collect is Collect for an image that is joined with copies of other roots.
+// The numbers of its regions begin where theirs end.
 func (c *Collector) collect(roots []Root, env *Env, copies *Copies) (*Image, error) {
 	c.copies, c.base, c.elsewhere = copies, 0, nil
 	if copies != nil {

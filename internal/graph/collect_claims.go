@@ -120,8 +120,8 @@ func (c *Collector) shared(i int, o *claim) error {
 	return &SharedError{names[c.copyRoot(i)].Name, c.itemPath(int32(i)), names[o.root].Name}
 }
 
-// claims finds claims by their addresses. It has levels, each sorted and without
-// overlaps, so that it may grow by one at a time.
+// claims finds claims by their addresses. It has levels, each sorted and
+// without overlaps, so that it may grow by one at a time.
 type claims struct{ levels [][]claim }
 
 // add adds a list of claims. They overlap none that are there, but perhaps each

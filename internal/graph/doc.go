@@ -16,12 +16,12 @@
 //	p ─────▶ (inside row 1) ───────────────▶┘      p     *float64     1 × {obj,off}
 //
 // Overlapping pieces are merged by one sort and sweep over addresses, so slices
-// of one array stay slices of one array, and interior pointers stay inside. Small
-// objects that overlap nothing, the most in many graphs, need no sorting: see
-// collect_cells.go. Memory without pointers is never walked, copied or encoded:
-// its pool is a list of views of live memory and a form (an hdf5.Type) that
-// describes its layout. Memory with pointers is encoded into a new buffer in
-// which references are numbers:
+// of one array stay slices of one array, and interior pointers stay inside.
+// Small objects that overlap nothing, the most in many graphs, need no sorting:
+// see collect_cells.go. Memory without pointers is never walked, copied or
+// encoded: its pool is a list of views of live memory and a form (an hdf5.Type)
+// that describes its layout. Memory with pointers is encoded into a new buffer
+// in which references are numbers:
 //
 //	pointer    {obj, off}            obj: region number + 1, 0 is nil
 //	string     {obj, off, len}       off: element index × slots + slot
@@ -34,21 +34,21 @@
 // A slot is the position of a leaf (a number, a pointer…) in a type. Offsets in
 // slots are the same on machines with other sizes and paddings.
 //
-// An interface that holds a pointer or a map refers directly to what that refers
-// to. Any other dynamic value has a region of its own, a box.
+// An interface that holds a pointer or a map refers directly to what that
+// refers to. Any other dynamic value has a region of its own, a box.
 //
 // Some types have a stand-in, a value that is saved in their place (time.Time,
 // sync.Map, *os.File, types with a CairnState method…). Some cannot be saved
 // unless they are zero (channels, functions, locked mutexes, handles of the
-// operating system…): the error has the path that leads to them. In programs that
-// are saved as a whole, functions and channels can be saved, too: see
-// SaveWholeProgram. Package variables without a name stay themselves then, as the
-// errors in binary_stdvars.go always do.
+// operating system…): the error has the path that leads to them. In programs
+// that are saved as a whole, functions and channels can be saved, too: see
+// SaveWholeProgram. Package variables without a name stay themselves then, as
+// the errors in binary_stdvars.go always do.
 //
-// Restoring has two phases. Prepare checks the saved image, which may be damaged
-// or hostile, and allocates all memory with its type. The caller fills the
-// targets from its files, for pointer-free pools directly into the final memory.
-// Finish converts, sets pointers, and rebuilds maps and stand-ins.
+// Restoring has two phases. Prepare checks the saved image, which may be
+// damaged or hostile, and allocates all memory with its type. The caller fills
+// the targets from its files, for pointer-free pools directly into the final
+// memory. Finish converts, sets pointers, and rebuilds maps and stand-ins.
 //
 // # Files
 //

@@ -225,8 +225,8 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s (%s) cannot be saved: %s", e.Path, e.Type, e.Reason)
 }
 
-// Handle reports whether the value is a handle of something outside the program,
-// or memory of unknown content: a program can make it again.
+// Handle reports whether the value is a handle of something outside the
+// program, or memory of unknown content: a program can make it again.
 func (e *UnsupportedError) Handle() bool { return handleReasons[e.Reason] }
 
 // MismatchError reports a variable or dynamic type that differs between the

@@ -18,10 +18,10 @@ import (
 // these are then.
 //
 // The roots of one Add keep their aliasing. Memory that the roots of two Adds
-// lead to, or those of an Add and the others, would be in the image twice, as it
-// was at two times: Add and Image return a SharedError for it. Only memory that
-// never changes is in the image twice: strings, and values in interfaces. An
-// error of the standard library is in it once (see binary_stdvars.go).
+// lead to, or those of an Add and the others, would be in the image twice, as
+// it was at two times: Add and Image return a SharedError for it. Only memory
+// that never changes is in the image twice: strings, and values in interfaces.
+// An error of the standard library is in it once (see binary_stdvars.go).
 //
 // The zero value is ready. One goroutine at a time may use it.
 type Copies struct {
@@ -276,7 +276,8 @@ func hostBytes(p []byte) ([]byte, error) {
 	return r.Host(at, at+int64(len(p)))
 }
 
-// buffer returns memory for a copy: that of the last one, if it is large enough.
+// buffer returns memory for a copy: that of the last one, if it is large
+// enough.
 func (k *Copies) buffer(key bufferKey, n int) []byte {
 	buf := k.buffers[key]
 	if cap(buf) < n {

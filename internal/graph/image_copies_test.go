@@ -61,8 +61,8 @@ func refused(t *testing.T, err error, name, earlier, path string) {
 	}
 }
 
-// TestCopies_ValuesAtAdd restores each variable as it was when it was added, and
-// the others as they were in the end.
+// TestCopies_ValuesAtAdd restores each variable as it was when it was added,
+// and the others as they were in the end.
 func TestCopies_ValuesAtAdd(t *testing.T) {
 	type node struct {
 		v    int
@@ -130,8 +130,8 @@ func TestCopies_Order(t *testing.T) {
 	}
 }
 
-// TestCopies_Aliases keeps what the variables of one Add share, and refuses what
-// variables of several share.
+// TestCopies_Aliases keeps what the variables of one Add share, and refuses
+// what variables of several share.
 func TestCopies_Aliases(t *testing.T) {
 	buf := []float64{0, 1, 2, 3, 4, 5}
 	type sim struct {
@@ -234,8 +234,8 @@ func TestCopies_Immutable(t *testing.T) {
 	}
 }
 
-// TestCopies_FreedMemory adds a variable whose memory the program gives up. What
-// gets that memory then shares nothing.
+// TestCopies_FreedMemory adds a variable whose memory the program gives up.
+// What gets that memory then shares nothing.
 func TestCopies_FreedMemory(t *testing.T) {
 	type object struct{ v [5]int }
 	make100 := func() []*object {
@@ -368,7 +368,8 @@ func TestCopies_RandomGraphs(t *testing.T) {
 	t.Log(shared, alone)
 }
 
-// spoil changes all numbers that a variable leads to directly, and the variable.
+// spoil changes all numbers that a variable leads to directly, and the
+// variable.
 func spoil(r Root) {
 	v := reflect.ValueOf(r.Ptr).Elem()
 	if v.Kind() == reflect.Slice {

@@ -58,8 +58,8 @@ type seenValue struct {
 	p    *plan
 }
 
-// findNames fills in the names of the variables of functions, and of what package
-// variables lead to.
+// findNames fills in the names of the variables of functions, and of what
+// package variables lead to.
 func (c *Collector) findNames(img *Image) {
 	if !wholeProgram {
 		return

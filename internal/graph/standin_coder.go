@@ -58,8 +58,8 @@ func DescribeMemory[I any](memory func(v I) (addr unsafe.Pointer, n int64)) {
 	})
 }
 
-// MemoryOf returns the address range of the mem.Remote that v is a handle of. It
-// returns nil if v is none.
+// MemoryOf returns the address range of the mem.Remote that v is a handle of.
+// It returns nil if v is none.
 func MemoryOf(v any) (addr unsafe.Pointer, n int64) {
 	for _, f := range memories {
 		if addr, n, ok := f(v); ok {

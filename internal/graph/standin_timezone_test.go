@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestTime_OddZones restores times in fixed zones that have the names of others.
+// TestTime_OddZones restores times in fixed zones that have the names of
+// others.
 func TestTime_OddZones(t *testing.T) {
 	for _, zone := range []*time.Location{
 		time.FixedZone("UTC", 3600),

@@ -27,8 +27,8 @@ type Config struct {
 
 	// Fresh discards the journal of an earlier run.
 	Fresh bool
-	// Migrated says that the state comes from a process that is alive. The files
-	// are as that process has left them, and nothing is undone.
+	// Migrated says that the state comes from a process that is alive. The
+	// files are as that process has left them, and nothing is undone.
 	Migrated bool
 
 	// Gather gives text to the other ranks and returns the texts of all ranks.
@@ -47,8 +47,8 @@ type Journal struct {
 	epoch uint64 // checkpoints that were taken, or could have been
 	// start is how often the run was started, if it has several ranks.
 	start int
-	// incomplete says that a change could not be recorded: no existing checkpoint
-	// can be restored. See giveUp.
+	// incomplete says that a change could not be recorded: no existing
+	// checkpoint can be restored. See giveUp.
 	incomplete bool
 
 	// What is recorded in this segment.
@@ -347,8 +347,8 @@ func (j *Journal) BeginEpoch(newest uint64) (epoch uint64, recorded bool, err er
 	return j.epoch, j.log.count > 0, nil
 }
 
-// newestOf returns the newest checkpoint, of those in this directory and the one
-// that the run knows. If the latter is the newest, the rank was moved: its
+// newestOf returns the newest checkpoint, of those in this directory and the
+// one that the run knows. If the latter is the newest, the rank was moved: its
 // checkpoints are on another host.
 func (j *Journal) newestOf(indices []uint64, known uint64) uint64 {
 	here := uint64(0)

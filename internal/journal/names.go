@@ -13,8 +13,8 @@ import (
 
 // The file journal.names lists files that the program has made or changed, so
 // that a snapshot has them all. A name gets into it when the last line about it
-// is dropped from the log, and only if the name exists then. So the list and the
-// log together name every file of the program that there is.
+// is dropped from the log, and only if the name exists then. So the list and
+// the log together name every file of the program that there is.
 //
 // It has lines as the log has them, with digests; a line that was being written
 // when the process was killed does not count.
@@ -138,8 +138,8 @@ func (l *logFile) namesOf(lines []entry, out map[named]bool) {
 	}
 }
 
-// isTree reports whether a path in the log may be a directory that a program has
-// moved there. The directory that the program was started in is not.
+// isTree reports whether a path in the log may be a directory that a program
+// has moved there. The directory that the program was started in is not.
 func (l *logFile) isTree(path string) bool {
 	_, above := cutDir(l.base, l.abs(path))
 	return !above

@@ -19,10 +19,10 @@ import (
 // nothing calls hook, and the journal does not keep what is overwritten in open
 // files.
 //
-// op is 'w' for Write, n bytes at the current position; 'a' for WriteAt, n bytes
-// at off; 'r' for ReadFrom; 't' for Truncate to off; 's' for Seek to off from n;
-// 'm' for Chmod to n. If the result is not nil, package os calls it when the file
-// is changed.
+// op is 'w' for Write, n bytes at the current position; 'a' for WriteAt, n
+// bytes at off; 'r' for ReadFrom; 't' for Truncate to off; 's' for Seek to off
+// from n; 'm' for Chmod to n. If the result is not nil, package os calls it
+// when the file is changed.
 //
 //go:linkname hook os.cairn_hook
 var hook func(f *os.File, op byte, off, n int64) (func(), error)
@@ -47,7 +47,8 @@ type openFile struct {
 	checked bool
 }
 
-// openFiles are the program's open files. The lock is taken after the journal's.
+// openFiles are the program's open files. The lock is taken after the
+// journal's.
 type openFiles struct {
 	sync.RWMutex
 	files map[*os.File]*openFile

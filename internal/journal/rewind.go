@@ -51,8 +51,8 @@ func (u *rewind) hasEntries(dir string) bool {
 	return false
 }
 
-// unread notes that a file that was not kept open may have been another one when
-// it was read, because its name changes.
+// unread notes that a file that was not kept open may have been another one
+// when it was read, because its name changes.
 func (u *rewind) unread(path string) error {
 	changed := fmt.Errorf("%w: %s", ErrChanged, path)
 	if n := u.names[path]; n.kind == isFile && n.obj.live != nil && n.obj.live.file == nil && n.obj.live.Err == nil {

@@ -43,8 +43,8 @@ type SnapshotOptions struct {
 	Index uint64 // the checkpoint
 	// More are names that belong to a rank although no journal may have them.
 	More map[int][]string
-	// Sizes are the lengths of open files in the checkpoint. Files do not become
-	// longer than that: a program that appends has no lines for it.
+	// Sizes are the lengths of open files in the checkpoint. Files do not
+	// become longer than that: a program that appends has no lines for it.
 	Sizes map[string]int64
 }
 

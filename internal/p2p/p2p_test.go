@@ -217,8 +217,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestContinue_Early sends from a rank that has continued to one that has not yet
-// copied.
+// TestContinue_Early sends from a rank that has continued to one that has not
+// yet copied.
 func TestContinue_Early(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -79,8 +79,8 @@ func (e *Engine) RollbackCause() (rank int, why string) { return e.rollbackBy, e
 // Rollback abandons all messages, here and on all other ranks, which call it,
 // too. When it returns nil, all have called it. Then the engine is as it was
 // when it was connected: nothing is counted, posted or waiting. why is for the
-// other ranks. If it returns an error that does not wrap ErrRollback, the engine
-// does not work any more. The lock is held.
+// other ranks. If it returns an error that does not wrap ErrRollback, the
+// engine does not work any more. The lock is held.
 func (e *Engine) Rollback(ctx context.Context, why string) error {
 	if err := e.canRollback(); err != nil {
 		return err

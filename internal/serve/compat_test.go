@@ -119,9 +119,9 @@ func TestFTI_RankKilled(t *testing.T) {
 	}
 }
 
-// TestFTI_HelperLost kills a helper of a program written for FTI, which does not
-// look at what FTI_Snapshot and FTI_Checkpoint return. They start others, and
-// save; if they cannot, the program ends.
+// TestFTI_HelperLost kills a helper of a program written for FTI, which does
+// not look at what FTI_Snapshot and FTI_Checkpoint return. They start others,
+// and save; if they cannot, the program ends.
 func TestFTI_HelperLost(t *testing.T) {
 	c := compileCompat(t, "fti", "mpich")
 	c.configure(t, configFTI)
@@ -219,9 +219,9 @@ func TestVELOC_RankKilled(t *testing.T) {
 	}
 }
 
-// TestVELOC_HelperLost kills a helper of a program written for VeloC, while it may
-// be writing a checkpoint, and before one. All calls succeed: other helpers are
-// started. The configuration is in environment variables.
+// TestVELOC_HelperLost kills a helper of a program written for VeloC, while it
+// may be writing a checkpoint, and before one. All calls succeed: other helpers
+// are started. The configuration is in environment variables.
 func TestVELOC_HelperLost(t *testing.T) {
 	c := compileCompat(t, "veloc", "mpich")
 	c.config = ""

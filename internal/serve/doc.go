@@ -17,21 +17,23 @@
 //
 // The helper digests and writes the mirror as it is, without another copy. So
 // the program changes nothing in it from Save until it gets News of that
-// checkpoint, or of a later one; its next save waits for the News. A program that
-// has lost the connection waits for the end of the helper. While the helper still
-// reads the mirror, it sends no News, whatever other ranks report. If the program
-// dies, the helper still has the mirror, and publishes the checkpoint.
+// checkpoint, or of a later one; its next save waits for the News. A program
+// that has lost the connection waits for the end of the helper. While the
+// helper still reads the mirror, it sends no News, whatever other ranks report.
+// If the program dies, the helper still has the mirror, and publishes the
+// checkpoint.
 //
 // Restore reads into the mirror, too, and checks every byte there. If all bytes
-// are right, the program copies them to its variables. Otherwise it changes none.
+// are right, the program copies them to its variables. Otherwise it changes
+// none.
 //
 // The program's files are shared, too: it sends their descriptors, and the run
 // records, cuts back and positions them.
 //
 // With several ranks each has a helper. The programs exchange the addresses of
-// the helpers (Gather), and the helpers agree on commits and restarts as Go ranks
-// do. The programs agree among themselves at which point they save. It must be a
-// safe point.
+// the helpers (Gather), and the helpers agree on commits and restarts as Go
+// ranks do. The programs agree among themselves at which point they save. It
+// must be a safe point.
 //
 // # Messages
 //
@@ -64,15 +66,15 @@
 //	News      index text           a checkpoint is durable, or was not saved
 //
 // Unclaimed are the files of the restored checkpoint that the program has not
-// opened again: a list of numbers and texts, or nothing. Claimed is the number of
-// the one that it opens, plus 1. If the program loses its helper, it gives both to
-// the next one.
+// opened again: a list of numbers and texts, or nothing. Claimed is the number
+// of the one that it opens, plus 1. If the program loses its helper, it gives
+// both to the next one.
 //
 // The descriptors of Hello must be sealed against shrinking (F_SEAL_SHRINK): a
 // program that took memory away would end its helper.
 //
-// The page has three numbers: wake (32 bits; set by the helper), at byte 8 points
-// (64 bits; set by the program) and filling (32 bits; 1 while the program copies
-// GPU memory to the mirror after Save, 0 when it is done, more if that failed).
-// The helper waits for the last on a futex.
+// The page has three numbers: wake (32 bits; set by the helper), at byte 8
+// points (64 bits; set by the program) and filling (32 bits; 1 while the
+// program copies GPU memory to the mirror after Save, 0 when it is done, more
+// if that failed). The helper waits for the last on a futex.
 package serve

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// snippets returns the code blocks of a language in a page, as they are printed.
+// snippets returns the code blocks of a language in a page, as they are
+// printed.
 func snippets(t *testing.T, page, language string) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../docs", page))
@@ -34,7 +35,8 @@ func write(t *testing.T, name, text string) (path string) {
 	return path
 }
 
-// TestDocs_C compiles and runs the programs of docs/c.md, with what they leave out.
+// TestDocs_C compiles and runs the programs of docs/c.md, with what they leave
+// out.
 func TestDocs_C(t *testing.T) {
 	const before = `enum { N = 30, M = 20 };
 static int step, steps = 100;

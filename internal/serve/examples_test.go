@@ -16,7 +16,8 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// heatC compiles examples/c/heat.c with an MPI library, so that it can be killed.
+// heatC compiles examples/c/heat.c with an MPI library, so that it can be
+// killed.
 func heatC(t *testing.T, compiler string) (path string) {
 	t.Helper()
 	dir := build(t)

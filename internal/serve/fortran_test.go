@@ -69,8 +69,8 @@ func TestFortran_Types(t *testing.T) {
 	}
 }
 
-// TestFortran_Flang does the same with flang, whose array descriptors differ from
-// gfortran's.
+// TestFortran_Flang does the same with flang, whose array descriptors differ
+// from gfortran's.
 func TestFortran_Flang(t *testing.T) {
 	flang, err := exec.LookPath("flang")
 	if err != nil {

@@ -56,8 +56,8 @@ func greet(conn *net.UnixConn, hello []byte, seals int) error {
 	return err
 }
 
-// TestServe_Refuses shows what a helper says to a program of another version, and
-// to one that can take shared memory away, which would end the helper.
+// TestServe_Refuses shows what a helper says to a program of another version,
+// and to one that can take shared memory away, which would end the helper.
 func TestServe_Refuses(t *testing.T) {
 	for _, x := range []struct {
 		version uint32
@@ -148,8 +148,8 @@ func numbers(list ...any) (b []byte) {
 	return b
 }
 
-// FuzzMessages lets a program send anything after its greeting: the session ends,
-// and nothing else happens.
+// FuzzMessages lets a program send anything after its greeting: the session
+// ends, and nothing else happens.
 func FuzzMessages(f *testing.F) {
 	extent := put(nil, msgExtent, numbers(uint64(0), uint64(64<<10)))
 	double := numbers(uint32(0), uint32(1), uint32(1), []byte("x"), uint64(0), uint32(1), uint64(100), uint32(10))

@@ -36,8 +36,9 @@ var buildFakeCUDA = sync.OnceValues(func() (dir string, err error) {
 // builtGPU has a function for each directory that builds its program gpu once.
 var builtGPU sync.Map
 
-// fakeCUDA builds a program that uses a CUDA driver without a GPU. It returns a function that runs the program. The driver does what streams are
-// given as late as it may. flags are those of a variant, whose library is in dir.
+// fakeCUDA builds a program that uses a CUDA driver without a GPU. It returns a
+// function that runs the program. The driver does what streams are given as
+// late as it may. flags are those of a variant, whose library is in dir.
 func fakeCUDA(t *testing.T, dir string, flags ...string) func(t *testing.T, env string, args ...string) (out string, code int) {
 	t.Helper()
 	driver, err := buildFakeCUDA()
@@ -83,8 +84,8 @@ func TestGPU_Torn(t *testing.T) {
 	tear := func(env, kinds, size, rounds string) {
 		run(t, env, filepath.Join(t.TempDir(), "ckpt"), "tear", kinds, size, rounds)
 	}
-	// Each kind by itself: waiting for one would hide that another is not waited
-	// for.
+	// Each kind by itself: waiting for one would hide that another is not
+	// waited for.
 	for _, kind := range []string{"d", "m", "c", "h", "p", "n", "s"} {
 		tear("", kind, "5", "1")
 	}
@@ -99,8 +100,8 @@ func TestGPU_Torn(t *testing.T) {
 	tear("", "dsf", "5", rounds)                           // no room for copies on the device
 }
 
-// TestGPU_Ranks does that in two ranks. Each has variables on its own device and on
-// the other one, whichever context is the current one.
+// TestGPU_Ranks does that in two ranks. Each has variables on its own device
+// and on the other one, whichever context is the current one.
 func TestGPU_Ranks(t *testing.T) {
 	fakeCUDA(t, build(t))(t, "", filepath.Join(t.TempDir(), "ckpt"), "ranks", "dse", "2", "3")
 }
@@ -145,8 +146,8 @@ func TestGPU_Sparse(t *testing.T) {
 	}
 }
 
-// TestGPU_KilledDuringCopy kills the program when its save has returned, and its
-// copy has not reached the mirror: the checkpoint before counts.
+// TestGPU_KilledDuringCopy kills the program when its save has returned, and
+// its copy has not reached the mirror: the checkpoint before counts.
 func TestGPU_KilledDuringCopy(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	dir := filepath.Join(t.TempDir(), "ckpt")
@@ -166,8 +167,8 @@ func TestGPU_Changes(t *testing.T) {
 }
 
 // TestGPU_CompiledEarly compiles the kernel when a variable on a device is
-// protected, once, and not in the first save. A program that saves nothing leaves
-// nothing behind.
+// protected, once, and not in the first save. A program that saves nothing
+// leaves nothing behind.
 func TestGPU_CompiledEarly(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	for _, kinds := range []string{"d", "m", "ds", "nd"} {
@@ -179,15 +180,15 @@ func TestGPU_CompiledEarly(t *testing.T) {
 	}
 }
 
-// TestGPU_Reset resets the device: what Cairn had there is gone, too, and is not
-// used any more.
+// TestGPU_Reset resets the device: what Cairn had there is gone, too, and is
+// not used any more.
 func TestGPU_Reset(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "reset", "dmps", "8", "0")
 }
 
-// TestGPU_Capture captures a graph while the library copies and pins: the capture
-// is not disturbed.
+// TestGPU_Capture captures a graph while the library copies and pins: the
+// capture is not disturbed.
 func TestGPU_Capture(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "capture", "ds", "40", "4")
@@ -221,8 +222,8 @@ func TestGPU_NotReadable(t *testing.T) {
 	}
 }
 
-// TestWave_Killed kills the host path of examples/c/wave.cu. Its other path needs
-// a GPU.
+// TestWave_Killed kills the host path of examples/c/wave.cu. Its other path
+// needs a GPU.
 func TestWave_Killed(t *testing.T) {
 	dir := build(t)
 	wave := filepath.Join(t.TempDir(), "wave")

@@ -73,8 +73,8 @@ func (h *mpiHosts) first(cmd *exec.Cmd) *exec.Cmd {
 	return on
 }
 
-// TestHeat_Hosts kills ranks of an MPI program in C that are on several hosts, and
-// their helpers.
+// TestHeat_Hosts kills ranks of an MPI program in C that are on several hosts,
+// and their helpers.
 func TestHeat_Hosts(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("TestHeat_HostLost uses hosts every day: set CAIRN_LONG=1")

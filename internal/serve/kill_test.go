@@ -143,8 +143,8 @@ func (v *victim) surviveSome(t *testing.T, kills []kill, enough int) {
 	t.Logf("%d kills in %d starts: resumed %d times, finished %d times", hits, starts, resumed, finished)
 }
 
-// committed reports whether there is a checkpoint of all ranks, of a run that has
-// not ended.
+// committed reports whether there is a checkpoint of all ranks, of a run that
+// has not ended.
 func (v *victim) committed(t *testing.T, ckpt string) bool {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(ckpt, "end")); err == nil {
@@ -162,8 +162,8 @@ func (v *victim) committed(t *testing.T, ckpt string) bool {
 	return false
 }
 
-// run runs a command, and kills a process of it if k says so. It reports whether
-// it has killed a helper.
+// run runs a command, and kills a process of it if k says so. It reports
+// whether it has killed a helper.
 func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string, code int, hit bool) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -254,9 +254,9 @@ func (v *victim) surviveMany(t *testing.T, n int, events []string, atMost time.D
 	v.surviveSome(t, kills, n)
 }
 
-// randomKill kills at an event of the program, at a step of its helper, at both, or
-// after a time if atMost is not 0. Few of them are late in a run: the others
-// would not hit if a run is short.
+// randomKill kills at an event of the program, at a step of its helper, at
+// both, or after a time if atMost is not 0. Few of them are late in a run: the
+// others would not hit if a run is short.
 func randomKill(events []string, atMost time.Duration) kill {
 	count := func(most int) int { return 1 + rand.N(1<<rand.N(most)) }
 	step := func() string {

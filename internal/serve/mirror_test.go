@@ -33,8 +33,8 @@ func stopWriting(t *testing.T) (env []string, log string) {
 	return []string{"CAIRN_STEP=write.segment#3=stop", "CAIRN_STEP_LOG=" + log}, log
 }
 
-// TestMirror_NextSaveEarly lets a program save again while the helper writes the
-// checkpoint before: each has the values of its own time.
+// TestMirror_NextSaveEarly lets a program save again while the helper writes
+// the checkpoint before: each has the values of its own time.
 func TestMirror_NextSaveEarly(t *testing.T) {
 	for _, what := range []string{"early", "begin", "lost"} {
 		t.Run(what, func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestMirror_ProgramKilledWhileWriting(t *testing.T) {
 	})
 }
 
-// continueHelper waits until a helper has stopped, and has lost its program, and
-// continues it.
+// continueHelper waits until a helper has stopped, and has lost its program,
+// and continues it.
 func continueHelper(t *testing.T, log string) {
 	for t.Context().Err() == nil {
 		text, _ := os.ReadFile(log)
@@ -118,8 +118,8 @@ func TestMirror_HelperKilledWhileWriting(t *testing.T) {
 }
 
 // TestMirror_RestoreDamaged damages checkpoints near the end of their values: a
-// restart takes the one before, as a whole, or leaves the program's variables as
-// they are. So does reading.
+// restart takes the one before, as a whole, or leaves the program's variables
+// as they are. So does reading.
 func TestMirror_RestoreDamaged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	mirror(t, dir, "save")

@@ -32,7 +32,8 @@ func compile(dir, name string, more ...string) []string {
 	return append(args, filepath.Join(dir, "libcairn.a"), "-lm", "-lpthread", "-ldl")
 }
 
-// build compiles the library, the cairn command and a program with a C compiler.
+// build compiles the library, the cairn command and a program with a C
+// compiler.
 func build(t *testing.T) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
@@ -137,8 +138,8 @@ with cairn.open(sys.argv[1]) as run:
 print("%.17g %g %g %g %g %d" % ((a[1:] * (numpy.arange(1, a.size) % 1000)).sum(), a[0], a[-1], b[0], b[-1], c))
 `
 
-// TestParts_RestoresGo loads slices that a Go program saved, at once or one after
-// the other, into arrays of C and of Python.
+// TestParts_RestoresGo loads slices that a Go program saved, at once or one
+// after the other, into arrays of C and of Python.
 func TestParts_RestoresGo(t *testing.T) {
 	for _, incremental := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "ckpt")

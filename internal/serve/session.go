@@ -308,8 +308,8 @@ func (s *session) exchange(_ context.Context, mine []byte) ([][]byte, error) {
 	return all, m.body.end()
 }
 
-// notice wakes the loop. The run calls it when a checkpoint is due, committed or
-// not saved, in any goroutine.
+// notice wakes the loop. The run calls it when a checkpoint is due, committed
+// or not saved, in any goroutine.
 func (s *session) notice() {
 	select {
 	case s.noticed <- struct{}{}:
@@ -581,7 +581,8 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	return s.attend()
 }
 
-// filled waits until the mirror has what the program still copies from its GPUs.
+// filled waits until the mirror has what the program still copies from its
+// GPUs.
 func (s *session) filled() error {
 	const filling, failed = 1, 2 // internal.h has the same
 	for {

@@ -48,9 +48,9 @@ func plainBytes() reflect.Type {
 	return reflect.TypeFor[byte]()
 }
 
-// longDouble is a long double as it is in memory: HDF5 and Go have no such type.
-// Machines with different representations have different types, so that each
-// refuses those of the others.
+// longDouble is a long double as it is in memory: HDF5 and Go have no such
+// type. Machines with different representations have different types, so that
+// each refuses those of the others.
 func longDouble() reflect.Type {
 	switch runtime.GOARCH {
 	case "amd64", "386":

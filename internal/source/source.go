@@ -1,4 +1,5 @@
-// Package source holds the source code that 'cairn build' compiles into programs.
+// Package source holds the source code that 'cairn build' compiles into
+// programs.
 package source
 
 import (

@@ -31,8 +31,8 @@ type lineFile struct {
 
 const lineFormat = 3
 
-// PerHost says that ranks on other hosts have other directories. Then every rank
-// records the recovery line, in a file of its own: line, line-0001, …
+// PerHost says that ranks on other hosts have other directories. Then every
+// rank records the recovery line, in a file of its own: line, line-0001, …
 func (d *Dir) PerHost() { d.perHost = true }
 
 func (d *Dir) linePath() string {
@@ -51,7 +51,8 @@ func (d *Dir) recordsLine() error {
 }
 
 // SetLine records, durably and atomically, the newest checkpoint that all ranks
-// have. Only rank 0 may call it, or every rank after PerHost; it needs the lock.
+// have. Only rank 0 may call it, or every rank after PerHost; it needs the
+// lock.
 func (d *Dir) SetLine(l Line) error {
 	if err := d.recordsLine(); err != nil {
 		return err
@@ -63,7 +64,8 @@ func (d *Dir) SetLine(l Line) error {
 }
 
 // Line returns the line that SetLine recorded last, or the zero Line. Any rank
-// may call it; after PerHost it is the rank's own. If the record is damaged, the error wraps ErrLine.
+// may call it; after PerHost it is the rank's own. If the record is damaged,
+// the error wraps ErrLine.
 func (d *Dir) Line() (Line, error) {
 	var l lineFile
 	err := ReadRecord(d.fs, d.linePath(), &l)
@@ -83,8 +85,8 @@ func (d *Dir) Line() (Line, error) {
 }
 
 // RemoveLine removes the record, durably, so that a run may start from the
-// beginning. A finished run calls it before any rank removes checkpoints. It may
-// be called by who may call SetLine.
+// beginning. A finished run calls it before any rank removes checkpoints. It
+// may be called by who may call SetLine.
 func (d *Dir) RemoveLine() error {
 	if err := d.recordsLine(); err != nil {
 		return err

@@ -335,9 +335,9 @@ func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	return false, err
 }
 
-// Receive adds the file of checkpoint base to the pending checkpoint. The caller
-// puts it, durably, at the path that Receive returns; what is there already is a
-// leftover of a crash.
+// Receive adds the file of checkpoint base to the pending checkpoint. The
+// caller puts it, durably, at the path that Receive returns; what is there
+// already is a leftover of a crash.
 func (p *Pending) Receive(base uint64) (path string) {
 	p.links = append(p.links, p.d.BaseName(base))
 	return filepath.Join(p.d.checkpointDir(p.index), p.d.BaseName(base))

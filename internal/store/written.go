@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 )
 
-// writtenFiles is the record of the files that a rank of the run writes, outside
-// the checkpoint directory. It also lists files in the working directory, since
-// a restart may have another one. The record is valid only in the directory that
-// it was written in: an attacker who sends a copy of the directory does not know
-// the inode that the copy will have.
+// writtenFiles is the record of the files that a rank of the run writes,
+// outside the checkpoint directory. It also lists files in the working
+// directory, since a restart may have another one. The record is valid only in
+// the directory that it was written in: an attacker who sends a copy of the
+// directory does not know the inode that the copy will have.
 type writtenFiles struct {
 	Format int      `json:"format"`
 	Dir    uint64   `json:"dir"` // inode of the checkpoint directory

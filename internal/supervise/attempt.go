@@ -629,15 +629,6 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	s.after(lostMoment, func() { s.kill("") })
 }
 
-// reportCause reports that a rank was killed or a host was lost from outside,
-// if the end of a rank that missed it was reported as the failure. A launcher
-// kills ranks itself.
-func (s *Supervisor) reportCause(why string) {
-	if f := s.a.failure; f != nil && f.own && !s.a.outside && !s.stopping && s.launcher == nil {
-		s.report(events.Event{Kind: events.Warning}, "%s, probably before that", why)
-	}
-}
-
 // kill kills all ranks at once.
 func (s *Supervisor) kill(why string) {
 	if why != "" && s.why == "" {

@@ -30,8 +30,8 @@ type partialCheckpoint struct {
 	parts int
 }
 
-// completeCheckpoints returns the checkpoints of which every rank has a file, the newest
-// first. With a directory per host, they are those of the last scan.
+// completeCheckpoints returns the checkpoints of which every rank has a file,
+// the newest first. With a directory per host, they are those of the last scan.
 func (s *Supervisor) completeCheckpoints() []rundir.Checkpoint {
 	if s.local != nil {
 		return s.completeLocal()
@@ -48,7 +48,8 @@ func (s *Supervisor) newest() (rundir.Checkpoint, bool) {
 	return rundir.Checkpoint{}, false
 }
 
-// foundCheckpoint records a checkpoint of which no rank has reported the commit.
+// foundCheckpoint records a checkpoint of which no rank has reported the
+// commit.
 func (s *Supervisor) foundCheckpoint(c rundir.Checkpoint) {
 	if s.last == nil || s.last.Index != c.Index {
 		s.last = &control.CheckpointState{Index: c.Index, Time: c.Time}

@@ -10,10 +10,10 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// delayedOutput says what of the ranks' stdout may be shown if it is delayed (see
-// package output): what was printed before a secure checkpoint. That is one that
-// the ranks do not go back behind: a committed one and, if the run has tiers for
-// the loss of hosts, one that a tier has.
+// delayedOutput says what of the ranks' stdout may be shown if it is delayed
+// (see package output): what was printed before a secure checkpoint. That is
+// one that the ranks do not go back behind: a committed one and, if the run has
+// tiers for the loss of hosts, one that a tier has.
 type delayedOutput struct {
 	printed  map[uint64]map[int]int64 // sizes of stdout in checkpoints of this attempt, by rank
 	secure   uint64                   // the newest secure checkpoint of this attempt
@@ -48,8 +48,8 @@ func (s *Supervisor) watchDelayed() {
 		secure, rundir.OutputFile(s.o.RankOutput, 0, control.Stdout))
 }
 
-// restoredOutput notes the size of a rank's stdout in the checkpoint that it has
-// restored. When all ranks have done so, the checkpoint is committed.
+// restoredOutput notes the size of a rank's stdout in the checkpoint that it
+// has restored. When all ranks have done so, the checkpoint is committed.
 func (s *Supervisor) restoredOutput(rank int, m *control.Restored) {
 	s.printed(rank, m.Index, m.Stdout)
 	if s.delayed.restored++; s.delayed.restored == s.n {
@@ -73,8 +73,8 @@ func (s *Supervisor) printed(rank int, index uint64, size int64) {
 	}
 }
 
-// secureOutput shows what the ranks have printed before a checkpoint, if that is
-// secure now. onTier says that a tier has it.
+// secureOutput shows what the ranks have printed before a checkpoint, if that
+// is secure now. onTier says that a tier has it.
 func (s *Supervisor) secureOutput(index uint64, onTier bool) {
 	if !onTier && len(s.tiers) > 0 || s.delayed.printed[index] == nil {
 		return

@@ -90,6 +90,15 @@ func (s *Supervisor) report(e events.Event, format string, args ...any) {
 	}
 }
 
+// reportCause reports that a rank was killed or a host was lost from outside,
+// if the end of a rank that missed it was reported as the failure. A launcher
+// kills ranks itself.
+func (s *Supervisor) reportCause(why string) {
+	if f := s.a.failure; f != nil && f.own && !s.a.outside && !s.stopping && s.launcher == nil {
+		s.report(events.Event{Kind: events.Warning}, "%s, probably before that", why)
+	}
+}
+
 // reportMove reports that a move has ended.
 func (s *Supervisor) reportMove(m *control.MoveState) {
 	state := *m

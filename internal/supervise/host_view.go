@@ -199,9 +199,9 @@ func (v *HostView) Close() {
 	wg.Wait()
 }
 
-// holder returns the host whose file of a rank's checkpoint counts: one that can
-// be loaded, and the rank's home before others. A damaged one is better than
-// none.
+// holder returns the host whose file of a rank's checkpoint counts: one that
+// can be loaded, and the rank's home before others. A damaged one is better
+// than none.
 func (v *HostView) holder(rank int, index uint64) *ViewedHost {
 	var best *ViewedHost
 	worth := 0

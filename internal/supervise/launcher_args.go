@@ -29,11 +29,11 @@ func version(path string) string {
 	return string(text)
 }
 
-// srunArgs returns the arguments that srun gets besides those of the user. Steps
-// may overlap, because a step keeps its processors after one of its machines has
-// died. Slurm must not kill the helpers on the other machines: they may have to
-// requeue the job. They need the environment, even in a job that was submitted
-// without one.
+// srunArgs returns the arguments that srun gets besides those of the user.
+// Steps may overlap, because a step keeps its processors after one of its
+// machines has died. Slurm must not kill the helpers on the other machines:
+// they may have to requeue the job. They need the environment, even in a job
+// that was submitted without one.
 func srunArgs(user []string, getenv func(string) string) (out []string) {
 	given := func(name string) bool {
 		return slices.ContainsFunc(user, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })

@@ -21,8 +21,8 @@ import (
 )
 
 // localRun is a run whose hosts share no files: each has a directory with the
-// checkpoints, journals and outputs of its ranks. Helpers tell what is in it, and
-// bring files from one host to another.
+// checkpoints, journals and outputs of its ranks. Helpers tell what is in it,
+// and bring files from one host to another.
 type localRun struct {
 	dir        string // on every host
 	secret     []byte // for helpers among themselves
@@ -219,9 +219,9 @@ func (s *Supervisor) addHolders() {
 	}
 }
 
-// helperFor returns the helper that works for others in a directory: with mpirun
-// and srun, which start several on a host, the one that keeps what tiers on hosts
-// need. It returns nil if there is none any more.
+// helperFor returns the helper that works for others in a directory: with
+// mpirun and srun, which start several on a host, the one that keeps what tiers
+// on hosts need. It returns nil if there is none any more.
 func (s *Supervisor) helperFor(dir string) (found *host) {
 	for _, h := range s.hosts {
 		if h.state == hostUp && h.files != nil && h.files.ID == dir && (found == nil || len(found.peer) == 0 && len(h.peer) > 0) {
@@ -231,8 +231,8 @@ func (s *Supervisor) helperFor(dir string) (found *host) {
 	return found
 }
 
-// dirBusy reports whether a helper is at work in a host's directory. With mpirun
-// and srun, several helpers have one.
+// dirBusy reports whether a helper is at work in a host's directory. With
+// mpirun and srun, several helpers have one.
 func (s *Supervisor) dirBusy(h *host) bool {
 	return h.files != nil && slices.ContainsFunc(s.hosts, func(x *host) bool {
 		return x.files != nil && x.files.ID == h.files.ID && len(x.asked) > 0
@@ -254,9 +254,9 @@ func (s *Supervisor) releaseHolders() {
 	s.releaseEmptyHosts()
 }
 
-// prepareLocal decides what the ranks restore, and brings the files to the hosts
-// on which they will run. It reports whether they can start; if not, it has set
-// the attempt's failure, or the run stops.
+// prepareLocal decides what the ranks restore, and brings the files to the
+// hosts on which they will run. It reports whether they can start; if not, it
+// has set the attempt's failure, or the run stops.
 func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 	l := s.local
 	l.stored = nil
@@ -501,8 +501,8 @@ func (s *Supervisor) stamped(a *control.AttemptRecord) *control.AttemptRecord {
 	return a
 }
 
-// damagedCopy records that a rank could not load its file. Another attempt takes
-// another copy, or an older checkpoint.
+// damagedCopy records that a rank could not load its file. Another attempt
+// takes another copy, or an older checkpoint.
 func (s *Supervisor) damagedCopy(r *rank, m *control.Damaged) {
 	if s.local == nil || s.local.at == nil || m.Index == 0 {
 		return

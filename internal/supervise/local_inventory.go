@@ -16,8 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// A run with a directory per host: what hosts have, as package recovery wants to
-// know it, and what follows from its plans. This file does nothing to hosts.
+// A run with a directory per host: what hosts have, as package recovery wants
+// to know it, and what follows from its plans. This file does nothing to hosts.
 //
 // The newest AttemptRecord says which checkpoints count, and where each rank's
 // home is. A rank's part of a checkpoint has two objects: its file, with the
@@ -117,8 +117,8 @@ func (p *localInventory) journalReaches(rank int, index uint64) bool {
 	return p.record == nil || rank >= len(p.record.Homes) || index >= p.record.Homes[rank].Reach
 }
 
-// inventory returns what hosts and tiers have. A Store is a directory, or a tier;
-// those of tiers come last.
+// inventory returns what hosts and tiers have. A Store is a directory, or a
+// tier; those of tiers come last.
 func (p *localInventory) inventory() *recovery.Inventory {
 	inv := &recovery.Inventory{Committed: p.committed(), Titles: make(map[string]string)}
 	names := p.names()
@@ -338,8 +338,8 @@ func (p *localInventory) checkHomes(committed uint64) error {
 	return &refusal{fmt.Sprintf("%s; nothing is started: bring that back, or discard the run with --fresh", strings.Join(out, "; ")), temporary}
 }
 
-// olderCopy reports whether a rank's home knows nothing of the newest checkpoint
-// that was complete.
+// olderCopy reports whether a rank's home knows nothing of the newest
+// checkpoint that was complete.
 func (p *localInventory) olderCopy(d *hostDir, rank int, committed uint64) bool {
 	if d.line(rank) >= committed || d.part(rank, committed).Index > 0 {
 		return false

@@ -10,8 +10,8 @@ import (
 )
 
 // A move with a directory per host. The state of a rank and its standard output
-// come with the move; its journal and the rest follow when the source has handed
-// over, and the destination has not begun:
+// come with the move; its journal and the rest follow when the source has
+// handed over, and the destination has not begun:
 //
 //	switching   HandedOver ─▶ Fetch ─▶ StoreAttempt: the destination is the home ─▶ linking
 //
@@ -28,8 +28,8 @@ const (
 	ownThere
 )
 
-// bringOwn brings the journals of moving ranks to their destinations. It reports
-// whether something has changed.
+// bringOwn brings the journals of moving ranks to their destinations. It
+// reports whether something has changed.
 func (s *Supervisor) bringOwn(m *move) bool {
 	if m.own == ownComing {
 		return false

@@ -8,9 +8,10 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// noteLoop records how far the rank's program is in its loop, and estimates when
-// the loop ends: as if each iteration took as long as those since the first
-// report of this process. So what an earlier process computed does not count.
+// noteLoop records how far the rank's program is in its loop, and estimates
+// when the loop ends: as if each iteration took as long as those since the
+// first report of this process. So what an earlier process computed does not
+// count.
 func (r *rank) noteLoop(l *control.Loop, now time.Time) {
 	old := r.Loop
 	switch {
@@ -28,8 +29,8 @@ func (r *rank) noteLoop(l *control.Loop, now time.Time) {
 	}
 }
 
-// endOf estimates when a loop ends that had made that many iterations at a time.
-// The result is zero if that is too far away.
+// endOf estimates when a loop ends that had made that many iterations at a
+// time. The result is zero if that is too far away.
 func endOf(l *control.Loop, from int64, at, now time.Time) time.Time {
 	each := float64(now.Sub(at)) / float64(l.Done-from)
 	left := each * float64(l.Total-l.Done)

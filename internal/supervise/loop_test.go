@@ -55,8 +55,8 @@ func TestNoteLoop(t *testing.T) {
 	})
 }
 
-// TestNoteLoop_Fresh estimates the end of the first loop at its first report, if
-// the program was not restored.
+// TestNoteLoop_Fresh estimates the end of the first loop at its first report,
+// if the program was not restored.
 func TestNoteLoop_Fresh(t *testing.T) {
 	checkReports(t, &rank{freshAt: testTime(0)}, []loopReport{
 		{10, of100(10), 100},
@@ -66,9 +66,9 @@ func TestNoteLoop_Fresh(t *testing.T) {
 	})
 }
 
-// TestNoteLoop_Restarted fails after 60 of 100 iterations that take 1 s each, and
-// repeats 20 of them after a restart of the process, or in the same process. The
-// estimate must not be wrong by the time that was lost.
+// TestNoteLoop_Restarted fails after 60 of 100 iterations that take 1 s each,
+// and repeats 20 of them after a restart of the process, or in the same
+// process. The estimate must not be wrong by the time that was lost.
 func TestNoteLoop_Restarted(t *testing.T) {
 	before := &rank{freshAt: testTime(0)}
 	checkReports(t, before, []loopReport{{40, of100(40), 100}, {60, of100(60), 100}})

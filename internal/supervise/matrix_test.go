@@ -27,14 +27,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// The failure matrix: a run of six hosts with one rank each has checkpoints 1 and
-// 2 on its disks and on a tier, and checkpoint 3 on its disks: not yet, half or
-// wholly on the tier. Then some hosts' disks are damaged in some way, or what a
-// tier has for them, or both. A restart must restore the newest checkpoint that
-// is left, or refuse and say what is missing.
+// The failure matrix: a run of six hosts with one rank each has checkpoints 1
+// and 2 on its disks and on a tier, and checkpoint 3 on its disks: not yet,
+// half or wholly on the tier. Then some hosts' disks are damaged in some way,
+// or what a tier has for them, or both. A restart must restore the newest
+// checkpoint that is left, or refuse and say what is missing.
 //
-// Hosts are directories, and their helpers real processes. The restart is that of
-// Supervisor.prepareLocal, without ranks.
+// Hosts are directories, and their helpers real processes. The restart is that
+// of Supervisor.prepareLocal, without ranks.
 
 var matrixHosts = []string{"alpha", "bravo", "charlie", "delta", "echo", "foxtrot"}
 

@@ -12,8 +12,8 @@ import (
 
 // isMounted returns an error if the file system of a directory does not seem to
 // be mounted: the directory is missing, or /etc/fstab has a file system for it
-// that is not mounted. A new run directory cannot tell the first use of a shared
-// directory from that, so the user makes the directory.
+// that is not mounted. A new run directory cannot tell the first use of a
+// shared directory from that, so the user makes the directory.
 func isMounted(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist here: its file system may not be mounted. If it is mounted, and no run has been there, make the directory (mkdir %s)", dir, dir)

@@ -22,9 +22,9 @@ import (
 )
 
 // Repair brings the checkpoints of a run back to what its policy says, from
-// whatever tier has them. It reads everything first. Hosts come before the tiers
-// outside of them, and each of them goes through the checkpoints, the newest
-// first:
+// whatever tier has them. It reads everything first. Hosts come before the
+// tiers outside of them, and each of them goes through the checkpoints, the
+// newest first:
 //
 //	local        a home gets its file from another host's directory, from what
 //	             hosts keep, or from a tier
@@ -34,8 +34,8 @@ import (
 //
 // Nothing is removed that can be used, and each step leaves everything better
 // than it was, so repair may be killed and repeated. It changes neither the
-// record of the run nor the files of the program: a rank whose home is gone gets
-// them back when the run is resumed.
+// record of the run nor the files of the program: a rank whose home is gone
+// gets them back when the run is resumed.
 
 // repairer repairs one run.
 type repairer struct {
@@ -50,9 +50,9 @@ type repairer struct {
 	bad     map[copyOf]string // files in checkpoint directories that are damaged, and why
 }
 
-// RepairRun repairs a run. If it is running, only the tiers outside of the hosts
-// are. command starts a helper on this machine. replace are the kinds of tiers
-// whose content is lost for good.
+// RepairRun repairs a run. If it is running, only the tiers outside of the
+// hosts are. command starts a helper on this machine. replace are the kinds of
+// tiers whose content is lost for good.
 func RepairRun(ctx context.Context, run string, command, replace []string) (*RepairedRun, error) {
 	rec, err := rundir.ReadRecord(run)
 	switch {
@@ -200,8 +200,9 @@ func (h *ViewedHost) rescan() error {
 	return nil
 }
 
-// inventory puts together what hosts and tiers have. Damaged files of checkpoint
-// directories are known as such; what hosts keep has been read apart from them.
+// inventory puts together what hosts and tiers have. Damaged files of
+// checkpoint directories are known as such; what hosts keep has been read apart
+// from them.
 func (r *repairer) inventory() *localInventory {
 	for _, h := range r.v.Hosts {
 		if h.Files == nil {
@@ -275,8 +276,8 @@ func (r *repairer) tierSources(c recovery.Checkpoint, rank int, keepOnly bool) (
 	return out
 }
 
-// keptSources returns how a host gets a rank's part from what hosts keep. Without
-// keepOnly, the rank's files suffice.
+// keptSources returns how a host gets a rank's part from what hosts keep.
+// Without keepOnly, the rank's files suffice.
 func (r *repairer) keptSources(p *localInventory, c recovery.Checkpoint, rank int, h *ViewedHost, keepOnly bool) (out []source, lacks []error) {
 	inv := p.inventory()
 	names := p.names()
@@ -315,8 +316,8 @@ func (r *repairer) keptSources(p *localInventory, c recovery.Checkpoint, rank in
 	return out, lacks
 }
 
-// keptPartsOf returns what hosts know about a rank's part of a checkpoint: mostly
-// the same, once.
+// keptPartsOf returns what hosts know about a rank's part of a checkpoint:
+// mostly the same, once.
 func keptPartsOf(p *localInventory, c recovery.Checkpoint, rank int) (out []recovery.Part) {
 	for _, id := range p.ids() {
 		if p.kept[id] == nil {
@@ -336,9 +337,9 @@ func committedOf(p *localInventory) []recovery.Checkpoint {
 	return slices.DeleteFunc(p.inventory().Checkpoints(), func(c recovery.Checkpoint) bool { return c.Index > p.committed() })
 }
 
-// repairLocal restores the files of ranks in their homes. A file that is missing
-// counts as lost only in the newest checkpoint: the run may have been removing an
-// older one.
+// repairLocal restores the files of ranks in their homes. A file that is
+// missing counts as lost only in the newest checkpoint: the run may have been
+// removing an older one.
 func (r *repairer) repairLocal(ctx context.Context) {
 	p := r.inventory()
 	newest := true
@@ -546,8 +547,8 @@ func (r *repairer) ranksOf(p *localInventory, h *ViewedHost) (out []int) {
 	return out
 }
 
-// own lets a host keep all objects of a rank's part. linked says that the part is
-// to be made of what is in the host's checkpoint directory.
+// own lets a host keep all objects of a rank's part. linked says that the part
+// is to be made of what is in the host's checkpoint directory.
 func (r *repairer) own(p *localInventory, c recovery.Checkpoint, rank int, h *ViewedHost) (from string, linked bool, err error) {
 	kept, lacks := r.keptSources(p, c, rank, h, true)
 	from, err = r.fetch(h, append(kept, r.tierSources(c, rank, true)...), lacks)

@@ -456,8 +456,8 @@ func parent(t *testing.T, pid int) int {
 }
 
 // TestSupervisor_Killed kills a supervisor. Its ranks must save and stop, and
-// the next supervisor must wait for them and continue. What they wrote to stderr
-// meanwhile comes before the line that says so.
+// the next supervisor must wait for them and continue. What they wrote to
+// stderr meanwhile comes before the line that says so.
 func TestSupervisor_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)

@@ -21,8 +21,9 @@ func (s *Supervisor) librarySettings() map[string]string {
 	return given
 }
 
-// recordSettings records the options of the command, and what rank 0 has reported
-// about its own. A rank does not know where the supervisor has a value from.
+// recordSettings records the options of the command, and what rank 0 has
+// reported about its own. A rank does not know where the supervisor has a value
+// from.
 func (s *Supervisor) recordSettings(reported []control.Setting) {
 	list := slices.Clone(s.o.Settings)
 	for _, x := range reported {

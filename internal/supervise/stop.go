@@ -82,8 +82,8 @@ func (s *Supervisor) stopOn(why string, n scheduler.Notice) {
 	}()
 }
 
-// stopWithin tells the ranks to save and stop within the time that the scheduler
-// gives, if it is known and the user did not give another one.
+// stopWithin tells the ranks to save and stop within the time that the
+// scheduler gives, if it is known and the user did not give another one.
 func (s *Supervisor) stopWithin(n scheduler.Notice) {
 	s.stopGrace, s.stopGraceBy = s.o.Grace, s.graceBy
 	switch {

@@ -64,9 +64,9 @@ const UnsavedStatus = 74
 // ErrOptions is an error of New that other options avoid.
 var ErrOptions = errors.New("the run cannot be started like this")
 
-// ErrStillRuns is an error of New: the scheduler has started this job again, and
-// the supervisor of its earlier start still holds the run directory. It may be
-// on a host that the scheduler has lost. Try again.
+// ErrStillRuns is an error of New: the scheduler has started this job again,
+// and the supervisor of its earlier start still holds the run directory. It may
+// be on a host that the scheduler has lost. Try again.
 var ErrStillRuns = errors.New("an earlier start of this job still runs")
 
 // Host is a machine and how many ranks it takes.
@@ -88,7 +88,8 @@ type Options struct {
 	Launcher             string   // "fork" (default), "mpirun" or "srun": who starts the ranks
 	LauncherArgs         []string
 
-	// Proxy is started in place of Command, which runs already (tier_helper.go).
+	// Proxy is started in place of Command, which runs already
+	// (tier_helper.go).
 	Proxy []string
 
 	Transports []string // for the ranks; none: they choose
@@ -128,12 +129,13 @@ type Options struct {
 	// each line and says whether it was written. The next start shows what was
 	// not.
 	Line func(rank, stream int, line []byte, done func(written bool))
-	// Part, if not nil, shows a line that is not complete yet. It is called after
-	// each piece of it, with all of it, until Line gets the line. It must not block.
+	// Part, if not nil, shows a line that is not complete yet. It is called
+	// after each piece of it, with all of it, until Line gets the line. It must
+	// not block.
 	Part func(rank, stream int, text []byte)
-	// Delay says that what Line shows of stdout cannot be taken back: it gets what
-	// was printed before a secure checkpoint, and the rest when the run ends.
-	// So does a pipe that Out names.
+	// Delay says that what Line shows of stdout cannot be taken back: it gets
+	// what was printed before a secure checkpoint, and the rest when the run
+	// ends. So does a pipe that Out names.
 	Delay bool
 	// Event reports what happens. One goroutine calls it; it must not block.
 	Event func(Event)

@@ -84,8 +84,8 @@ func (s *Supervisor) Stop(why string) {
 	s.post(func() { s.stop(why) })
 }
 
-// Note reports something about the run to its log and its user. Any goroutine may
-// call it, at any time.
+// Note reports something about the run to its log and its user. Any goroutine
+// may call it, at any time.
 func (s *Supervisor) Note(text string) {
 	s.post(func() { s.say("%s", text) })
 }
@@ -334,8 +334,8 @@ func (s *Supervisor) lastIndex(format string) string {
 	return fmt.Sprintf(format, s.last.Index)
 }
 
-// save writes run.json during the run. It reports the first of several failures,
-// and the run continues.
+// save writes run.json during the run. It reports the first of several
+// failures, and the run continues.
 func (s *Supervisor) save() {
 	if !s.owned {
 		return

@@ -108,8 +108,9 @@ func createAttempt(ctx context.Context, t tier.Tier, a *control.AttemptRecord) (
 	return nil, err
 }
 
-// sameStart reports whether two records are of the same start. What belongs to a
-// record may change while the run continues, but not who has made it and when.
+// sameStart reports whether two records are of the same start. What belongs to
+// a record may change while the run continues, but not who has made it and
+// when.
 func sameStart(a, b *control.AttemptRecord) bool {
 	return a.Number == b.Number && a.Run == b.Run && a.Host == b.Host && a.Pid == b.Pid && a.Time.Equal(b.Time)
 }

@@ -108,8 +108,8 @@ func splitCheckpoint(place string) (dir string, index uint64, pin string) {
 }
 
 // placeOf returns the tier that a place of a run is on, and the name of the run
-// there: s3://BUCKET/PREFIX, or its directory on a shared tier. At the end there
-// may be @ and the index of a checkpoint, or the name of a pinned one.
+// there: s3://BUCKET/PREFIX, or its directory on a shared tier. At the end
+// there may be @ and the index of a checkpoint, or the name of a pinned one.
 func placeOf(place string) (t policy.Tier, name string, index uint64, pin string, err error) {
 	place, index, pin = splitCheckpoint(place)
 	if strings.HasPrefix(place, "s3://") {
@@ -263,9 +263,9 @@ func (s *Supervisor) adopt(f *foundRun) error {
 }
 
 // findOnHosts looks whether hosts could not join because their directories have
-// the run, of which a new run directory knows nothing: the old one is lost. Then
-// it makes that run the run directory's, and the hosts have to join again. It
-// refuses if the run on hosts cannot be that of this command.
+// the run, of which a new run directory knows nothing: the old one is lost.
+// Then it makes that run the run directory's, and the hosts have to join again.
+// It refuses if the run on hosts cannot be that of this command.
 func (s *Supervisor) findOnHosts() (again bool, err error) {
 	if s.local == nil || s.rec.Started != nil {
 		return false, nil

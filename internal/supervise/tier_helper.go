@@ -33,10 +33,10 @@ import (
 //	   ║          └─ helper of the host, which has the writer
 //	   ╚═══════════════ └─ proxy
 //
-// In place of the program, the host's helper starts a proxy. The proxy passes the
-// sockets that it inherits to the program, by way of the tier helper, and ends
-// when the program has ended. So everything but the start and the end of the
-// rank is as with 'cairn run'.
+// In place of the program, the host's helper starts a proxy. The proxy passes
+// the sockets that it inherits to the program, by way of the tier helper, and
+// ends when the program has ended. So everything but the start and the end of
+// the rank is as with 'cairn run'.
 
 // envProxy is where a proxy finds its tier helper.
 const envProxy = "CAIRN_PROXY"
@@ -174,8 +174,8 @@ func (t *tierHelper) options() (o Options, err error) {
 	return o, nil
 }
 
-// supervisor returns a supervisor that has the run directory. If the program has
-// just ended, and its tier helper still has it, it waits for that.
+// supervisor returns a supervisor that has the run directory. If the program
+// has just ended, and its tier helper still has it, it waits for that.
 func (t *tierHelper) supervisor(ctx context.Context, o Options) (*Supervisor, error) {
 	for began := time.Now(); ; {
 		if err := t.finished(); err != nil && !o.Fresh {
@@ -187,7 +187,8 @@ func (t *tierHelper) supervisor(ctx context.Context, o Options) (*Supervisor, er
 		}
 		state, rerr := client.Read(ctx, o.Run)
 		if ended := rerr == nil && state.ProgramEnded; ended {
-			// It does not wait for tiers any more. What they lack comes from this run.
+			// It does not wait for tiers any more. What they lack comes from
+			// this run.
 			client.Stop(ctx, o.Run, "the program was started again")
 		} else if time.Since(began) > noticeTime {
 			return nil, err
@@ -299,8 +300,8 @@ func (s *Supervisor) startsProxy(m *control.Start) {
 	}
 }
 
-// helloOfTiers handles the part of Hello that is about tiers. It reports whether
-// the program can run.
+// helloOfTiers handles the part of Hello that is about tiers. It reports
+// whether the program can run.
 func (s *Supervisor) helloOfTiers(r *rank, m *control.Hello) bool {
 	if s.o.Proxy != nil {
 		r.Pid = m.Pid

@@ -16,10 +16,10 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// Tiers on hosts: partner and rs. Helpers copy what their ranks have committed to
-// other hosts, and tell the supervisor when these have it. The supervisor decides
-// who holds for whom (Peers), which checkpoint is copied (Keep), and which ones
-// are kept (Retain).
+// Tiers on hosts: partner and rs. Helpers copy what their ranks have committed
+// to other hosts, and tell the supervisor when these have it. The supervisor
+// decides who holds for whom (Peers), which checkpoint is copied (Keep), and
+// which ones are kept (Retain).
 
 // outer returns the tiers outside of the hosts.
 func (s *Supervisor) outer() []*storageTier {
@@ -106,8 +106,8 @@ func (s *Supervisor) beginTiers() {
 	s.tellPeers()
 }
 
-// retain tells helpers which checkpoints the tiers on hosts keep. One that is on
-// its way is kept, too.
+// retain tells helpers which checkpoints the tiers on hosts keep. One that is
+// on its way is kept, too.
 func (s *Supervisor) retain() {
 	m := &control.Retain{Tiers: make(map[string][]control.Checkpointed)}
 	for _, t := range s.tiers {
@@ -267,8 +267,8 @@ func (l *localRun) keptFailed(f *control.FetchFailure) {
 	}
 }
 
-// checkHosts refuses a new run whose hosts cannot give what the policy asks for.
-// Those that a launcher uses are known later, see checkLaunched.
+// checkHosts refuses a new run whose hosts cannot give what the policy asks
+// for. Those that a launcher uses are known later, see checkLaunched.
 func (s *Supervisor) checkHosts() error {
 	if s.policy == nil || s.launcher != nil || !s.intent.New {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// keeps makes a directory keep both ranks' parts of checkpoint 2, with copies of
-// their objects. absent are files that rank 1's pack does not have.
+// keeps makes a directory keep both ranks' parts of checkpoint 2, with copies
+// of their objects. absent are files that rank 1's pack does not have.
 func keeps(t *testing.T, d *hostDir, absent []string) {
 	t.Helper()
 	s := recovery.Store{}
@@ -37,8 +37,8 @@ func keeps(t *testing.T, d *hostDir, absent []string) {
 	}
 }
 
-// TestHostView_Tiers has two hosts that keep everything for each other. Then one
-// of them is lost.
+// TestHostView_Tiers has two hosts that keep everything for each other. Then
+// one of them is lost.
 func TestHostView_Tiers(t *testing.T) {
 	a, b := dirNamed("a"), dirNamed("b")
 	for r, d := range []*hostDir{a, b} {

@@ -20,10 +20,10 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// What tiers outside of the hosts have, as package recovery wants to know it. It
-// is read only if hosts alone do not do. A rank's part there has the rank's file,
-// and its own files as they were at that checkpoint. So it has no need of the
-// rank's home.
+// What tiers outside of the hosts have, as package recovery wants to know it.
+// It is read only if hosts alone do not do. A rank's part there has the rank's
+// file, and its own files as they were at that checkpoint. So it has no need of
+// the rank's home.
 
 // tierStore is what a tier has.
 type tierStore struct {
@@ -116,8 +116,8 @@ func (p *localInventory) homeGoesBack(rank int, index uint64) bool {
 }
 
 // tierFetches returns what ranks get from tiers. hosts is the number of stores
-// that are directories of hosts. A rank that gets its own files from a tier gets
-// its file from there, too, if its host does not have it.
+// that are directories of hosts. A rank that gets its own files from a tier
+// gets its file from there, too, if its host does not have it.
 func (p *localInventory) tierFetches(plan *recovery.Plan, hosts int) (out []control.FetchItem) {
 	for _, f := range plan.Fetches {
 		if f.From[0].Store < hosts {
@@ -252,8 +252,8 @@ func (s *Supervisor) awaitLeft(ctx context.Context, homes []control.Home) bool {
 	return true
 }
 
-// claimAttempt records this start on the tiers. If own files of ranks come from a
-// tier, it waits for that, and returns an error if it fails: exactly one
+// claimAttempt records this start on the tiers. If own files of ranks come from
+// a tier, it waits for that, and returns an error if it fails: exactly one
 // supervisor may start without the hosts that are left behind.
 func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error {
 	record := new(control.AttemptRecord)

@@ -19,9 +19,10 @@ import (
 //
 //	owners/00000002.json
 //
-// The newest one counts. A new run creates it; the run that had the place before,
-// and does not know of that, finds it with its next checkpoint, and stops. So of
-// two runs that begin at one place at the same time, the later one continues.
+// The newest one counts. A new run creates it; the run that had the place
+// before, and does not know of that, finds it with its next checkpoint, and
+// stops. So of two runs that begin at one place at the same time, the later one
+// continues.
 
 // placeOwner is the content of such an object, a record.
 type placeOwner struct {
@@ -85,8 +86,8 @@ func readOwner(ctx context.Context, t tier.Tier) (newest *placeOwner, number uin
 	return newest, number, older, nil
 }
 
-// ownPlace makes a run the owner of a place, if there is none. If another run is,
-// a new run takes the place, and others get an error that is errSuperseded.
+// ownPlace makes a run the owner of a place, if there is none. If another run
+// is, a new run takes the place, and others get an error that is errSuperseded.
 func ownPlace(ctx context.Context, t tier.Tier, run string, isNew bool) error {
 	for {
 		was, n, older, err := readOwner(ctx, t)

@@ -24,8 +24,8 @@ import (
 // What commands see of a run's tiers.
 
 // Tiers returns the checkpoints of the run that count, on all its tiers, the
-// newest first, and the tiers that cannot be read. It returns nothing if the run
-// has no tiers but its hosts' disks.
+// newest first, and the tiers that cannot be read. It returns nothing if the
+// run has no tiers but its hosts' disks.
 func (v *HostView) Tiers(ctx context.Context) (out []TieredCheckpoint, errs []error) {
 	if v.rec.Policy == "" {
 		return nil, nil
@@ -262,8 +262,8 @@ func (v *HostView) verifyKept(out *VerifiedTier) error {
 	return errors.Join(errs...)
 }
 
-// CollectTier removes all checkpoints of a run but the newest from a tier outside
-// of the hosts, and what no checkpoint needs. The run may be running.
+// CollectTier removes all checkpoints of a run but the newest from a tier
+// outside of the hosts, and what no checkpoint needs. The run may be running.
 func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*CollectedTier, error) {
 	rec, err := rundir.ReadRecord(run)
 	if err == nil && (rec == nil || rec.Policy == "") {

@@ -22,11 +22,11 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
-// Tiers besides the hosts' own disks. After a commit the supervisor tells helpers to upload the files of their ranks (Keep).
-// When all have (Stored), it writes the manifest, and removes checkpoints that
-// the tier does not keep any more. (Tiers on hosts have no manifests.) All of
-// that is in the background: a tier that fails or hangs delays nothing but
-// itself.
+// Tiers besides the hosts' own disks. After a commit the supervisor tells
+// helpers to upload the files of their ranks (Keep). When all have (Stored), it
+// writes the manifest, and removes checkpoints that the tier does not keep any
+// more. (Tiers on hosts have no manifests.) All of that is in the background: a
+// tier that fails or hangs delays nothing but itself.
 
 // storageTier is such a tier. Only the goroutine of Run uses it.
 type storageTier struct {
@@ -104,16 +104,16 @@ func (s *Supervisor) parseTiers() error {
 	return s.readDomains()
 }
 
-// usualPolicy is the policy of a run on several hosts for which nobody has named
-// tiers.
+// usualPolicy is the policy of a run on several hosts for which nobody has
+// named tiers.
 func usualPolicy(dir string) *policy.Policy {
 	home := policy.Defaults(policy.Local)
 	home.Place = dir
 	return &policy.Policy{Tiers: []policy.Tier{home, policy.Defaults(policy.Partner)}, Scrub: policy.DefaultScrub}
 }
 
-// checkLocal refuses options of a policy that have no meaning for the hosts' own
-// checkpoints.
+// checkLocal refuses options of a policy that have no meaning for the hosts'
+// own checkpoints.
 func checkLocal(p *policy.Policy) error {
 	t, usual := p.Of(policy.Local), policy.Defaults(policy.Local)
 	if t.Every != usual.Every || t.Keep != usual.Keep {

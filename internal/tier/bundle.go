@@ -13,9 +13,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// A bundle is one object in place of many: the files of several ranks, and their
-// extra files, one after the other. Object.At says where each begins. A bundle is
-// an HDF5 file, too: what rank 3's file has is in its group /rank-0003.
+// A bundle is one object in place of many: the files of several ranks, and
+// their extra files, one after the other. Object.At says where each begins. A
+// bundle is an HDF5 file, too: what rank 3's file has is in its group
+// /rank-0003.
 //
 //	0      superblock
 //	4096   rank 0's file, as it is │ rank 1's file │ … │ extra files
@@ -214,8 +215,8 @@ func (b *bundleReader) ReadAt(p []byte, off int64) (int, error) {
 // one.
 var errBundle = errors.New("the file that has those of several ranks is missing")
 
-// repairedName is the name of a second copy of a bundle, which is there while the
-// bundle is replaced: other ranks' files in it may be nowhere else.
+// repairedName is the name of a second copy of a bundle, which is there while
+// the bundle is replaced: other ranks' files in it may be nowhere else.
 func repairedName(bundle string) string { return bundle + "-repaired" }
 
 // restoreIn puts the content of an object back into its bundle, and stores that

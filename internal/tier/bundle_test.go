@@ -121,8 +121,9 @@ func TestBundle(t *testing.T) {
 	sound(t, m, last)
 	p.Fetchable(m, last)
 
-	// A repair is killed while it replaces a bundle. The next one continues, and
-	// the files of other ranks are not lost, also if there was a collection.
+	// A repair is killed while it replaces a bundle. The next one continues,
+	// and the files of other ranks are not lost, also if there was a
+	// collection.
 	o := part.Ranks[1].Files[0].Object
 	m.Change(o.Name, func(data []byte) []byte {
 		data = slices.Clone(data)

@@ -98,9 +98,10 @@ func manifestIndexes(ctx context.Context, t Tier, run string) ([]uint64, error) 
 }
 
 // Collect removes old checkpoints of a run, and objects that no checkpoint
-// needs. Uploads may be under way meanwhile, and checkpoints may be pinned; the package comment says why that
-// is safe. A collection that was killed does no harm; the next one continues.
-// If a manifest that must be kept cannot be read, nothing is removed.
+// needs. Uploads may be under way meanwhile, and checkpoints may be pinned; the
+// package comment says why that is safe. A collection that was killed does no
+// harm; the next one continues. If a manifest that must be kept cannot be read,
+// nothing is removed.
 func Collect(ctx context.Context, t Tier, run string, o CollectOptions) (Collected, error) {
 	c := &collection{t: t, run: run, o: o, began: time.Now()}
 	c.o.Grace, c.o.Parallel = cmp.Or(c.o.Grace, DefaultGrace), cmp.Or(c.o.Parallel, 16)
@@ -155,7 +156,8 @@ func (c *collection) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What was committed, claimed or pinned before the list was there is spared.
+	// What was committed, claimed or pinned before the list was there is
+	// spared.
 	if err := c.readNeeds(ctx, true); err != nil {
 		return err
 	}
@@ -181,8 +183,8 @@ func (c *collection) collect(ctx context.Context) error {
 	return c.t.Remove(ctx, own)
 }
 
-// readNeeds notes what is needed. It reads claims first: a claim that is gone by
-// then has a manifest.
+// readNeeds notes what is needed. It reads claims first: a claim that is gone
+// by then has a manifest.
 func (c *collection) readNeeds(ctx context.Context, again bool) error {
 	if err := c.readClaims(ctx); err != nil {
 		return err
@@ -267,8 +269,8 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
-// checkList checks that the list of manifests was not an old one: a part that is
-// to be removed has no manifest, or one that was seen.
+// checkList checks that the list of manifests was not an old one: a part that
+// is to be removed has no manifest, or one that was seen.
 func (c *collection) checkList(ctx context.Context, objects []Info) error {
 	for _, info := range objects {
 		rest, ok := strings.CutPrefix(info.Name, c.run+partsDir)
@@ -433,8 +435,8 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
-// tooLate returns an error if the process was stopped for so long that it may not
-// know of others any more.
+// tooLate returns an error if the process was stopped for so long that it may
+// not know of others any more.
 func (c *collection) tooLate() error {
 	if time.Since(c.began) > c.o.Grace/2 {
 		return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)

@@ -16,14 +16,14 @@ import (
 )
 
 // CopyRun copies checkpoints of a run to another tier, with the objects that
-// they need, as those of another run, whose identity is as. It checks the digest
-// of every object. The manifests come last, so that a copy that was interrupted
-// does not count; it may be repeated. It returns how many bytes it has copied.
-// Nothing else may write that run to the other tier.
+// they need, as those of another run, whose identity is as. It checks the
+// digest of every object. The manifests come last, so that a copy that was
+// interrupted does not count; it may be repeated. It returns how many bytes it
+// has copied. Nothing else may write that run to the other tier.
 //
 // The ranks' files stay as they are, with the identity of the run that saved
-// them. The manifests of the copy name it (Manifest.Origin), and whoever fetches
-// such a file gives it the new identity.
+// them. The manifests of the copy name it (Manifest.Origin), and whoever
+// fetches such a file gives it the new identity.
 func CopyRun(ctx context.Context, from, to Tier, as string, list []*Manifest) (int64, error) {
 	n, err := copyAs(ctx, from, to, as, list, false)
 	if err != nil {

@@ -23,12 +23,13 @@ type FetchOptions struct {
 	Parallel int    // ranks at a time; 0: 4
 }
 
-// Fetch puts files of a checkpoint into a checkpoint directory, as package store
-// publishes them: a rank's file gets its name when it and its bases are durable
-// and have their digests. Files that the directory has already, in this or
-// another checkpoint, are not fetched: bases are hard links to them. Nobody else
-// may write files of these ranks meanwhile. If the directory has the identity of
-// another run, Fetch refuses; if it has none, Fetch gives it the manifest's.
+// Fetch puts files of a checkpoint into a checkpoint directory, as package
+// store publishes them: a rank's file gets its name when it and its bases are
+// durable and have their digests. Files that the directory has already, in this
+// or another checkpoint, are not fetched: bases are hard links to them. Nobody
+// else may write files of these ranks meanwhile. If the directory has the
+// identity of another run, Fetch refuses; if it has none, Fetch gives it the
+// manifest's.
 func Fetch(ctx context.Context, t Tier, m *Manifest, o FetchOptions) error {
 	if err := m.check(); err != nil {
 		return err
@@ -196,8 +197,9 @@ func (f *fetch) has(ctx context.Context, path string, o Object) bool {
 }
 
 // Verify reads every object of a checkpoint, and calls found for each that is
-// damaged or missing. It returns how many bytes it has read. Objects in seen, by
-// Key, were read for another checkpoint, and are not read again; Verify adds to it.
+// damaged or missing. It returns how many bytes it has read. Objects in seen,
+// by Key, were read for another checkpoint, and are not read again; Verify adds
+// to it.
 func Verify(ctx context.Context, t Tier, m *Manifest, seen map[string]error, found func(object string, err error)) (int64, error) {
 	var mu sync.Mutex
 	var read int64

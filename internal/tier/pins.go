@@ -27,8 +27,8 @@ var ErrPinned = errors.New("another checkpoint is pinned under that name; choose
 
 const pinsDir = "/pins/"
 
-// CheckPinName returns an error unless a name may be that of a pin: it becomes a
-// part of an object's name, and users write PLACE@NAME or PLACE@INDEX.
+// CheckPinName returns an error unless a name may be that of a pin: it becomes
+// a part of an object's name, and users write PLACE@NAME or PLACE@INDEX.
 func CheckPinName(name string) error {
 	switch {
 	case CheckName(name+".json") != nil || strings.Contains(name, "/"):

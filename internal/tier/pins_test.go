@@ -70,7 +70,8 @@ func TestPins_Names(t *testing.T) {
 	}
 }
 
-// TestPins_Damaged removes nothing if a pin cannot be read: it may pin anything.
+// TestPins_Damaged removes nothing if a pin cannot be read: it may pin
+// anything.
 func TestPins_Damaged(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m, ctx := tiertest.NewMem(), t.Context()

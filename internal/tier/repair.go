@@ -59,10 +59,10 @@ type RepairOptions struct {
 }
 
 // Repair reads every object of a checkpoint, and stores those again that are
-// damaged or missing. It returns an error that wraps ErrDamaged or ErrNotExist if
-// a part cannot be read: then nobody knows what the checkpoint needs, and it has
-// to be uploaded again. It may be repeated. Uploads and collections may be under
-// way.
+// damaged or missing. It returns an error that wraps ErrDamaged or ErrNotExist
+// if a part cannot be read: then nobody knows what the checkpoint needs, and it
+// has to be uploaded again. It may be repeated. Uploads and collections may be
+// under way.
 func Repair(ctx context.Context, t Tier, m *Manifest, o RepairOptions) error {
 	var unreadable error
 	for i := range m.Parts {
@@ -160,7 +160,8 @@ func (w *Wanted) repair(ctx context.Context, t Tier, m *Manifest, o *RepairOptio
 	return nil
 }
 
-// restore gets the content of an object, and stores it in place of what is there.
+// restore gets the content of an object, and stores it in place of what is
+// there.
 func (w *Wanted) restore(ctx context.Context, t Tier, get func(context.Context, *Wanted) (*os.File, string, error)) (from string, err error) {
 	f, from, err := get(ctx, w)
 	if err != nil {
@@ -186,10 +187,10 @@ func (w *Wanted) restore(ctx context.Context, t Tier, get func(context.Context, 
 // repairPart names the claims of repairs.
 const repairPart = "repair"
 
-// ReplaceManifest lets write create the manifest of a checkpoint in place of one
-// that cannot be used. In between there is none. A claim says so, and names what
-// the checkpoint needs: so a collection spares that, and Interrupted finds the
-// checkpoint if this process is killed.
+// ReplaceManifest lets write create the manifest of a checkpoint in place of
+// one that cannot be used. In between there is none. A claim says so, and names
+// what the checkpoint needs: so a collection spares that, and Interrupted finds
+// the checkpoint if this process is killed.
 func ReplaceManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, needs []string, write func() error) error {
 	c := claim{Format: manifestFormat, Attempt: attempt, Index: index, Token: store.NewID()[:16], Reuse: needs}
 	text, err := store.EncodeRecord(&c)
@@ -233,8 +234,9 @@ func endRepair(ctx context.Context, t Tier, run string, index uint64) error {
 	return nil
 }
 
-// Interrupted returns the checkpoints that have no manifest because a repair was
-// killed. (A claim of a repair that was killed later is for the next collection.)
+// Interrupted returns the checkpoints that have no manifest because a repair
+// was killed. (A claim of a repair that was killed later is for the next
+// collection.)
 func Interrupted(ctx context.Context, t Tier, run string) (out []uint64, err error) {
 	for info, err := range t.List(ctx, run+claimsDir) {
 		if err != nil {

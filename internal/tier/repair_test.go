@@ -15,10 +15,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// everyOperation lets something fail at each operation on a tier in each way, and
-// stops it there (None: a process that was killed). After each, check looks at
-// the tier, and what is done again must succeed. The short version takes every
-// fifth operation.
+// everyOperation lets something fail at each operation on a tier in each way,
+// and stops it there (None: a process that was killed). After each, check looks
+// at the tier, and what is done again must succeed. The short version takes
+// every fifth operation.
 func everyOperation(t *testing.T, base *tiertest.Mem, do func(ctx context.Context, x tier.Tier) error, check func(m *tiertest.Mem) error, same *tiertest.Mem) {
 	t.Helper()
 	by := 5
@@ -62,7 +62,8 @@ func everyOperation(t *testing.T, base *tiertest.Mem, do func(ctx context.Contex
 	}
 }
 
-// damaged returns a copy of a tier in which the middle byte of objects is changed.
+// damaged returns a copy of a tier in which the middle byte of objects is
+// changed.
 func damaged(m *tiertest.Mem, names ...string) *tiertest.Mem {
 	out := m.Clone()
 	for _, name := range names {
@@ -71,8 +72,8 @@ func damaged(m *tiertest.Mem, names ...string) *tiertest.Mem {
 	return out
 }
 
-// repairAll repairs a tier as a command does: manifests from parts, then objects
-// from another tier, or all of a checkpoint from there.
+// repairAll repairs a tier as a command does: manifests from parts, then
+// objects from another tier, or all of a checkpoint from there.
 func repairAll(ctx context.Context, x tier.Tier, p *tiertest.Program, from tier.Tier, want []*tier.Manifest) error {
 	list, err := tier.Manifests(ctx, x, p.Run)
 	if err != nil {
@@ -119,8 +120,8 @@ func repairAll(ctx context.Context, x tier.Tier, p *tiertest.Program, from tier.
 	return nil
 }
 
-// TestRepair_Crash damages a manifest, a part, or a file, and stops the repair at
-// every operation, and lets each operation fail in every way. What was whole
+// TestRepair_Crash damages a manifest, a part, or a file, and stops the repair
+// at every operation, and lets each operation fail in every way. What was whole
 // stays, a collection that comes between takes nothing that the repair can use,
 // and the repair succeeds when it is repeated.
 func TestRepair_Crash(t *testing.T) {
@@ -142,8 +143,8 @@ func TestRepair_Crash(t *testing.T) {
 				from = whole.Clone()
 			}
 			check := func(m *tiertest.Mem) error {
-				// A collection may come at any moment. It removes nothing as long as a
-				// manifest is unreadable.
+				// A collection may come at any moment. It removes nothing as
+				// long as a manifest is unreadable.
 				c := m.Clone()
 				_, cerr := tier.Collect(t.Context(), c, p.Run, tier.CollectOptions{Keep: 2})
 				if len(from.Names()) == 0 {
@@ -168,9 +169,9 @@ func TestRepair_Crash(t *testing.T) {
 	}
 }
 
-// TestCopyRun_Crash stops a copy at every operation on the place that it is made
-// at, and lets each fail in every way. Only a whole copy counts, the source is
-// as it was, and the copy succeeds when it is repeated.
+// TestCopyRun_Crash stops a copy at every operation on the place that it is
+// made at, and lets each fail in every way. Only a whole copy counts, the
+// source is as it was, and the copy succeeds when it is repeated.
 func TestCopyRun_Crash(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	from := tiertest.NewMem()

@@ -79,8 +79,8 @@ var (
 
 // Tier is a place that keeps named immutable objects. Its methods may be called
 // concurrently, and other processes may use the same place. When a context is
-// done, they return its error soon. Package tiertest tests that a Tier does what
-// its methods promise here.
+// done, they return its error soon. Package tiertest tests that a Tier does
+// what its methods promise here.
 type Tier interface {
 	// Put stores an object; it is durable when Put returns. Put replaces
 	// nothing: if an equal object of that name exists, Put succeeds; if a
@@ -94,10 +94,10 @@ type Tier interface {
 	// answer was lost. A writer that must be the only one puts something
 	// unique into the data.
 	Create(ctx context.Context, name string, data []byte) error
-	// Get returns n bytes of an object from offset on, or all from there on if n
-	// is negative. The reader returns exactly these bytes, or an error. If the
-	// object is shorter than that, the error is ErrDamaged. The caller closes
-	// the reader. When ctx is done, the reader fails, too.
+	// Get returns n bytes of an object from offset on, or all from there on if
+	// n is negative. The reader returns exactly these bytes, or an error. If
+	// the object is shorter than that, the error is ErrDamaged. The caller
+	// closes the reader. When ctx is done, the reader fails, too.
 	Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error)
 	// Stat describes an object.
 	Stat(ctx context.Context, name string) (Info, error)
@@ -181,7 +181,8 @@ func (b bytesReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Copy copies n bytes from r to w. It fails if r has fewer, or when ctx is done.
+// Copy copies n bytes from r to w. It fails if r has fewer, or when ctx is
+// done.
 func Copy(ctx context.Context, w io.Writer, r io.Reader, n int64) error {
 	buf := make([]byte, min(max(n, 1), 1<<20))
 	for n > 0 {
@@ -238,8 +239,8 @@ const (
 
 // CheckName checks the name of an object: parts of letters, digits, '.', '_'
 // and '-' of the ASCII set, with a '/' between two of them. No part begins with
-// '.'. One name must not be the directory of another: "a" and "a/b" exclude each
-// other.
+// '.'. One name must not be the directory of another: "a" and "a/b" exclude
+// each other.
 func CheckName(name string) error {
 	bad := func(why string) error { return fmt.Errorf("%.100q is no name for an object: %s", name, why) }
 	if name == "" || len(name) > maxName {

@@ -28,8 +28,8 @@ type UploadOptions struct {
 	Extra    []ExtraFile
 	As       string // the run that they become files of; "": the one that saved them
 	Parallel int    // objects at a time; 0: 4
-	// Files is how many objects the files of all ranks become, if there are more
-	// ranks; 0: each file is one.
+	// Files is how many objects the files of all ranks become, if there are
+	// more ranks; 0: each file is one.
 	Files int
 }
 
@@ -63,8 +63,8 @@ type claim struct {
 	Reuse   []string `json:"reuse,omitempty"`
 }
 
-// Publish uploads a checkpoint whose files are all in one directory, and commits
-// it.
+// Publish uploads a checkpoint whose files are all in one directory, and
+// commits it.
 func Publish(ctx context.Context, t Tier, o UploadOptions) (*Manifest, error) {
 	up, err := Upload(ctx, t, o)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package transport defines how frames move between the ranks of a run. A frame
 // is a header of fixed size, which only the layer above reads, and a payload of
-// any length. The packages below this one move frames through shared memory, TCP,
-// a real MPI library, and, for tests, plain memory. All of them pass the tests in
-// internal/transport/transporttest.
+// any length. The packages below this one move frames through shared memory,
+// TCP, a real MPI library, and, for tests, plain memory. All of them pass the
+// tests in internal/transport/transporttest.
 //
 //	Driver                 before ranks know each other: has this rank's address
 //	  │ Connect            … and, given the addresses of all ranks,

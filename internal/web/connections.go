@@ -15,8 +15,8 @@ const (
 	idleTime       = time.Minute      // how long a connection may wait for its next request
 )
 
-// connections bounds the connections of a server, so that visitors cannot use up
-// the files that the process may have open: the run needs some, too.
+// connections bounds the connections of a server, so that visitors cannot use
+// up the files that the process may have open: the run needs some, too.
 type connections struct {
 	mu   sync.Mutex
 	idle map[net.Conn]time.Time // since when it waits for a request; zero: it is answered
@@ -41,8 +41,8 @@ func (c *connections) change(conn net.Conn, to http.ConnState) {
 	}
 }
 
-// drop closes the connection that has waited for a request for the longest time,
-// or the new one if none waits.
+// drop closes the connection that has waited for a request for the longest
+// time, or the new one if none waits.
 func (c *connections) drop(conn net.Conn) {
 	oldest, since := conn, time.Now()
 	for other, at := range c.idle {

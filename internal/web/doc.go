@@ -10,6 +10,6 @@
 //	POST /stop         } with "Authorization: Bearer TOKEN"
 //	POST /migrate     /
 //
-// It reads the run directory and asks the supervisor by its control socket, so it
-// works in 'cairn run' and in another process alike.
+// It reads the run directory and asks the supervisor by its control socket, so
+// it works in 'cairn run' and in another process alike.
 package web

@@ -35,7 +35,8 @@ type message struct {
 	Steer   bool              `json:"steer"` // requests are accepted, with the token
 }
 
-// stream sends the history of the run, and what is new, until the visitor leaves.
+// stream sends the history of the run, and what is new, until the visitor
+// leaves.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	limit := maxWatching
 	owner := s.owner(r)
@@ -107,8 +108,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// short leaves out the text of checkpoints. There may be very many of them, and the
-// page needs only the figures.
+// short leaves out the text of checkpoints. There may be very many of them, and
+// the page needs only the figures.
 func short(list []events.Event) []events.Event {
 	out := make([]events.Event, len(list))
 	for i, e := range list {

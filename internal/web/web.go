@@ -37,8 +37,8 @@ type Server struct {
 }
 
 // New returns a server for a run directory. Without a token, visitors can only
-// look. If local is set, the server refuses requests for other host names: a page
-// from elsewhere could use them to reach it.
+// look. If local is set, the server refuses requests for other host names: a
+// page from elsewhere could use them to reach it.
 func New(run, token string, local bool) *Server {
 	s := &Server{run: run, token: token, local: local, mux: http.NewServeMux(), watch: newWatcher(run)}
 	s.meter = newMeter(s.watch)
@@ -129,8 +129,8 @@ func (s *Server) owner(r *http.Request) bool {
 	return s.token != "" && bearer && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// steer answers a request that changes the run. The token comes in a header, which
-// a browser does not add to requests of other pages.
+// steer answers a request that changes the run. The token comes in a header,
+// which a browser does not add to requests of other pages.
 func (s *Server) steer(do func(context.Context, *request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reply := func(status int, v any) {

@@ -215,8 +215,8 @@ func TestStream_TooMany(t *testing.T) {
 	next(func(m *message) bool { return m.Anew })
 }
 
-// TestServe_TooManyConnections shows that connections without a request make room
-// for others.
+// TestServe_TooManyConnections shows that connections without a request make
+// room for others.
 func TestServe_TooManyConnections(t *testing.T) {
 	s := newSite(t, "")
 	var first net.Conn

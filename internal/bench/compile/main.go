@@ -5,8 +5,8 @@
 //
 //	go run ./internal/bench/compile [-phases] [DIRECTORY[,PATTERN] …]
 //
-// Without arguments, the program is examples/npb. Each program is built in these
-// ways, in this order:
+// Without arguments, the program is examples/npb. Each program is built in
+// these ways, in this order:
 //
 //	plain  go build -a, with an empty build cache
 //	once   cairn build of a program with one loop, with an empty build cache

@@ -7,11 +7,12 @@
 // The parts split, programs and restart measure what papers have measured:
 // split is figure 2 of Parasyris and Bautista Gomez, programs is table 5 and
 // figure 7 of Losada et al., restart is their figures 8 to 11. The part kernels
-// compares kernels that are translated from Go with hand-written ones. The paper's
-// values stand beside ours. With -o they write the figures as SVG, and their
-// numbers as JSON; -redraw draws them again.
+// compares kernels that are translated from Go with hand-written ones. The
+// paper's values stand beside ours. With -o they write the figures as SVG, and
+// their numbers as JSON; -redraw draws them again.
 //
-// A line whose bound is missed says so. With -strict, the exit status is 1 then.
+// A line whose bound is missed says so. With -strict, the exit status is 1
+// then.
 //
 // The machine with the device need not have Go: go build -o gpu
 // ./internal/bench/gpu. For the part programs, also run go build

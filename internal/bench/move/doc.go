@@ -5,11 +5,11 @@
 //
 //	go run ./internal/bench/move [-part pipeline,programs,pause,tiers] [-rounds N] [-o FILE]
 //
-// "make migration" and "make tiers" run it, as root: hosts are network namespaces of this
-// machine, on links with a limited rate. Variants are measured in turn, round
-// by round. Medians of ratios are shown, and bounds apply to them. Ratios of
-// the shortest times are shown beside them: if these are much smaller, other
-// programs were using the machine.
+// "make migration" and "make tiers" run it, as root: hosts are network
+// namespaces of this machine, on links with a limited rate. Variants are
+// measured in turn, round by round. Medians of ratios are shown, and bounds
+// apply to them. Ratios of the shortest times are shown beside them: if these
+// are much smaller, other programs were using the machine.
 //
 // The parts:
 //

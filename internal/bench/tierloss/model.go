@@ -55,8 +55,8 @@ func (s scheme) redundant(m *model) float64 { return s.sent * m.state / m.link }
 func (s scheme) rebuild(m *model) float64 { return m.state / m.link }
 
 // window returns how long a loss leaves a group with less redundancy: until it
-// is noticed, the part is on a new host, and that has sent its copies again. The
-// new host also holds for others: they send while it receives.
+// is noticed, the part is on a new host, and that has sent its copies again.
+// The new host also holds for others: they send while it receives.
 func (s scheme) window(m *model) float64 {
 	return m.detect + s.rebuild(m) + s.redundant(m)
 }
@@ -91,8 +91,8 @@ func (s scheme) losses(m *model, domains bool) float64 {
 // one. It solves the chain of states 0 … lose for its absorption time.
 func meanTimeToLoss(n, lose int, loss, repair float64) float64 {
 	// t[k] is the mean time from k lost hosts on, as a + b·t[0]:
-	// (up+down)·t[k] = 1 + up·t[k+1] + down·t[k-1]. Work with the time from k to
-	// k+1 instead: u[k] = 1/up + down/up·u[k-1], which has no cancellation.
+	// (up+down)·t[k] = 1 + up·t[k+1] + down·t[k-1]. Work with the time from k
+	// to k+1 instead: u[k] = 1/up + down/up·u[k-1], which has no cancellation.
 	sum, u := 0., 0.
 	for k := range lose + 1 {
 		up, down := float64(n-k)*loss, float64(k)*repair

@@ -32,7 +32,8 @@ func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one
 	return yes, no, maybe, sym, one
 }
 
-// noteAssumption records that a condition was assumed to be the same on all ranks.
+// noteAssumption records that a condition was assumed to be the same on all
+// ranks.
 func (a *analyzer) noteAssumption(at ir.Pos, sym entry) {
 	if a.isAssumed(sym) {
 		a.given = append(a.given, Reason{at, "", "decides in the same way on all ranks"})

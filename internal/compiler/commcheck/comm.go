@@ -397,8 +397,8 @@ func (a *analyzer) leaveOpen(o open, s *state) {
 	s.opens = append(out, o)
 }
 
-// revokeSafe revokes that places are safe, because o may have received a message
-// that m sends after them. m is nil if the sender is unknown.
+// revokeSafe revokes that places are safe, because o may have received a
+// message that m sends after them. m is nil if the sender is unknown.
 func (a *analyzer) revokeSafe(o open, m *ir.Comm) {
 	why := "receives from any rank, and may have got a message that is sent later"
 	if m != nil {

@@ -216,8 +216,8 @@ func main() {
 }
 `
 
-// TestExplain_CommentsInModes shows that a comment gets its point in each of the
-// things that a program does, and that none is said to concern no loop.
+// TestExplain_CommentsInModes shows that a comment gets its point in each of
+// the things that a program does, and that none is said to concern no loop.
 func TestExplain_CommentsInModes(t *testing.T) {
 	page, _, in := explainText(t, ways)
 	if !strings.Contains(page, "several modes") {

@@ -87,8 +87,8 @@ func job(n int) (most int) {
 	}
 }
 
-// TestInstrument_VariablesLiteral: if a literal in a package variable is refused,
-// only the points in it are given up.
+// TestInstrument_VariablesLiteral: if a literal in a package variable is
+// refused, only the points in it are given up.
 func TestInstrument_VariablesLiteral(t *testing.T) {
 	got, _ := pointsOf(t, `package main
 
@@ -140,8 +140,8 @@ func main() {
 	}
 }
 
-// TestInstrument_ErrorBranch: what only the message of an error reaches does not
-// count as work.
+// TestInstrument_ErrorBranch: what only the message of an error reaches does
+// not count as work.
 func TestInstrument_ErrorBranch(t *testing.T) {
 	checkPoints(t, `package main
 

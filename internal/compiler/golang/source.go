@@ -56,8 +56,8 @@ func Changed(a, b map[string]string) (names []string) {
 // made matches what the rewriting puts before the name of a function.
 var made = regexp.MustCompile(`\b` + rewrite.Prefix + `[a-z]+_(\d+_)?`)
 
-// Conflicts returns the functions and types that a checkpoint of s may hold and that
-// are different in t.
+// Conflicts returns the functions and types that a checkpoint of s may hold and
+// that are different in t.
 func (s *Source) Conflicts(t *Source) []string {
 	var names []string
 	for _, n := range Changed(s.Resumable, t.Resumable) {

@@ -74,7 +74,8 @@ func TestMeasure_Recursion(t *testing.T) {
 		proc leaf(n) { for k < n { x = z } }
 	`)
 	r := Measure(p)
-	// even: loop 1, assignment 1 and 2, call 1 and 1; odd: 1 and 1, loop 2 and 1, call 1 and 1, leaf 2 and 1.
+	// even: loop 1, assignment 1 and 2, call 1 and 1; odd: 1 and 1, loop 2 and
+	// 1, call 1 and 1, leaf 2 and 1.
 	const s, a = 3 + 6, 3 + 4
 	if r.S != 2*s || r.A != 2*a {
 		t.Errorf("s %v and a %v, not %v and %v", r.S, r.A, 2*s, 2*a)

@@ -11,11 +11,12 @@ import (
 
 // Indexes. GPUs compute with 32 bits faster than with 64, and Go's int has 64.
 // A launch on a GPU whose sizes and arrays are all small (see
-// Translation.variant in package device) defines CAIRN_INDEX as int. An index that is valid then fits
-// into 31 bits. The sums and products that it is computed from may not, but the
-// low bits of a sum or product depend only on low bits. So it is right to
-// compute all of the index with 32 bits, and compilers do so because of the
-// conversion. An index that is not valid stays undefined.
+// Translation.variant in package device) defines CAIRN_INDEX as int. An index
+// that is valid then fits into 31 bits. The sums and products that it is
+// computed from may not, but the low bits of a sum or product depend only on
+// low bits. So it is right to compute all of the index with 32 bits, and
+// compilers do so because of the conversion. An index that is not valid stays
+// undefined.
 
 // indexType is the beginning of all translations.
 const indexType = `#ifndef CAIRN_INDEX

@@ -6,9 +6,9 @@ import "slices"
 
 // Components returns the strongly connected components of the graph that the
 // roots reach (Tarjan's algorithm). A component comes after those that it leads
-// to; within one, nodes have the order in which a depth-first search finds them.
-// next returns the successors of a node and is called once for each. Components
-// does not recurse: graphs may be deep.
+// to; within one, nodes have the order in which a depth-first search finds
+// them. next returns the successors of a node and is called once for each.
+// Components does not recurse: graphs may be deep.
 func Components[N comparable](roots []N, next func(N) []N) (all [][]N) {
 	type state struct {
 		num, low int

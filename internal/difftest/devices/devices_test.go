@@ -412,10 +412,10 @@ func TestTestbed_Divide(t *testing.T) {
 }
 
 // TestParts has divisions that another number of devices cannot continue: each
-// device has an element of an array, or an array whose values live on. The first
-// shows when the work is divided anew, and the program keeps its old division.
-// The second shows when a kernel reads the new array; the program ends, and its
-// next start keeps the old number.
+// device has an element of an array, or an array whose values live on. The
+// first shows when the work is divided anew, and the program keeps its old
+// division. The second shows when a kernel reads the new array; the program
+// ends, and its next start keeps the old number.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "parts")

@@ -52,8 +52,8 @@ func TestTestbed_Lost(t *testing.T) {
 }
 
 // TestTestbed_LostSupervised loses a device of a compiled program under 'cairn
-// run', which restarts it without the device. Its output is exact, wherever that
-// happens.
+// run', which restarts it without the device. Its output is exact, wherever
+// that happens.
 func TestTestbed_LostSupervised(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")

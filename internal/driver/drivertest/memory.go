@@ -323,8 +323,8 @@ func (s *suite) freeInUse(t *testing.T) {
 	}
 }
 
-// sourceKept copies memory that nothing else refers to, behind a kernel. It must
-// not be collected before it is copied.
+// sourceKept copies memory that nothing else refers to, behind a kernel. It
+// must not be collected before it is copied.
 func (s *suite) sourceKept(t *testing.T) {
 	q := s.queue(t)
 	const n, rounds = 1 << 13, 10000

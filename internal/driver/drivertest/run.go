@@ -12,9 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Run runs the tests on the devices that open returns, and closes them. It calls
-// open several times: most tests share one device, and some close a device of
-// their own at the same time. open skips the test if there is no device.
+// Run runs the tests on the devices that open returns, and closes them. It
+// calls open several times: most tests share one device, and some close a
+// device of their own at the same time. open skips the test if there is no
+// device.
 func Run(t *testing.T, open func(t *testing.T) driver.Device) {
 	s := &suite{open: open, d: open(t)}
 	t.Cleanup(func() {

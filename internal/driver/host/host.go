@@ -1,10 +1,10 @@
 // Package host is the backend for the machine's own processors. It runs the Go
-// functions of kernels. Usually it works in the program's memory (it is Shared).
-// For tests, it can have a memory of its own, like a GPU.
+// functions of kernels. Usually it works in the program's memory (it is
+// Shared). For tests, it can have a memory of its own, like a GPU.
 //
 // If a command fails, its queue keeps the error: later commands do not run and
-// return it, and so do later events and queues that wait for them. Finish returns
-// the error, and the queue can be used again.
+// return it, and so do later events and queues that wait for them. Finish
+// returns the error, and the queue can be used again.
 package host
 
 import (

@@ -139,9 +139,9 @@ func (b *buffer) drop() {
 	b.releaseOrDefer()
 }
 
-// releaseOrDefer releases a freed buffer that no call uses. OpenCL itself waits for
-// commands that use the buffer, but not for commands that use parts of it. If
-// there are such commands, the buffer is released later.
+// releaseOrDefer releases a freed buffer that no call uses. OpenCL itself waits
+// for commands that use the buffer, but not for commands that use parts of it.
+// If there are such commands, the buffer is released later.
 func (b *buffer) releaseOrDefer() {
 	b.mu.Lock()
 	if b.tryRelease() || b.users > 0 || b.mem == 0 || b.deferred {
@@ -171,8 +171,9 @@ func (b *buffer) tryRelease() bool {
 	return true
 }
 
-// releaseDeferred releases freed buffers that no command uses any more. With wait set, it
-// waits and releases all of them. If the device is lost, they stay.
+// releaseDeferred releases freed buffers that no command uses any more. With
+// wait set, it waits and releases all of them. If the device is lost, they
+// stay.
 func (d *device) releaseDeferred(wait bool) {
 	if wait {
 		d.releasing.Lock()
@@ -208,7 +209,8 @@ func (b *buffer) idle() bool {
 	return len(b.uses) == 0
 }
 
-// waitParts waits for the commands that use parts of b, unless the device is lost.
+// waitParts waits for the commands that use parts of b, unless the device is
+// lost.
 func (b *buffer) waitParts() {
 	for _, u := range b.uses {
 		if u.passed() {

@@ -1,6 +1,7 @@
 // Draw takes a run through all interconnects that this machine has (see
-// package interconnects) and draws how long messages took. "make interconnects" runs it,
-// in the directory that holds go.mod; it writes docs/interconnects.svg.
+// package interconnects) and draws how long messages took. "make interconnects"
+// runs it, in the directory that holds go.mod; it writes
+// docs/interconnects.svg.
 package main
 
 import (

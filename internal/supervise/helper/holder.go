@@ -331,8 +331,8 @@ type KeptItem struct {
 	Stores  []string         // the hosts that Fetches name
 }
 
-// fetch gets a rank's part of a checkpoint, and publishes it. The rank's program
-// will be started in workDir.
+// fetch gets a rank's part of a checkpoint, and publishes it. The rank's
+// program will be started in workDir.
 func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchItem) error {
 	if h == nil {
 		return errors.New("this helper keeps nothing for other hosts")
@@ -388,8 +388,8 @@ func (h *holder) exportPacks(ctx context.Context, p *recovery.Part) (packs []pac
 // IsPack reports whether an object that hosts keep is a pack.
 func IsPack(object string) bool { return strings.HasSuffix(object, ".pack") }
 
-// keptFailure completes a failure to get something from what hosts keep: it says
-// whose copy or shard is damaged, so that another one is used.
+// keptFailure completes a failure to get something from what hosts keep: it
+// says whose copy or shard is damaged, so that another one is used.
 func (h *holder) keptFailure(f *control.FetchFailure, err error) {
 	var far *peer.FetchError
 	var here *kept.ObjectError

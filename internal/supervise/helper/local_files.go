@@ -158,10 +158,10 @@ func (l *localFiles) close() {
 	}
 }
 
-// leads makes this helper the one of its directory that works for others, if none
-// is yet. A launcher starts several on a host, and a host may have two names. If
-// the one of an earlier start is still there, the error wraps ErrBusy and holder
-// names it.
+// leads makes this helper the one of its directory that works for others, if
+// none is yet. A launcher starts several on a host, and a host may have two
+// names. If the one of an earlier start is still there, the error wraps ErrBusy
+// and holder names it.
 func (l *localFiles) leads(m *control.LocalDir) (holder string, err error) {
 	name := filepath.Join(m.Dir, "hosts", "tiers")
 	lock, holder, err := rundir.TryLock(name)
@@ -184,8 +184,8 @@ func (l *localFiles) leads(m *control.LocalDir) (holder string, err error) {
 }
 
 // openTiers prepares uploads to the tiers that a policy names. It opens none: a
-// tier may be out of order, and the run starts nevertheless. Errors are as those
-// of leads.
+// tier may be out of order, and the run starts nevertheless. Errors are as
+// those of leads.
 func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(control.Message)) (holder string, err error) {
 	if m.Policy == "" {
 		return "", nil

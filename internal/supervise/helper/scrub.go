@@ -31,8 +31,9 @@ const (
 
 // scrubber reads what the host has of checkpoints again when it gets old, and
 // repairs what is damaged: the files of its ranks in the checkpoint directory,
-// what it keeps for tiers on hosts, and what its ranks have on the tiers outside
-// of the hosts. It works while the ranks run, at a low rate, in one goroutine.
+// what it keeps for tiers on hosts, and what its ranks have on the tiers
+// outside of the hosts. It works while the ranks run, at a low rate, in one
+// goroutine.
 type scrubber struct {
 	*localFiles
 	holder *holder // nil: there is no tier on hosts
@@ -185,8 +186,8 @@ func (s *scrubber) mine(rank int) bool {
 	return rank < len(s.record.Homes) && s.record.Homes[rank].Dir == s.ID
 }
 
-// openOuter opens the tiers outside of the hosts. One that cannot be read is left
-// out: uploads to it fail, too, and say so.
+// openOuter opens the tiers outside of the hosts. One that cannot be read is
+// left out: uploads to it fail, too, and say so.
 func (s *scrubber) openOuter() {
 	s.outer = nil
 	for i := range s.policy.Tiers {

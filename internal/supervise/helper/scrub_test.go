@@ -19,7 +19,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// scrubTest is a scrubber with a clock of the test. What it says comes from said.
+// scrubTest is a scrubber with a clock of the test. What it says comes from
+// said.
 type scrubTest struct {
 	*scrubber
 	t     *testing.T
@@ -53,8 +54,8 @@ func scrubs(t *testing.T, l *localFiles, text string) *scrubTest {
 	return x
 }
 
-// looks lets time pass, and the scrubber look. It returns what the scrubber says,
-// joined.
+// looks lets time pass, and the scrubber look. It returns what the scrubber
+// says, joined.
 func (x *scrubTest) looks(pass time.Duration) (files int, repaired, lost string) {
 	x.t.Helper()
 	x.clock = x.clock.Add(pass)
@@ -111,8 +112,8 @@ func says(t *testing.T, what, got string, want ...string) {
 }
 
 // TestScrub_Shared flips bytes of a checkpoint on the host and on the shared
-// tier. Nothing is read before it is old enough. Then each is found, and repaired
-// from the other; if both are damaged, that is reported.
+// tier. Nothing is read before it is old enough. Then each is found, and
+// repaired from the other; if both are damaged, that is reported.
 func TestScrub_Shared(t *testing.T) {
 	d := hostWith(t, 2)
 	starts(t, d)
@@ -167,7 +168,8 @@ func TestScrub_Shared(t *testing.T) {
 		t.Errorf("after the repair, %d files were read: %s%s", files, repaired, lost)
 	}
 
-	// Checkpoint 1 is nowhere else, and both copies of checkpoint 2 are damaged.
+	// Checkpoint 1 is nowhere else, and both copies of checkpoint 2 are
+	// damaged.
 	flips(t, file("ckpt-00000001"))
 	flips(t, filepath.Join(local.CheckpointDir(d.Path), "ckpt-00000002", "rank-0000.h5"))
 	flips(t, object)
@@ -182,8 +184,8 @@ func TestScrub_Shared(t *testing.T) {
 	}
 }
 
-// TestScrub_Partner flips bytes of a checkpoint at its owner, and of the copy that
-// another host has. Each gets it again from the other.
+// TestScrub_Partner flips bytes of a checkpoint at its owner, and of the copy
+// that another host has. Each gets it again from the other.
 func TestScrub_Partner(t *testing.T) {
 	const text = "local=/scratch,partner,scrub=1d"
 	p, err := policy.Parse(text)

@@ -55,9 +55,9 @@ func wrapped(t tier.Tier, p *policy.Tier) (_ tier.Tier, err error) {
 	return t, nil
 }
 
-// marker is an object on a shared tier that is there from its first use on. If it
-// is missing, another directory is in the place of the tier: mostly, its file
-// system is not mounted.
+// marker is an object on a shared tier that is there from its first use on. If
+// it is missing, another directory is in the place of the tier: mostly, its
+// file system is not mounted.
 const marker = "marker"
 
 // ErrUnmarked says that a tier that was used before has no marker.
@@ -126,9 +126,9 @@ func sealed(t tier.Tier, p *policy.Tier) (tier.Tier, error) {
 	return seal.New(t, key), nil
 }
 
-// Opener returns a function that opens a tier; used says that this run has used it
-// before. A store is opened once, a directory each time: its file system may not
-// be mounted any more.
+// Opener returns a function that opens a tier; used says that this run has used
+// it before. A store is opened once, a directory each time: its file system may
+// not be mounted any more.
 func Opener(p *policy.Tier, name string, a vfs.Access) func(ctx context.Context, used bool) (tier.Tier, error) {
 	var mu sync.Mutex
 	var open tier.Tier

@@ -72,8 +72,8 @@ func hostWith(t *testing.T, times int) *local.Dir {
 	return d
 }
 
-// uploads starts an uploader to a tier in memory whose operations may fail. What
-// it says comes from the channel.
+// uploads starts an uploader to a tier in memory whose operations may fail.
+// What it says comes from the channel.
 func uploads(t *testing.T, d *local.Dir, m tier.Tier, fails func(op, name string) tiertest.Fault) (*uploader, chan *control.Stored) {
 	t.Helper()
 	said := make(chan *control.Stored, 1000)
@@ -95,8 +95,8 @@ func linked(t *testing.T, d *local.Dir) (out []string) {
 	return out
 }
 
-// TestUploader_Retry has a tier that fails some times. The uploader says so each
-// time, and then succeeds; what it says is enough for the manifest.
+// TestUploader_Retry has a tier that fails some times. The uploader says so
+// each time, and then succeeds; what it says is enough for the manifest.
 func TestUploader_Retry(t *testing.T) {
 	d, m := hostWith(t, 1), tiertest.NewMem()
 	const failures = 3
@@ -170,9 +170,9 @@ func TestUploader_Newest(t *testing.T) {
 	}
 }
 
-// TestUploader_GivesUp has a tier that always fails: a newer order ends the tries
-// for the older one, and so does the end of the helper. A checkpoint that is not
-// there any more is reported once.
+// TestUploader_GivesUp has a tier that always fails: a newer order ends the
+// tries for the older one, and so does the end of the helper. A checkpoint that
+// is not there any more is reported once.
 func TestUploader_GivesUp(t *testing.T) {
 	d, m := hostWith(t, 2), tiertest.NewMem()
 	u, said := uploads(t, d, m, func(op, name string) tiertest.Fault { return tiertest.Fail })
@@ -197,8 +197,8 @@ func TestUploader_GivesUp(t *testing.T) {
 	}
 }
 
-// TestOpenShared_NotMounted checks that no directory is made where a file system
-// may not be mounted.
+// TestOpenShared_NotMounted checks that no directory is made where a file
+// system may not be mounted.
 func TestOpenShared_NotMounted(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "gpfs")
 	if _, err := OpenShared(filepath.Join(top, "me", "sim-1"), vfs.Access{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mounted") {

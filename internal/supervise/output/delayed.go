@@ -15,9 +15,9 @@ import (
 // delayed is the state of a stream of which only a part may be shown: what was
 // printed before a checkpoint that the ranks do not go back behind. Goroutines
 // or ranks may print in another order after a restart. What is in a pipe then
-// cannot be taken back, so it must not be there yet. The rest stays in the rank's
-// file, which the rank cuts when it restores a checkpoint. Sink's mutex guards
-// the fields.
+// cannot be taken back, so it must not be there yet. The rest stays in the
+// rank's file, which the rank cuts when it restores a checkpoint. Sink's mutex
+// guards the fields.
 //
 //	rank's file  ├────────────┼──────────────┼───────────────┤
 //	             0            offset         committed       received

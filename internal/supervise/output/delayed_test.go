@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestDelayed takes the events of a rank's stdout one by one, and shows what each
-// of them makes visible.
+// TestDelayed takes the events of a rank's stdout one by one, and shows what
+// each of them makes visible.
 //
 //	START launch   the rank is started
 //	+text          it prints, and its helper sends that

@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// ended is the launch of pieces that do not come from a helper: their ranks have
-// ended.
+// ended is the launch of pieces that do not come from a helper: their ranks
+// have ended.
 const ended = "ended"
 
 // ShowRest shows the output of ended ranks that was not shown yet.
@@ -33,10 +33,10 @@ func (k *Sink) ShowRest() error {
 	return nil
 }
 
-// ShowStderr shows at most that many bytes, or a few more, that an ended rank has
-// written to stderr and that were not shown yet. It returns how many. The next
-// launch shows the rest. read reads from an offset of the rank's file; nil: it is
-// in Options.RankOutput. ShowStderr does not wait: see AwaitIdle.
+// ShowStderr shows at most that many bytes, or a few more, that an ended rank
+// has written to stderr and that were not shown yet. It returns how many. The
+// next launch shows the rest. read reads from an offset of the rank's file;
+// nil: it is in Options.RankOutput. ShowStderr does not wait: see AwaitIdle.
 func (k *Sink) ShowStderr(rank, most int, read func(at int64) ([]byte, error)) (n int, err error) {
 	if read == nil {
 		read = k.own(rank, control.Stderr)

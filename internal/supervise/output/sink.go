@@ -36,7 +36,8 @@ type Options struct {
 	Mirror bool
 	Out    string // file for the ranks' stdout; with %r one per rank; "": none
 	// Delay says that stdout is shown only up to a checkpoint, see Sink.Commit.
-	// A file that Out names is cut when ranks go back, so nothing is delayed then.
+	// A file that Out names is cut when ranks go back, so nothing is delayed
+	// then.
 	Delay bool
 	// Line shows a line, see supervise.Options.
 	Line func(rank, stream int, line []byte, done func(written bool))

@@ -30,9 +30,10 @@ type Intent struct {
 
 // Claim decides what to do with the run in the directory, for a run of command
 // on n ranks, in a job. local is the directory on each host in which
-// checkpointDir is, if hosts share none. Claim discards an earlier run only with
-// fresh, or if its record says that it has finished, or if there is no trace of a
-// run. A job that the scheduler has started again discards no run of its own.
+// checkpointDir is, if hosts share none. Claim discards an earlier run only
+// with fresh, or if its record says that it has finished, or if there is no
+// trace of a run. A job that the scheduler has started again discards no run of
+// its own.
 func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string, fresh bool, job scheduler.Job) (*Intent, error) {
 	made := &Record{Job: job, ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Local: local, Output: output}
 	in := &Intent{Record: made, New: true}

@@ -17,7 +17,8 @@ func OutputFile(dir string, rank, stream int) string {
 	return filepath.Join(dir, fmt.Sprintf("rank-%04d.%s", rank, []string{control.Stdout: "out", control.Stderr: "err"}[stream]))
 }
 
-// rankFiles returns the ranks' output files in a directory, which need not exist.
+// rankFiles returns the ranks' output files in a directory, which need not
+// exist.
 func rankFiles(dir string) (out []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

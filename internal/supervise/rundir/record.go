@@ -31,11 +31,11 @@ import (
 // output is put together and the checkpoints are removed. Whoever finds it
 // completes that, and never starts the ranks again.
 //
-// There are two files with the same content, run.json and run-copy.json. The copy
-// is written first, and only when more has changed than the last checkpoint and
-// the moves. Both have a digest (store.WriteRecord) and a sequence number: the
-// newer one that is sound counts. So one of them may be lost, damaged or replaced
-// by an older one.
+// There are two files with the same content, run.json and run-copy.json. The
+// copy is written first, and only when more has changed than the last
+// checkpoint and the moves. Both have a digest (store.WriteRecord) and a
+// sequence number: the newer one that is sound counts. So one of them may be
+// lost, damaged or replaced by an older one.
 const (
 	recordFormat = 3
 	RecordName   = "run.json"

@@ -47,10 +47,10 @@ func (s *Scheduler) askKillWait(ctx context.Context) time.Duration {
 	return seconds(found(killWaitLine, text))
 }
 
-// Now returns how much time there is from now on, when the job was sent SIGTERM.
-// Slurm sends it in good time before the end of a job if sbatch --signal or a
-// partition's GraceTime says so, and KillWait before it otherwise. If Slurm does
-// not answer, the time is not known.
+// Now returns how much time there is from now on, when the job was sent
+// SIGTERM. Slurm sends it in good time before the end of a job if sbatch
+// --signal or a partition's GraceTime says so, and KillWait before it
+// otherwise. If Slurm does not answer, the time is not known.
 func (s *Scheduler) Now(ctx context.Context) Notice {
 	text, err := command(ctx, "scontrol", "show", "job", s.slurm)
 	if err != nil {
@@ -100,9 +100,9 @@ const (
 	JobOver                      // Slurm ends it, has started it again, or cannot do that
 )
 
-// State returns what Slurm says of the job. If a job keeps its nodes when one of
-// them dies (sbatch --no-kill), and the node of its script dies, Slurm leaves it
-// running with nobody in it.
+// State returns what Slurm says of the job. If a job keeps its nodes when one
+// of them dies (sbatch --no-kill), and the node of its script dies, Slurm
+// leaves it running with nobody in it.
 func (s *Scheduler) State(ctx context.Context) JobState {
 	text, err := command(ctx, "scontrol", "show", "job", s.slurm)
 	if err != nil {

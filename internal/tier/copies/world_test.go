@@ -507,7 +507,8 @@ func (w *world) perform(i int, a Action) error {
 }
 
 // needs reports whether an object is on its owner's disk for a checkpoint that
-// is retained. (Holders remove what owners may still count on: Lacks tells them.)
+// is retained. (Holders remove what owners may still count on: Lacks tells
+// them.)
 func (w *world) needs(i int, id ID) bool {
 	if !w.owns(i, id) {
 		return false

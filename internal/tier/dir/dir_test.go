@@ -145,8 +145,8 @@ func checkAfter(t *testing.T, d tier.Tier, durable, removed []string) {
 	}
 }
 
-// TestFail lets each operation fail once: the call reports it, nothing but whole
-// objects is visible, and the call can be repeated.
+// TestFail lets each operation fail once: the call reports it, nothing but
+// whole objects is visible, and the call can be repeated.
 func TestFail(t *testing.T) {
 	broken := errors.New("broken")
 	for at, end := 1, false; !end; at++ {

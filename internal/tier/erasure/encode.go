@@ -20,9 +20,9 @@ type Source struct {
 }
 
 // Encode reads an object and writes its shards: to w[i] shard i, except where
-// w[i] is nil. It reads the object once, at several places at the same time, and
-// writes to one shard after the other. If the object has another digest, the
-// error wraps ErrSource; then the shards must not be used.
+// w[i] is nil. It reads the object once, at several places at the same time,
+// and writes to one shard after the other. If the object has another digest,
+// the error wraps ErrSource; then the shards must not be used.
 func Encode(src Source, c Code, w []io.Writer) error {
 	if err := c.check(); err != nil {
 		return err

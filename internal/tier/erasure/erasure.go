@@ -24,10 +24,11 @@
 //	48  16  XXH3-128 of the 48 bytes before
 //
 // Then come its units, each followed by its XXH3-128. The seed is stripe·256 +
-// number, exclusive-or the first 8 bytes of the object's digest as a number: so a
-// unit of another stripe, shard or object is found, too. The units of the last
-// stripe are as long as they have to be, rounded up to 64 bytes. A digest is two
-// numbers of 8 bytes, the high half first, each with its high byte first.
+// number, exclusive-or the first 8 bytes of the object's digest as a number: so
+// a unit of another stripe, shard or object is found, too. The units of the
+// last stripe are as long as they have to be, rounded up to 64 bytes. A digest
+// is two numbers of 8 bytes, the high half first, each with its high byte
+// first.
 //
 // The parity is that of github.com/klauspost/reedsolomon with its default
 // matrix: a Vandermonde matrix whose upper square was made the identity. A

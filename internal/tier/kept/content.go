@@ -61,8 +61,8 @@ func (c *contextReaderAt) ReadAt(p []byte, off int64) (int, error) {
 // maxIdle is how many paused Incomings are kept.
 const maxIdle = 4
 
-// Incoming is a copy or a shard that is being received. It serves one goroutine.
-// Commit, Pause or Discard ends it.
+// Incoming is a copy or a shard that is being received. It serves one
+// goroutine. Commit, Pause or Discard ends it.
 type Incoming struct {
 	s      *Store
 	id     copies.ID

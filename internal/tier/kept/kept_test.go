@@ -421,8 +421,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestFailure lets every operation fail once: the same process can do everything
-// after that, and so can the next one.
+// TestFailure lets every operation fail once: the same process can do
+// everything after that, and so can the next one.
 func TestFailure(t *testing.T) {
 	base := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, base, "/run", 1)

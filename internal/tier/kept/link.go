@@ -32,10 +32,10 @@ type Pack struct {
 }
 
 // Link keeps a rank's committed file of a checkpoint, the bases that it needs,
-// and its packs: as hard links, or as copies where there are none. It reads each
-// file once for its digest, and stores the part. All of it is durable when Link
-// returns. It may be repeated, with the same packs. If a pack is not what its
-// name says, the error is tier.ErrDamaged.
+// and its packs: as hard links, or as copies where there are none. It reads
+// each file once for its digest, and stores the part. All of it is durable when
+// Link returns. It may be repeated, with the same packs. If a pack is not what
+// its name says, the error is tier.ErrDamaged.
 func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int, more More) (recovery.Part, error) {
 	p, err := s.link(ctx, ckptDir, index, rank, more)
 	if err != nil {
@@ -278,10 +278,10 @@ func (s *Store) copyFile(ctx context.Context, from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Place publishes a rank's file of a checkpoint, with its bases, in a checkpoint
-// directory, from copies that are here. It reads and checks every byte. It
-// replaces an older file of that checkpoint. Nobody else may write files of the
-// rank meanwhile.
+// Place publishes a rank's file of a checkpoint, with its bases, in a
+// checkpoint directory, from copies that are here. It reads and checks every
+// byte. It replaces an older file of that checkpoint. Nobody else may write
+// files of the rank meanwhile.
 func (s *Store) Place(ctx context.Context, ckptDir string, part recovery.Part) error {
 	err := s.place(ctx, ckptDir, part)
 	if err != nil {

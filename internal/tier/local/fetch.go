@@ -249,8 +249,8 @@ func (d *Dir) MakeCheckpoints() error {
 
 // FetchOwn gets a rank's journal and output from its home, without standard
 // output unless stdout is set. It replaces those that are here. Until the next
-// AttemptRecord names this host as the rank's home, the others count, so a crash
-// in between does no harm.
+// AttemptRecord names this host as the rank's home, the others count, so a
+// crash in between does no harm.
 func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 	files, err := c.List(rank, ranks, 0)
 	if err != nil {

@@ -19,9 +19,9 @@
 // ID, and gets a new one; so nobody takes it for the directory that it was.
 //
 // Between two helpers there is a TCP connection, which begins with a handshake
-// (control.Client, control.Server). One asks with ListFiles and GetFile, the other
-// answers with FileList and FileBytes. The bytes of a file follow in chunks
-// (tier.Chunk), until FileBytes.Bytes have come.
+// (control.Client, control.Server). One asks with ListFiles and GetFile, the
+// other answers with FileList and FileBytes. The bytes of a file follow in
+// chunks (tier.Chunk), until FileBytes.Bytes have come.
 package local
 
 import (
@@ -111,7 +111,8 @@ func Make(path string, a vfs.Access) (release func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// OtherRunError says that a directory has the files of another run, or may have.
+// OtherRunError says that a directory has the files of another run, or may
+// have.
 type OtherRunError struct {
 	Run string // control.AnyRun: it is not known
 	error
@@ -123,8 +124,8 @@ func otherRunf(run, format string, args ...any) error {
 	return &OtherRunError{run, fmt.Errorf(format, args...)}
 }
 
-// unused reports whether no rank of the run that has a directory was started, and
-// nothing is kept there for other hosts.
+// unused reports whether no rank of the run that has a directory was started,
+// and nothing is kept there for other hosts.
 func unused(path string) bool {
 	if _, err := os.Lstat(attemptPath(path)); !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -173,8 +174,8 @@ func Claim(path, run string, replaces []string) (*Dir, error) {
 	return d, store.WriteRecord(fsys, hostPath(path), &hostRecord{hostFormat, run, d.ID})
 }
 
-// empty removes what a run has in its directory on this host, but not the locks.
-// The record of whose it is goes last.
+// empty removes what a run has in its directory on this host, but not the
+// locks. The record of whose it is goes last.
 func empty(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -298,8 +299,8 @@ func (d *Dir) Read(name string, offset int64, most int) (data []byte, size int64
 	return data[:n], st.Size(), err
 }
 
-// Sum returns the SHA-256 of a file that peers may have, in hexadecimal, and its
-// size. A file that is not there is empty.
+// Sum returns the SHA-256 of a file that peers may have, in hexadecimal, and
+// its size. A file that is not there is empty.
 func (d *Dir) Sum(name string) (string, int64, error) {
 	at, err := d.find(name)
 	if err != nil {
@@ -308,8 +309,8 @@ func (d *Dir) Sum(name string) (string, int64, error) {
 	return SumOf(at)
 }
 
-// SumOf returns the SHA-256 of a file, in hexadecimal, and its size. A file that
-// is not there is empty.
+// SumOf returns the SHA-256 of a file, in hexadecimal, and its size. A file
+// that is not there is empty.
 func SumOf(path string) (string, int64, error) {
 	h := sha256.New()
 	f, err := os.Open(path)

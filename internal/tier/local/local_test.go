@@ -279,8 +279,8 @@ func TestFetchPart_Damage(t *testing.T) {
 	}
 }
 
-// TestFetchOwn brings what a rank has besides its checkpoints, and replaces what
-// was there.
+// TestFetchOwn brings what a rank has besides its checkpoints, and replaces
+// what was there.
 func TestFetchOwn(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	put := func(d *Dir, name, text string) {

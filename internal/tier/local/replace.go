@@ -44,8 +44,8 @@ func (d *Dir) ScrubDir() (string, error) {
 // errOtherStart says that a file does not count.
 var errOtherStart = errors.New("it was saved by another start of the run")
 
-// Sound checks every block of a rank's file of a checkpoint, which must count. l,
-// if not nil, bounds the rate. An error that wraps ErrDamaged means that the
+// Sound checks every block of a rank's file of a checkpoint, which must count.
+// l, if not nil, bounds the rate. An error that wraps ErrDamaged means that the
 // file, or a base of it, is damaged.
 func (d *Dir) Sound(ctx context.Context, path string, rank int, index uint64, l *tier.Limiter) error {
 	a, err := d.Attempt()

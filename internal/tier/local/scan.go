@@ -19,8 +19,8 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// Scan returns what the directory has. It reads the metadata of checkpoints, and
-// not their blocks. Files of another run are left out.
+// Scan returns what the directory has. It reads the metadata of checkpoints,
+// and not their blocks. Files of another run are left out.
 func (d *Dir) Scan() (*control.HostFiles, error) {
 	out := &control.HostFiles{ID: d.ID, Dir: d.Path, Parts: []control.Part{}}
 	var err error

@@ -89,7 +89,8 @@ func (d *Dir) List(rank, ranks int, index uint64) ([]control.FileInfo, error) {
 	return out, nil
 }
 
-// partFiles returns the files of a rank in a checkpoint: its file, and the bases.
+// partFiles returns the files of a rank in a checkpoint: its file, and the
+// bases.
 func (d *Dir) partFiles(rank int, index uint64) (map[string]string, error) {
 	dir := fmt.Sprintf("ckpt-%08d", index)
 	entries, err := os.ReadDir(filepath.Join(CheckpointDir(d.Path), dir))
@@ -106,8 +107,8 @@ func (d *Dir) partFiles(rank int, index uint64) (map[string]string, error) {
 	return out, nil
 }
 
-// ownFiles returns a rank's journal, the record of the files that it writes, its
-// record of the recovery line, and its output.
+// ownFiles returns a rank's journal, the record of the files that it writes,
+// its record of the recovery line, and its output.
 func (d *Dir) ownFiles(rank, ranks int) (map[string]string, error) {
 	out := make(map[string]string)
 	found, err := journal.Files(CheckpointDir(d.Path), rank, ranks)
@@ -129,7 +130,8 @@ func (d *Dir) ownFiles(rank, ranks int) (map[string]string, error) {
 	return out, nil
 }
 
-// ownNames returns the names of a rank's own files besides those of its journal.
+// ownNames returns the names of a rank's own files besides those of its
+// journal.
 func ownNames(rank int) []string {
 	line := "ckpt/line"
 	if rank > 0 {
@@ -142,8 +144,8 @@ func openedName(rank int) string { return fmt.Sprintf("ckpt/journal.opened-%04d"
 
 func stdoutName(rank int) string { return fmt.Sprintf("output/rank-%04d.out", rank) }
 
-// find returns where a file is that peers may have. A kept file of a journal may
-// be elsewhere.
+// find returns where a file is that peers may have. A kept file of a journal
+// may be elsewhere.
 func (d *Dir) find(name string) (string, error) {
 	top, rest, _ := strings.Cut(name, "/")
 	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || rest == "" || !slices.Contains([]string{"ckpt", "output", "packs", "kept"}, top) {

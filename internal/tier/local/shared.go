@@ -75,9 +75,9 @@ func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint
 
 // Upload uploads what Hold holds of a checkpoint for the tier of a name, with
 // the ranks' packs. ranks are all that run on this host, all is the number of
-// ranks of the run, files is as in tier.UploadOptions. Only a checkpoint that counts may be uploaded: the output up
-// to it does not change then. If newer checkpoints have replaced it, the error
-// wraps journal.ErrPassed.
+// ranks of the run, files is as in tier.UploadOptions. Only a checkpoint that
+// counts may be uploaded: the output up to it does not change then. If newer
+// checkpoints have replaced it, the error wraps journal.ErrPassed.
 func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all, files int) (tier.Uploaded, error) {
 	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID, Files: files}}
 	defer x.close()
@@ -126,9 +126,9 @@ func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index ui
 }
 
 // WithPacks makes the packs of some ranks, which are all of this host, at a
-// checkpoint, if there are none yet, and calls f with them. file returns the path
-// of a rank's file of the checkpoint. The files of the packs may be removed when
-// f has returned.
+// checkpoint, if there are none yet, and calls f with them. file returns the
+// path of a rank's file of the checkpoint. The files of the packs may be
+// removed when f has returned.
 func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int, file func(rank int) string, f func([]pack.Pack) error) error {
 	d.packing.Lock() // another tier may get another checkpoint
 	defer d.packing.Unlock()
@@ -380,8 +380,8 @@ func (d *Dir) setLine(rank, ranks int, line uint64, attempt string) error {
 	return own.SetLine(store.Line{Index: line, Ranks: ranks, Run: d.Run, Attempt: attempt})
 }
 
-// fetchPacks gets a rank's pack and its bases, and checks their digests. The next
-// pack of the rank is made with them.
+// fetchPacks gets a rank's pack and its bases, and checks their digests. The
+// next pack of the rank is made with them.
 func (d *Dir) fetchPacks(ctx context.Context, t tier.Tier, p *tier.Part, rank int) (out []pack.Object, err error) {
 	if err := vfs.SubDir(d.packsDir()); err != nil {
 		return nil, err

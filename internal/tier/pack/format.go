@@ -1,10 +1,10 @@
 // Package pack keeps what belongs to a rank besides its checkpoint files: the
 // files that the program has changed, as they were at the checkpoint, and the
-// rank's output. A host that has a rank's checkpoint and its pack can resume the
-// rank when the rank's own host is lost with its disk.
+// rank's output. A host that has a rank's checkpoint and its pack can resume
+// the rank when the rank's own host is lost with its disk.
 //
-// Make reads the files while the program changes them; package journal undoes in
-// memory what was changed after the checkpoint. So a pack needs no journal:
+// Make reads the files while the program changes them; package journal undoes
+// in memory what was changed after the checkpoint. So a pack needs no journal:
 // Unpack puts the files back and begins an empty one.
 //
 // # Format
@@ -17,10 +17,10 @@
 //	trailer   offset and size of the index, 8 bytes each, little endian; magic
 //
 // The content of a file is a list of extents. An extent is in the data of this
-// pack, or in the data of an older pack, a base: what has not changed since then
-// is not stored again. An extent names the pack that has its bytes, so a reader
-// never follows a chain of packs. If a new pack needs only little of a base, it
-// stores these bytes again, and does not need the base.
+// pack, or in the data of an older pack, a base: what has not changed since
+// then is not stored again. An extent names the pack that has its bytes, so a
+// reader never follows a chain of packs. If a new pack needs only little of a
+// base, it stores these bytes again, and does not need the base.
 //
 // The name of a pack, rank-0003-00000012-DIGEST.pack, has the digest of all its
 // bytes.

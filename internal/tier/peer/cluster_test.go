@@ -260,8 +260,8 @@ func (c *cluster) sound(n *node) {
 	}
 }
 
-// recoverFrom checks that a checkpoint survives the loss of hosts: it plans, and
-// brings the objects of the lost ranks to a new host.
+// recoverFrom checks that a checkpoint survives the loss of hosts: it plans,
+// and brings the objects of the lost ranks to a new host.
 func (c *cluster) recoverFrom(index uint64, lost ...*node) {
 	c.t.Helper()
 	fresh := &node{name: "z"}

@@ -61,9 +61,9 @@ func (c *chunker) flush() error {
 	return c.emit(c.buf, n)
 }
 
-// readObject passes the bytes of a copy, or of a shard of an object that is here, to
-// emit, from an offset on. If the object is damaged, it is not used any more,
-// the last chunk is not passed, and the error is tier.ErrDamaged.
+// readObject passes the bytes of a copy, or of a shard of an object that is
+// here, to emit, from an offset on. If the object is damaged, it is not used
+// any more, the last chunk is not passed, and the error is tier.ErrDamaged.
 func (s *Service) readObject(ctx context.Context, id copies.ID, size, offset int64, l *tier.Limiter, emit func(tier.Chunk, int) error) error {
 	total, err := kept.FileSize(id, size)
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *Service) serveFetch(conn net.Conn, c *control.Conn, m *control.GetObjec
 // brokenConn is an error of the connection itself.
 type brokenConn struct{ error }
 
-// answer sends bytes of a copy, up to its end, or of a shard. A shard is checked
-// before the first bytes of it are sent.
+// answer sends bytes of a copy, up to its end, or of a shard. A shard is
+// checked before the first bytes of it are sent.
 func (s *Service) answer(id copies.ID, offset, bytes int64, verified map[copies.ID]bool, emit func(tier.Chunk, int) error) error {
 	f, size, err := s.o.Kept.OpenFile(id)
 	if err != nil {

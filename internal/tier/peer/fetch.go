@@ -42,9 +42,9 @@ func (e *FetchError) Error() string {
 func (e *FetchError) Unwrap() error { return e.Err }
 
 // Fetch brings objects to this host: as copies from other hosts, or rebuilt
-// from shards. It checks every byte, also of those that are here already. stores
-// are the names of the inventory's stores. The error joins a *FetchError for
-// each object that could not be had.
+// from shards. It checks every byte, also of those that are here already.
+// stores are the names of the inventory's stores. The error joins a *FetchError
+// for each object that could not be had.
 func (s *Service) Fetch(ctx context.Context, stores []string, items []recovery.Fetch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -327,8 +327,8 @@ func (g *getter) connect() (err error) {
 	return nil
 }
 
-// get passes n bytes of the object from an offset on to f. If that fails, it may
-// have passed some. The connection is closed then.
+// get passes n bytes of the object from an offset on to f. If that fails, it
+// may have passed some. The connection is closed then.
 func (g *getter) get(offset, n int64, f func([]byte) error) (err error) {
 	if n == 0 {
 		return nil

@@ -17,8 +17,8 @@
 // If the connection breaks, the holder keeps what has come, and its next Want
 // says from which offset it needs the rest. A number identifies each transfer,
 // so bytes of one that was given up are not taken for those of another. The
-// sender checks what it reads against the digest in the object's name, and sends
-// the last chunk only if it is right; the holder checks again.
+// sender checks what it reads against the digest in the object's name, and
+// sends the last chunk only if it is right; the holder checks again.
 //
 // Fetch uses connections of its own, with GetObject and PeerBytes.
 //
@@ -212,8 +212,8 @@ func (s *Service) SetPeers(hosts []Host, view copies.View) {
 	})
 }
 
-// Keep says that a checkpoint is to be stored on a tier. parts are those of this
-// host's ranks; the store has all their objects.
+// Keep says that a checkpoint is to be stored on a tier. parts are those of
+// this host's ranks; the store has all their objects.
 func (s *Service) Keep(t copies.Tier, parts []recovery.Part) error {
 	for _, p := range parts {
 		for _, o := range p.Objects {
@@ -229,9 +229,10 @@ func (s *Service) Keep(t copies.Tier, parts []recovery.Part) error {
 	return nil
 }
 
-// Retain says which checkpoints each tier keeps. The rest is removed. Parts that
-// were linked and not passed to Keep stay if they are newer than all of these:
-// not all ranks may have committed them yet. If there are none, all goes.
+// Retain says which checkpoints each tier keeps. The rest is removed. Parts
+// that were linked and not passed to Keep stay if they are newer than all of
+// these: not all ranks may have committed them yet. If there are none, all
+// goes.
 func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	newest := uint64(0)
 	retained := map[recovery.Checkpoint]bool{}
@@ -253,8 +254,9 @@ func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 }
 
 // Scrub reads all that the store has, at so many bytes per second, and tells
-// those who count on what is damaged. Holders get it again; what this host's own
-// ranks need, the caller has to fetch. found, if not nil, gets what is damaged.
+// those who count on what is damaged. Holders get it again; what this host's
+// own ranks need, the caller has to fetch. found, if not nil, gets what is
+// damaged.
 func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)) error {
 	return s.o.Kept.Scrub(ctx, rate, func(r kept.Rotten) {
 		s.rotten(r)

@@ -74,8 +74,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestConnection_Cut breaks a connection at every write, in both directions; the
-// daily test at every fifth.
+// TestConnection_Cut breaks a connection at every write, in both directions;
+// the daily test at every fifth.
 func TestConnection_Cut(t *testing.T) {
 	step := 5
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -183,7 +183,8 @@ func (c *cluster) copied(n *node) bool {
 	return objects >= c.other*len(n.part.Objects) && parts >= c.other
 }
 
-// TestHolder_LostIsReplaced: what a lost host held goes to the host in its place.
+// TestHolder_LostIsReplaced: what a lost host held goes to the host in its
+// place.
 func TestHolder_LostIsReplaced(t *testing.T) {
 	each(t, func(t *testing.T, make func() *cluster) {
 		c := make()
@@ -572,9 +573,9 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRecover damages an object at its owner after it was copied. The owner gets
-// it again from copies, or from shards, wherever they are. If too little is left,
-// it says so.
+// TestRecover damages an object at its owner after it was copied. The owner
+// gets it again from copies, or from shards, wherever they are. If too little
+// is left, it says so.
 func TestRecover(t *testing.T) {
 	each(t, func(t *testing.T, make func() *cluster) {
 		c := make()

@@ -15,8 +15,8 @@
 //	        | "writers=" number | "key=" path | "files=" number
 //
 // No option has the name of a tier or a setting: so the name after a comma says
-// what it is. A value that contains a comma, a space, a quote, or a colon and an
-// option, is written in double quotes, with \" and \\ inside. A newline
+// what it is. A value that contains a comma, a space, a quote, or a colon and
+// an option, is written in double quotes, with \" and \\ inside. A newline
 // separates items as a comma does, and # at the start of an item begins a
 // comment: so a file with one item per line is a policy, too.
 //
@@ -123,8 +123,8 @@ func Defaults(k Kind) Tier {
 }
 
 // Check returns an error if there are too few hosts for the policy. It is for
-// the first start of a run: later, hosts may have been lost, and a run with less
-// redundancy is better than none.
+// the first start of a run: later, hosts may have been lost, and a run with
+// less redundancy is better than none.
 func (p *Policy) Check(hosts int) error {
 	var errs []error
 	if t := p.Of(Partner); t != nil && hosts < t.Copies+1 {
@@ -241,8 +241,8 @@ func (t *Tier) RunDir(name string) string {
 	return path.Join(t.Place, name)
 }
 
-// Parent returns the directory of a shared tier in which the directories of runs
-// are, or the one above it. It does not depend on the run.
+// Parent returns the directory of a shared tier in which the directories of
+// runs are, or the one above it. It does not depend on the run.
 func (t *Tier) Parent() string {
 	before, _, has := strings.Cut(t.Place, "{run}")
 	if !has {

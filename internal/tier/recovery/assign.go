@@ -15,9 +15,9 @@ type Slots struct {
 // newest checkpoint is restored. A rank whose part is on its home, the first
 // host of its Home, gets that host. As many of the others as possible, the
 // large ones first, get a host that has their part. To make room, a rank may
-// move to another host that has its part. The rest go to their homes if there is
-// room, and then fill the free slots in order. Assign returns nil if there are
-// too few slots.
+// move to another host that has its part. The rest go to their homes if there
+// is room, and then fill the free slots in order. Assign returns nil if there
+// are too few slots.
 func Assign(inv *Inventory, hosts []Slots, ranks int, avoid []uint64) []string {
 	room := 0
 	for _, h := range hosts {

@@ -5,10 +5,10 @@
 // the same name finds the unfinished upload, compares checksums of the parts
 // that are there with its own, and uploads the others.
 //
-// An object exists when its last request succeeds; there is nothing that a crash
-// could leave half done. Put and Create send the condition If-None-Match: *, so
-// that the store itself refuses a second writer. Some stores ignore that, which
-// Open finds out. They are refused, or used with a lock: see lock.go.
+// An object exists when its last request succeeds; there is nothing that a
+// crash could leave half done. Put and Create send the condition If-None-Match:
+// *, so that the store itself refuses a second writer. Some stores ignore that,
+// which Open finds out. They are refused, or used with a lock: see lock.go.
 //
 // Every request with content has a checksum that the store compares: CRC32C if
 // the store knows it, otherwise MD5. Each object has the digest of its content

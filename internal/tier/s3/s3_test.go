@@ -457,8 +457,8 @@ func TestOpen_Refuses(t *testing.T) {
 	}
 }
 
-// TestStall shows that a connection that moves nothing fails, and one that moves
-// slowly does not.
+// TestStall shows that a connection that moves nothing fails, and one that
+// moves slowly does not.
 func TestStall(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

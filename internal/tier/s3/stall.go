@@ -8,8 +8,8 @@ import (
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// stalling returns dial with connections that fail if nothing is read or written
-// for a time.
+// stalling returns dial with connections that fail if nothing is read or
+// written for a time.
 func stalling(dial dialer, most time.Duration) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)

@@ -1,7 +1,7 @@
-// Package seal encrypts what a tier keeps. Whoever can read the tier sees names,
-// sizes and times of objects, and nothing of their content; whoever can write to
-// it can remove objects, but not change one, or put one in the place of another,
-// without being noticed.
+// Package seal encrypts what a tier keeps. Whoever can read the tier sees
+// names, sizes and times of objects, and nothing of their content; whoever can
+// write to it can remove objects, but not change one, or put one in the place
+// of another, without being noticed.
 //
 // # Format
 //
@@ -24,10 +24,10 @@
 //	key of an object     HKDF(K, salt, "cairn seal: object"), 32 bytes
 //	salt                 HMAC-SHA256(key of salts, size, digest, name)
 //
-// A chunk is encrypted with AES-256-GCM under the object's key. The nonce is the
-// chunk's number (12 bytes, big-endian); the additional data is the header and
-// the object's name. So each chunk can be read alone, and belongs to one place
-// in one object of one name and size.
+// A chunk is encrypted with AES-256-GCM under the object's key. The nonce is
+// the chunk's number (12 bytes, big-endian); the additional data is the header
+// and the object's name. So each chunk can be read alone, and belongs to one
+// place in one object of one name and size.
 //
 // The salt depends on the object's name and content and on nothing else. So an
 // interrupted Put continues with the same bytes, an equal object is equal when

@@ -38,9 +38,9 @@ func (f Fault) String() string {
 	return [...]string{"none", "fail", "fail after", "refuse", "cut", "lie", "hang"}[f]
 }
 
-// Faulty returns t with what goes wrong chosen by decide, which is called before
-// every operation: "put", "create", "get", "stat", "list", "remove", "sweep". It
-// may be called concurrently.
+// Faulty returns t with what goes wrong chosen by decide, which is called
+// before every operation: "put", "create", "get", "stat", "list", "remove",
+// "sweep". It may be called concurrently.
 func Faulty(t tier.Tier, decide func(op, name string) Fault) tier.Tier { return &faulty{t, decide} }
 
 type faulty struct {

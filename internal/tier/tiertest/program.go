@@ -16,7 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// Program saves real checkpoints: differential ones, whose bases are hard links.
+// Program saves real checkpoints: differential ones, whose bases are hard
+// links.
 type Program struct {
 	FS      vfs.FS
 	Dir     string

@@ -21,8 +21,8 @@ const (
 	// ringSize is how many messages MPI can receive into the link's buffers
 	// before Poll sees them. Further messages wait in MPI's own memory.
 	ringSize = 32
-	// maxSending is the maximum number of messages to one peer that MPI has at a
-	// time.
+	// maxSending is the maximum number of messages to one peer that MPI has at
+	// a time.
 	maxSending = 128
 	pieceSize  = 1 << 30 // pieces of long payloads: MPI counts with 32 bits
 	// burst is the maximum number of frames that one Poll takes.

@@ -1,11 +1,11 @@
 // Package tcp moves frames over TCP, one connection per pair of ranks.
 //
-// Open listens, and the driver's address says on which IP addresses and port. On
-// Connect, the higher rank of every pair dials the lower one. It tries the IP
-// addresses in turn. The listening socket stays open until the driver is closed,
-// but connections are accepted only during Connect. Connections that come between
-// two calls wait in the kernel. Those that come during one call and are for a
-// later one wait for their verdict.
+// Open listens, and the driver's address says on which IP addresses and port.
+// On Connect, the higher rank of every pair dials the lower one. It tries the
+// IP addresses in turn. The listening socket stays open until the driver is
+// closed, but connections are accepted only during Connect. Connections that
+// come between two calls wait in the kernel. Those that come during one call
+// and are for a later one wait for their verdict.
 //
 // # An address
 //
@@ -29,11 +29,11 @@
 //	A → D   verdict, 1 byte: 1 welcome, 2 this rank is connected already
 //
 // A proof is the HMAC-SHA256, under the secret, of a word for the role
-// ("dial" or "accept"), the first message and the nonce of A. So a proof cannot be
-// replayed from an earlier connection, nor reflected to its sender. A connection
-// that sends anything else, or nothing for a while, is closed. Frames are neither
-// encrypted nor authenticated: the secret keeps strangers from connecting, but
-// not from changing data on the wire.
+// ("dial" or "accept"), the first message and the nonce of A. So a proof cannot
+// be replayed from an earlier connection, nor reflected to its sender. A
+// connection that sends anything else, or nothing for a while, is closed.
+// Frames are neither encrypted nor authenticated: the secret keeps strangers
+// from connecting, but not from changing data on the wire.
 //
 // Then frames follow in both directions:
 //

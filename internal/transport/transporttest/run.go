@@ -1,5 +1,5 @@
-// Package transporttest holds the tests that every transport passes. A test is a
-// body: what each rank does. The package runs the bodies of all ranks as
+// Package transporttest holds the tests that every transport passes. A test is
+// a body: what each rank does. The package runs the bodies of all ranks as
 // goroutines of one process, as processes, or as processes that a launcher such
 // as mpirun starts:
 //
@@ -8,9 +8,9 @@
 //	                                        ─▶ TestTransport ─▶ Run: the body of that rank
 //
 // Environment variables tell a process which body to run as which rank. Ranks
-// exchange addresses through a directory. A rank that fails leaves a note there,
-// so that the others end, too. The test that started a process collects its
-// output and its exit status.
+// exchange addresses through a directory. A rank that fails leaves a note
+// there, so that the others end, too. The test that started a process collects
+// its output and its exit status.
 package transporttest
 
 import (

@@ -14,8 +14,8 @@ import (
 // given returns the functions that a call passes to a function of a library, by
 // name or as literals. If copied is set, a copy of the library's function will
 // call them. Then given also returns those that other func values may be, and
-// the methods of values that become interfaces. rest are other such methods: the
-// library may call them.
+// the methods of values that become interfaces. rest are other such methods:
+// the library may call them.
 func (c *Graph) given(fn *Function, call *ast.CallExpr, library string, copied bool) (list, rest []*Function) {
 	info := fn.Pkg.Info
 	add := func(to *Function) {

@@ -14,10 +14,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// path is a variable, and a way from it to a value by fields and elements, which
-// no iteration changes: the text .slabs[#3].space is field space of an element
-// of field slabs, that of iteration #3 of a loop over all elements. [?] is some
-// element.
+// path is a variable, and a way from it to a value by fields and elements,
+// which no iteration changes: the text .slabs[#3].space is field space of an
+// element of field slabs, that of iteration #3 of a loop over all elements. [?]
+// is some element.
 type path struct {
 	root *types.Var
 	text string
@@ -248,8 +248,8 @@ func (x *iteration) findChanged() {
 	}
 }
 
-// point notes that a variable's address is taken. Structs do not matter, because
-// their fields are looked at one by one.
+// point notes that a variable's address is taken. Structs do not matter,
+// because their fields are looked at one by one.
 func (x *iteration) point(o types.Object) {
 	if o == nil {
 		return

@@ -14,9 +14,9 @@ import (
 )
 
 // A checkpoint at the beginning of an iteration need not hold an array that the
-// program overwrites before it reads it, or never reads again. Overwritten looks
-// for such arrays. An array belongs to the call of device.New that made it, and
-// the calls whose arrays may be read are found in two ways:
+// program overwrites before it reads it, or never reads again. Overwritten
+// looks for such arrays. An array belongs to the call of device.New that made
+// it, and the calls whose arrays may be read are found in two ways:
 //
 //   - What the program may do when the loop has ended is taken without regard to
 //     order: all that it may read then is needed.

@@ -438,9 +438,9 @@ func (b *Builder) LoadEnv() []string {
 	return append(b.environ(), b.goflags("tags", "race", "msan", "asan", "mod", "modfile"))
 }
 
-// ExportEnv returns an environment in which the go command compiles libraries as
-// Build will, so that each is compiled once only. It is nil if Build probably
-// does not add the run time: the program takes checkpoints itself.
+// ExportEnv returns an environment in which the go command compiles libraries
+// as Build will, so that each is compiled once only. It is nil if Build
+// probably does not add the run time: the program takes checkpoints itself.
 func (b *Builder) ExportEnv() []string {
 	list, err := b.packages()
 	if err != nil || slices.ContainsFunc(list, func(u *packageInfo) bool { return !u.DepOnly && slices.Contains(u.Imports, load.CairnPath) }) {

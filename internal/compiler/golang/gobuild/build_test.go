@@ -354,8 +354,8 @@ func TestBuild_OSHooks(t *testing.T) {
 	}
 }
 
-// TestSource_HasAllFiles shows that every file of the run time is in source.Files,
-// for every system.
+// TestSource_HasAllFiles shows that every file of the run time is in
+// source.Files, for every system.
 func TestSource_HasAllFiles(t *testing.T) {
 	for _, target := range []string{"linux/amd64", "linux/arm64", "linux/s390x", "darwin/arm64", "windows/amd64"} {
 		system, arch, _ := strings.Cut(target, "/")

@@ -117,8 +117,8 @@ func (in *instrumenter) explainOverwritten() {
 	}
 }
 
-// markDivision adds code that divides the program's work anew if a restart finds
-// another number of devices. path is the resumable path.
+// markDivision adds code that divides the program's work anew if a restart
+// finds another number of devices. path is the resumable path.
 func (in *instrumenter) markDivision(path map[*callgraph.Function]bool, mark func(s *load.Package, at token.Pos, text string)) error {
 	if in.explained.Division == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"go/types"
 )
 
-// reassigned reports whether a field of a struct may change after the struct was
-// made: something assigns to the field or to a whole struct that has it, or
+// reassigned reports whether a field of a struct may change after the struct
+// was made: something assigns to the field or to a whole struct that has it, or
 // takes the field's address, or its source is not known.
 func (in *instrumenter) reassigned(f *types.Var) bool {
 	in.fieldsOnce.Do(func() {

@@ -17,8 +17,8 @@ import (
 // run again after a restart.
 const rebuildComment = "//cairn:rebuild"
 
-// rebuilder is a function with such a comment, and the package variables that it
-// assigns. These are not saved.
+// rebuilder is a function with such a comment, and the package variables that
+// it assigns. These are not saved.
 type rebuilder struct {
 	pkg   *load.Package
 	decl  *ast.FuncDecl

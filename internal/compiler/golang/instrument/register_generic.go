@@ -74,8 +74,8 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 	return nil
 }
 
-// canRegister reports whether package q can name a closure's constructor and the
-// type arguments of an instance, and may import their packages.
+// canRegister reports whether package q can name a closure's constructor and
+// the type arguments of an instance, and may import their packages.
 func (in *instrumenter) canRegister(q *load.Package, o genericClosure, i closures.Instance) bool {
 	if q == nil || !q.Rewritable() {
 		return false

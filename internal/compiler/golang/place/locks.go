@@ -168,8 +168,8 @@ func (pl *Placement) heldAcross(l *lockCall, path map[*callgraph.Function]bool) 
 }
 
 // addLocks adds the functions that wait for a lock which may be held at a point
-// or in a wait. The holder of another lock always gets on. It returns the locks;
-// nil among them are all those that are not known.
+// or in a wait. The holder of another lock always gets on. It returns the
+// locks; nil among them are all those that are not known.
 func (pl *Placement) addLocks(path map[*callgraph.Function]bool) map[*types.Var]bool {
 	needed := map[*types.Var]bool{}
 	added := map[*callgraph.Function]bool{}
@@ -192,8 +192,8 @@ func (pl *Placement) addLocks(path map[*callgraph.Function]bool) map[*types.Var]
 	return needed
 }
 
-// Wakes returns the waits for locks, and the calls that end them, or those for a
-// sync.Cond.
+// Wakes returns the waits for locks, and the calls that end them, or those for
+// a sync.Cond.
 func (pl *Placement) Wakes() (list []Wait) {
 	needed := pl.addLocks(pl.pathWithoutLocks())
 	for _, l := range pl.locks {

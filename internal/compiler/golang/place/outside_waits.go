@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 )
 
-// outsideWaits are functions that wait for something outside the program, for as
-// long as it likes. A goroutine that waits there cannot be saved.
+// outsideWaits are functions that wait for something outside the program, for
+// as long as it likes. A goroutine that waits there cannot be saved.
 var outsideWaits = map[string][]string{
 	"the network": {
 		"(net.Listener).Accept", "(*net.TCPListener).Accept", "(*net.TCPListener).AcceptTCP", "(*net.UnixListener).Accept",

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Escaping reports whether a func literal or method value may become part of the
-// state: it may outlive its statement, and not only in a local variable that
-// always holds this literal. These do not escape:
+// Escaping reports whether a func literal or method value may become part of
+// the state: it may outlive its statement, and not only in a local variable
+// that always holds this literal. These do not escape:
 //
 //   - a literal that is called at once, also by go or defer,
 //   - an argument of a function that is known to drop it before it returns, or

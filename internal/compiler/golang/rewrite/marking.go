@@ -126,7 +126,8 @@ func JoinLineComments(text []byte) []byte {
 	})
 }
 
-// StripLineComments removes line comments from text, each with a blank after it.
+// StripLineComments removes line comments from text, each with a blank after
+// it.
 func StripLineComments(text []byte) []byte {
 	return replaceComments(text, lineComment, isLineComment, func(out, before, comment, after []byte) ([]byte, int) {
 		return append(out, before...), len(after) - len(bytes.TrimPrefix(after, []byte(" ")))
@@ -145,9 +146,9 @@ func isLineComment(comment []byte) bool {
 
 // replaceComments replaces the comments of a text that begin with prefix, have
 // no asterisk inside and satisfy is. put gets the text between the previous
-// comment and this one, and the text after it; it appends to out and returns how
-// much of after is replaced too. These functions see megabytes of text again and
-// again; regular expressions take ten times as long.
+// comment and this one, and the text after it; it appends to out and returns
+// how much of after is replaced too. These functions see megabytes of text
+// again and again; regular expressions take ten times as long.
 func replaceComments(text []byte, prefix string, is func(comment []byte) bool, put func(out, before, comment, after []byte) ([]byte, int)) []byte {
 	out := make([]byte, 0, len(text))
 	done := 0 // text before it is in out
@@ -183,8 +184,8 @@ func RenameInLineComments(text []byte, name func(file string) string) []byte {
 
 var toldInText = regexp.MustCompile(`/\*line ([^*]*?)((?::\d+){1,2})\*/`)
 
-// TypeParams is the oldest version of Go that has type parameters, which the new
-// parts of a file use.
+// TypeParams is the oldest version of Go that has type parameters, which the
+// new parts of a file use.
 const TypeParams = "go1.18"
 
 // AllowTypeParams adds a build constraint to a file of a module for an old Go

@@ -21,8 +21,8 @@ var waitMark = regexp.MustCompile(`^\s*/\*cairn:wait (\d+)\*/\s*$`)
 // Waits returns the statement at which a goroutine waits for signals, if it
 // does nothing before that: it is a literal without parameters that begins with
 // a receive from a channel of os.Signal, or a select of such, or a loop of
-// these. It must not wait for anything else on that line, since the run time could
-// not tell the two apart.
+// these. It must not wait for anything else on that line, since the run time
+// could not tell the two apart.
 func Waits(fset *token.FileSet, info *types.Info, s *ast.GoStmt) ast.Stmt {
 	at := waitsFirst(info, s)
 	if at == nil {

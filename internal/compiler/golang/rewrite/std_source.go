@@ -32,9 +32,10 @@ type stdDecl struct {
 	kind ast.ObjKind
 }
 
-// dynamicCalls are the names of methods and fields through which packages of the
-// standard library call the program. Those through others (Len and Swap of
-// sort.Interface) cannot be resumed: each place costs a copy of the code after it.
+// dynamicCalls are the names of methods and fields through which packages of
+// the standard library call the program. Those through others (Len and Swap of
+// sort.Interface) cannot be resumed: each place costs a copy of the code after
+// it.
 var dynamicCalls = map[string][]string{
 	"sort":           {"Less"},
 	"container/heap": {"Less", "Swap", "Len", "Push", "Pop"},
@@ -242,7 +243,8 @@ func (s *StdSource) copyDecl(f *ast.File, d ast.Decl) (text string, more, import
 	return b.String(), more, imports, err
 }
 
-// localType reports whether an identifier names a type that a function declares.
+// localType reports whether an identifier names a type that a function
+// declares.
 func localType(id *ast.Ident) bool {
 	if id.Obj == nil || id.Obj.Kind != ast.Typ {
 		return false

@@ -10,9 +10,9 @@ import (
 
 // Marks for programs whose goroutines are saved. ParkMark is at an operation
 // that may block: after the arrow, the word select or range, or the opening
-// parenthesis. GoMark is after the word go, or the opening parenthesis of a call
-// of WaitGroup.Go; GoPointsMark likewise, if the goroutine's function leads to
-// points or waits; BackgroundMark if it does not matter for the state.
+// parenthesis. GoMark is after the word go, or the opening parenthesis of a
+// call of WaitGroup.Go; GoPointsMark likewise, if the goroutine's function
+// leads to points or waits; BackgroundMark if it does not matter for the state.
 const (
 	ParkMark       = "/*cairn:park*/"
 	GoMark         = "/*cairn:go*/"
@@ -21,7 +21,8 @@ const (
 )
 
 // EachWait calls f for the operations that may block and that the run time can
-// wait for, with the place of the mark. walk walks over the nodes of a function.
+// wait for, with the place of the mark. walk walks over the nodes of a
+// function.
 func EachWait(info *types.Info, walk func(func(ast.Node) bool), f func(n ast.Node, at token.Pos)) {
 	skip := map[ast.Node]bool{}
 	walk(func(n ast.Node) bool {
@@ -92,7 +93,8 @@ func SyncCall(info *types.Info, c *ast.CallExpr) (function string, waits bool) {
 }
 
 // CanName reports whether the file of a method call can name the receiver: the
-// method may be that of an embedded field which another package does not export.
+// method may be that of an embedded field which another package does not
+// export.
 func CanName(info *types.Info, c *ast.CallExpr) bool {
 	sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr)
 	if !ok {
@@ -181,9 +183,10 @@ func calledName(info *types.Info, c *ast.CallExpr) string {
 	return ""
 }
 
-// CallbackFunction returns the full name of the function of the standard library
-// that a call names, if normalize.LowerCallbacks can replace it by a copy that
-// can be resumed while it calls functions of the program; otherwise "".
+// CallbackFunction returns the full name of the function of the standard
+// library that a call names, if normalize.LowerCallbacks can replace it by a
+// copy that can be resumed while it calls functions of the program; otherwise
+// "".
 func CallbackFunction(info *types.Info, c *ast.CallExpr) string {
 	name := calledName(info, &ast.CallExpr{Fun: uninstantiated(c.Fun)})
 	if i := strings.LastIndexByte(name, '.'); i > 0 && slices.Contains(callbackFuncs[name[:i]], name[i+1:]) {

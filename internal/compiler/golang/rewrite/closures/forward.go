@@ -29,7 +29,8 @@ func (c *converter) findMarks() {
 	}
 }
 
-// planForward decides whether a closure only calls a function that has its body.
+// planForward decides whether a closure only calls a function that has its
+// body.
 func (c *converter) planForward(l *closure) {
 	lit, ok := l.node.(*ast.FuncLit)
 	if !ok || l.open || l.free() || len(l.tparams) > 0 || l.declaration() == nil || c.marks[lit.Body.Lbrace+1] == "" ||

@@ -45,9 +45,9 @@ func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 	return "", false
 }
 
-// pointed returns the variable whose address is the value of &x, or the receiver
-// of the method x.M, and x. Code that has its address already uses that: from
-// (*p).M, the Go compiler would make code that tests p.
+// pointed returns the variable whose address is the value of &x, or the
+// receiver of the method x.M, and x. Code that has its address already uses
+// that: from (*p).M, the Go compiler would make code that tests p.
 func (c *converter) pointed(n ast.Node) (*ast.Ident, *types.Var) {
 	var x ast.Expr
 	switch n := n.(type) {

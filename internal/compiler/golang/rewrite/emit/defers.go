@@ -231,8 +231,8 @@ func (e *emitter) guards(d *ast.DeferStmt) bool {
 
 // unwindAt writes the code that unwinds at a point. A function with deferred
 // calls tests whether it can. Others are continued by another function if they
-// cannot. The test is a statement of its own: with a condition of two parts, the
-// Go compiler makes a loop longer.
+// cannot. The test is a statement of its own: with a condition of two parts,
+// the Go compiler makes a loop longer.
 func (e *emitter) unwindAt(m *mark) string {
 	if !e.fn.recovers {
 		return e.unwind(m)

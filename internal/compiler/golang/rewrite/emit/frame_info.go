@@ -116,8 +116,8 @@ var (
 // function. Reports omit it.
 func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
 
-// reportName returns a function's name for reports. A closure is named after its
-// place.
+// reportName returns a function's name for reports. A closure is named after
+// its place.
 func (w *generator) reportName(fn *function) string {
 	m := closureNames.FindStringSubmatch(fn.name)
 	if m == nil {

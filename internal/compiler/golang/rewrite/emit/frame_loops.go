@@ -18,10 +18,11 @@ import (
 //
 //	loops:"1=i<n@main.go:12 2=cairn_i1-5<=len(cairn_r1)-1@main.go:20 3=?"
 //
-// Mark 1 is in a loop whose counter is field i of the frame, and which ends when
-// i reaches field n. The counter of the loop around mark 2 begins at 5, and may
-// be as large as the length of field cairn_r1, less 1. The loop around mark 3 does
-// not tell when it ends. The run time says how far the program is from this.
+// Mark 1 is in a loop whose counter is field i of the frame, and which ends
+// when i reaches field n. The counter of the loop around mark 2 begins at 5,
+// and may be as large as the length of field cairn_r1, less 1. The loop around
+// mark 3 does not tell when it ends. The run time says how far the program is
+// from this.
 func (w *generator) loopTag(fn *function) string {
 	var out []string
 	for _, m := range fn.marks {
@@ -41,8 +42,8 @@ func (w *generator) loopTag(fn *function) string {
 	return fmt.Sprintf("loops:%q", strings.Join(out, " "))
 }
 
-// unknownLoop describes a loop that does not tell when it ends. A counting loop in
-// it would begin again and again.
+// unknownLoop describes a loop that does not tell when it ends. A counting loop
+// in it would begin again and again.
 const unknownLoop = "?"
 
 // loop describes statement s, if it is a loop that has mark m in its body.
@@ -143,8 +144,9 @@ func sameName(x, y ast.Expr) bool {
 	return ok && ok2 && a.Name == b.Name
 }
 
-// loopEnd describes where a loop ends: a number, an integer of the frame, or the
-// length of a slice of the frame; the latter two also plus or minus a number.
+// loopEnd describes where a loop ends: a number, an integer of the frame, or
+// the length of a slice of the frame; the latter two also plus or minus a
+// number.
 func (w *generator) loopEnd(fn *function, m *mark, e ast.Expr) string {
 	if b, ok := ast.Unparen(e).(*ast.BinaryExpr); ok && w.p.Info.Types[e].Value == nil && (b.Op == token.ADD || b.Op == token.SUB) {
 		of, by := w.loopEnd(fn, m, b.X), w.constant(b.Y)

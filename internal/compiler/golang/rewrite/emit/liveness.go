@@ -164,8 +164,8 @@ func (l *liveness) step(fn *function, n ast.Node, set rewrite.Vars) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
-			// Operands on the left are evaluated before any assignment: a[x], x =
-			// 1, 2.
+			// Operands on the left are evaluated before any assignment: a[x], x
+			// = 1, 2.
 			var others []ast.Expr
 			for _, e := range n.Lhs {
 				if !kill(e) {

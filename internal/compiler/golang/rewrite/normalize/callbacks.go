@@ -14,9 +14,9 @@ import (
 )
 
 // callbackCopy is a function of the standard library that calls a function of
-// the program, as source that can be resumed. In the text, NAME is its name, and
-// calls that lead to points have marks. Functions that have no entry are copied
-// from the standard library as they are.
+// the program, as source that can be resumed. In the text, NAME is its name,
+// and calls that lead to points have marks. Functions that have no entry are
+// copied from the standard library as they are.
 type callbackCopy struct {
 	imports []string
 	text    string
@@ -214,7 +214,8 @@ func NAME[S ~[]E, E interface{}](x S, less func(i, j int) bool) ` + result + ` {
 `, append(uses, "lessSwap")}
 }
 
-// sliceInAny makes the text of a copy by sortSlice sort a slice in an interface.
+// sliceInAny makes the text of a copy by sortSlice sort a slice in an
+// interface.
 var sliceInAny = strings.NewReplacer(
 	"[S ~[]E, E interface{}](x S,", "(x interface{},",
 	"len(x)", "cairn_reflect.ValueOf(x).Len()",
@@ -366,7 +367,8 @@ var genericValues = map[string]string{"slices": "Clip[[]int]", "maps": "Clone[ma
 // callbackName makes the name of a copy: sync_Once_Do, filepath_WalkDir.
 var callbackName = strings.NewReplacer("(", "", ")", "", "*", "", ".", "_")
 
-// at returns the text of a copy with a name. A call stands for all of its lines.
+// at returns the text of a copy with a name. A call stands for all of its
+// lines.
 func (c callbackCopy) at(name string, pos token.Position) string {
 	var b strings.Builder
 	for l := range strings.Lines(strings.ReplaceAll(c.text, "NAME", name)) {

@@ -181,7 +181,8 @@ func (w *typeShower) showNew(t types.Type, at token.Pos, seen map[types.Type]boo
 	}
 }
 
-// assigned notes the types of a value that is assigned to a variable of type to.
+// assigned notes the types of a value that is assigned to a variable of type
+// to.
 func (w *typeShower) assigned(from, to types.Type, at token.Pos) {
 	if from == nil || to == nil || !types.IsInterface(to) || types.IsInterface(from) {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestRenameLocals_Types renames local types whose names are taken, except where
-// the program may show them.
+// TestRenameLocals_Types renames local types whose names are taken, except
+// where the program may show them.
 func TestRenameLocals_Types(t *testing.T) {
 	const head = `package main
 
