@@ -253,10 +253,12 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		}
 	} else {
 		for _, q := range c.dynamic.Sites[at] {
-			if to := cmp.Or(c.ByNode[q.Lit], c.byObj[q.Obj]); c.Once[to] != nil {
-				fn.Sites = append(fn.Sites, &Site{Caller: fn, Call: call, Kind: SyncCallback, Callees: []*Function{to}})
-			} else if to != nil {
-				t.Callees = append(t.Callees, to)
+			for _, to := range c.functions(q) {
+				if c.Once[to] != nil {
+					fn.Sites = append(fn.Sites, &Site{Caller: fn, Call: call, Kind: SyncCallback, Callees: []*Function{to}})
+				} else {
+					t.Callees = append(t.Callees, to)
+				}
 			}
 		}
 		for _, q := range c.dynamic.coarse[at] {

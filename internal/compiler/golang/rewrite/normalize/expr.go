@@ -454,8 +454,10 @@ func (w *funcNormalizer) operands(c *ast.CallExpr) []ast.Expr {
 // prepare computes what a resumable call needs, but not the call itself.
 func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	kind, x := w.callee(c)
-	if kind == ifaceExpr {
-		w.refuse(c.Pos(), "call the method by a value: x.M()", "a call of a method expression of an interface, on the way to a point")
+	if kind == ifaceExpr && len(c.Args) == 1 {
+		if _, ok := w.p.Info.TypeOf(c.Args[0]).(*types.Tuple); ok {
+			w.refuse(c.Pos(), "call the method by a value: x.M()", "a call of a method expression of an interface with the results of another call, on the way to a point")
+		}
 	}
 	w.visitAll(o, calls, w.operands(c)...)
 	for _, e := range c.Args {
@@ -466,6 +468,10 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 			}
 			return !ok || !w.values[v]
 		})
+	}
+	if kind == ifaceExpr {
+		w.callByValue(o, c)
+		return
 	}
 	if kind != dynamic && kind != ifaceMethod {
 		return
@@ -480,6 +486,19 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 		return
 	}
 	w.repl[x] = text
+}
+
+// callByValue replaces I.M(x, y), where I is an interface, by a call of method M
+// of a variable, which determines the callee when the call is made again.
+func (w *funcNormalizer) callByValue(o *lines, c *ast.CallExpr) {
+	f := ast.Unparen(c.Fun).(*ast.SelectorExpr)
+	t := w.name("t")
+	o.add(w.p.LineComment(c.Pos()) + t + " := (" + w.text(f.X) + ")(" + w.text(c.Args[0]) + ")")
+	lo := c.Rparen
+	if len(c.Args) > 1 {
+		lo = c.Args[1].Pos()
+	}
+	w.repl[c] = t + "." + f.Sel.Name + "(" + w.span(lo, c.End(), c)
 }
 
 // path returns the fields between a receiver and the one that has the method.

@@ -222,13 +222,12 @@ func (l *waitLowerer) selectStmt(n *ast.SelectStmt) string {
 	return fmt.Sprintf("{ %s%s, %s := %s; switch %s {\n%s} }", cases.String(), chosen, selected, l.call("Select", strings.Join(names, ", ")), chosen, clauses.String())
 }
 
-// receiver returns the address of the value whose method a call names.
-func (l *waitLowerer) receiver(c *ast.CallExpr) string {
-	sel := ast.Unparen(c.Fun).(*ast.SelectorExpr)
-	text := l.text(sel.X)
-	t := l.p.Info.TypeOf(sel.X)
+// embedded returns the text and the type of the operand of a selector, with the
+// embedded fields that lead to what it selects.
+func (l *waitLowerer) embedded(sel *ast.SelectorExpr) (text string, t types.Type) {
+	text, t = l.text(sel.X), l.p.Info.TypeOf(sel.X)
 	if s := l.p.Info.Selections[sel]; s != nil {
-		for _, i := range s.Index()[:len(s.Index())-1] { // embedded fields
+		for _, i := range s.Index()[:len(s.Index())-1] {
 			if q, ok := t.Underlying().(*types.Pointer); ok {
 				t = q.Elem()
 			}
@@ -236,6 +235,12 @@ func (l *waitLowerer) receiver(c *ast.CallExpr) string {
 			text, t = text+"."+f.Name(), f.Type()
 		}
 	}
+	return text, t
+}
+
+// receiver returns the address of the value whose method a call names.
+func (l *waitLowerer) receiver(c *ast.CallExpr) string {
+	text, t := l.embedded(ast.Unparen(c.Fun).(*ast.SelectorExpr))
 	if _, ok := t.Underlying().(*types.Pointer); !ok && !types.IsInterface(t) {
 		text = "&" + text
 	}
@@ -277,8 +282,8 @@ func (l *waitLowerer) goStmt(n *ast.GoStmt, mark string) string {
 		fmt.Fprintf(&before, "%s := %s; ", name, text)
 		return name
 	}
-	fun := l.operand(c, keep)
-	for i, a := range c.Args {
+	fun, rest := l.operand(c, keep)
+	for i, a := range rest {
 		if i > 0 {
 			args.WriteString(", ")
 		}
@@ -310,12 +315,13 @@ func (l *waitLowerer) arguments(c *ast.CallExpr) string {
 	return "(" + s + ")"
 }
 
-// operand returns the function of a call whose operands are evaluated now.
-func (l *waitLowerer) operand(c *ast.CallExpr, keep func(string) string) string {
+// operand returns the function of a call whose operands are evaluated now, and
+// the other arguments.
+func (l *waitLowerer) operand(c *ast.CallExpr, keep func(string) string) (fun string, args []ast.Expr) {
 	info := l.p.Info
-	fun := ast.Unparen(c.Fun)
-	base := fun
-	switch x := fun.(type) {
+	whole := ast.Unparen(c.Fun)
+	base := whole
+	switch x := whole.(type) {
 	case *ast.IndexExpr:
 		base = x.X
 	case *ast.IndexListExpr:
@@ -324,29 +330,43 @@ func (l *waitLowerer) operand(c *ast.CallExpr, keep func(string) string) string 
 	switch f := ast.Unparen(base).(type) {
 	case *ast.Ident:
 		if _, ok := info.Uses[f].(*types.Func); ok {
-			return l.text(fun)
+			return l.text(whole), c.Args
 		}
 	case *ast.SelectorExpr:
 		s := info.Selections[f]
 		if s == nil { // of another package
 			if _, ok := info.Uses[f.Sel].(*types.Func); ok {
-				return l.text(fun)
+				return l.text(whole), c.Args
 			}
 			break
 		}
 		if s.Kind() == types.MethodExpr {
-			return l.text(fun)
+			if types.IsInterface(s.Obj().(*types.Func).Signature().Recv().Type()) {
+				return keep("("+l.text(f.X)+")("+l.text(c.Args[0])+")") + "." + f.Sel.Name, c.Args[1:]
+			}
+			return l.text(whole), c.Args
 		}
 		if s.Kind() == types.MethodVal {
-			_, ptr := s.Obj().(*types.Func).Signature().Recv().Type().(*types.Pointer)
-			_, is := info.TypeOf(f.X).Underlying().(*types.Pointer)
-			if ptr && !is && !types.IsInterface(info.TypeOf(f.X)) {
-				return "(" + keep("&"+l.text(f.X)) + ")." + f.Sel.Name
+			if !rewrite.CanName(info, c) {
+				return keep(l.text(f.X)) + "." + f.Sel.Name, c.Args
 			}
-			return keep(l.text(f.X)) + "." + f.Sel.Name
+			// The receiver is the value itself, or its address, even if what
+			// leads to it changes before the goroutine begins.
+			text, t := l.embedded(f)
+			recv := s.Obj().(*types.Func).Signature().Recv().Type()
+			_, byPointer := recv.Underlying().(*types.Pointer)
+			_, isPointer := t.Underlying().(*types.Pointer)
+			switch {
+			case types.IsInterface(recv) || byPointer == isPointer:
+				return keep(text) + "." + f.Sel.Name, c.Args
+			case byPointer:
+				return "(" + keep("&"+text) + ")." + f.Sel.Name, c.Args
+			default:
+				return keep("*"+text) + "." + f.Sel.Name, c.Args
+			}
 		}
 	}
-	return keep(l.text(c.Fun))
+	return keep(l.text(c.Fun)), c.Args
 }
 
 // waitGroupGo turns a call of WaitGroup.Go into what it does.
