@@ -311,11 +311,18 @@ func TestLoad_Errors(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(syntax, "main.go"), []byte("package main\nfunc main() { for }\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	other := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module example.com/other\n", "main.go": "package main\nfunc main() {}\n"} {
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		pattern string
 		is      error
 		want    []string
 	}{
+		{other, load.ErrPattern, []string{"start cairn in that directory (cd " + other + ")"}},
 		{"./testdata/src/broken", load.ErrSource, []string{"broken/main.go:4:14: ", "broken/main.go:5:2: undefined: undefined", "go build"}},
 		{"./testdata/src/broken/main.go", load.ErrSource, []string{"undefined: undefined", "correct it until 'go build ./testdata/src/broken/main.go' succeeds; name all files of the program"}},
 		{filepath.Join(syntax, "main.go"), load.ErrSource, []string{"main.go:2:"}},

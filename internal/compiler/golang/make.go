@@ -194,6 +194,9 @@ func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions, how 
 	if err != nil {
 		return nil, err
 	}
+	if p.Source.Among { // 'go build' writes one file for one package only
+		b.Patterns = []string{p.Package}
+	}
 	kernels, err := translateKernels(p.Source)
 	if err != nil {
 		return nil, err

@@ -185,6 +185,17 @@ func TestMake_Cache(t *testing.T) {
 	if got := w.TreePath(filepath.Join(dir, "main.go")); got != "main.go" || w.Files[filepath.Join(dir, "main.go")] == nil {
 		t.Errorf("main.go is at %s", got)
 	}
+	// 'go build -o FILE' takes one package.
+	if err := os.Mkdir(filepath.Join(dir, "part"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	programtest.Write(t, filepath.Join(dir, "part", "part.go"), "package part\n")
+	if w, err = Rewrite(context.Background(), dir, []string{"./..."}, o); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.builder.Patterns; !slices.Equal(got, []string{"example.com/sums/v2"}) {
+		t.Errorf("./... with one program is built as %q", got)
+	}
 }
 
 // TestRewrite_DigestElsewhere shows that the digest of the source does not

@@ -79,7 +79,14 @@ func (ld *Program) list(patterns []string) error {
 			none = []string{"there is no file " + name}
 		}
 		text := strings.Join(none, "\n")
-		if !strings.Contains(text, ";") { // it names no remedy
+		if dir := filepath.Join(ld.Dir, patterns[0]); strings.Contains(text, "main module") || strings.Contains(text, "workspace modules") {
+			if filepath.IsAbs(patterns[0]) {
+				dir = patterns[0]
+			}
+			if s, err := os.Stat(dir); err == nil && s.IsDir() {
+				text += "\nIt is in another module: start cairn in that directory (cd " + patterns[0] + ")"
+			}
+		} else if !strings.Contains(text, ";") { // it names no remedy
 			text += "; name a directory with Go files of package main, or its files"
 		}
 		return fmt.Errorf("%w: %s", ErrPattern, text)
@@ -100,6 +107,7 @@ func (ld *Program) list(patterns []string) error {
 		if p.ImportPath == mains[0] {
 			ld.Main = s
 			s.pattern = what
+			ld.Among = len(others) > 0
 		}
 	}
 	if ld.Main == nil {

@@ -94,6 +94,7 @@ type Program struct {
 	Library map[string]bool    // import paths of packages that are not looked into
 	Sources []*Package         // dependencies first
 	Main    *Package
+	Among   bool // the patterns name other packages than Main, too
 	im      *imports
 
 	begin  time.Time

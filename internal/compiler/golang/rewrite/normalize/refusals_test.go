@@ -18,7 +18,7 @@ var normalRefusals = []struct{ src, reason string }{
 	{"func f(t string) {\n\t{\n\t\ttype /*here*/t string\n\t\treach(t(\"\"))\n\t}\n}", "used for something else"},
 	{"func f[P any](p P) {\n\ttype /*here*/t struct{ p P }\n\treach(t{p})\n}", "depends on P"},
 	{"func f() {\n\tconst n = 3\n\ttype /*here*/t [n]int\n\treach(t{})\n}", "depends on n"},
-	{"type I interface{ ReachM() int }\n\nfunc f(i I) {\n\t/*here*/I.ReachM(i)\n}", "method expression"},
+	{"type I interface{ ReachM(n int) int }\n\nfunc f(i I) {\n\t/*here*/I.ReachM(both())\n}\n\nfunc both() (I, int) { return nil, 0 }", "method expression"},
 	{"func f[K comparable](m map[K]int, p *struct{ k K }) {\n\tm[/*here*/p.k] = reach(1)\n}", "type parameters decide"},
 	{"func f[T any](m map[int]T) {\n\tfmt.Println(/*here*/m[1], reach(1))\n}", "type parameters decide"},
 	{"func f[T comparable](m map[int]T, t T) {\n\tfmt.Println(/*here*/m[1] == t, reach(1))\n}", "type parameters decide"},
