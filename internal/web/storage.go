@@ -74,7 +74,7 @@ func space(dir string) (total, free int64) {
 			return 0, 0
 		}
 	}
-	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize
+	return int64(st.Blocks) * int64(st.Bsize), int64(st.Bavail) * int64(st.Bsize)
 }
 
 // identity returns a value that is equal for all links to a file.
