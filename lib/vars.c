@@ -217,8 +217,8 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	size_t *own = NULL;
 	uint64_t bytes, bytes_before;
 	int same;
-	if (!*name)
-		return fail(r, CAIRN_ARGUMENT, "a variable without a name");
+	if (!*name || strchr(name, '/') || strlen(name) > 200)
+		return fail(r, CAIRN_ARGUMENT, "variable \"%.200s\": a name has 1 to 200 bytes, and no '/'", name);
 	if (shape(r, name, type, ndim, dims, &bytes) < 0)
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)

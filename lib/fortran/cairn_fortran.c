@@ -106,11 +106,12 @@ static void protect_and_report(const struct cairn_f_run *r, const CFI_cdesc_t *n
 {
 	char own[400] = "", *c_name = trimmed(name);
 	const char *text;
+	const size_t one = 1;
 	cairn_status rc = CAIRN_NOMEMORY;
 	if (!r->run)
 		rc = CAIRN_ARGUMENT, snprintf(own, sizeof own, "the run is not open: call cairn_open before cairn_protect");
-	else if (c_name)
-		rc = protect(r->run, c_name, data, bytes, own, sizeof own);
+	else if (c_name && (rc = protect(r->run, c_name, data, bytes, own, sizeof own)) < 0 && *own)
+		cairn_protect(r->run, c_name, NULL, CAIRN_BYTES, 1, &one); /* fails, so that nothing is saved without this variable */
 	free(c_name);
 	text = *own ? own : cairn_error(r->run);
 	if (stat)

@@ -101,9 +101,15 @@ program types
   call cairn_protect(run, "x", address, stat, message)
   call refused("address")
   call cairn_protect(run, "", step, stat, message)
-  call refused("without a name")
+  call refused("a name has 1 to 200 bytes")
   call cairn_unprotect(run, "") ! else cairn_restore fails
+  call cairn_protect(run, "a/b", step, stat, message)
+  call refused("no '/'")
+  call cairn_unprotect(run, "a/b")
   call assumed_size(u)
+  call cairn_restore(run, stat=stat, errmsg=message)
+  call refused("""x"" has no address; the state is incomplete")
+  call cairn_unprotect(run, "x") ! what was refused is not left out in silence
   p => u(:, 1, 1) ! a section without gaps
   call cairn_protect(run, "section", p)
   call cairn_unprotect(run, "section")
