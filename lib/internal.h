@@ -191,8 +191,8 @@ struct cairn_run {
 	struct text failed;     /* names that could not be protected, and why */
 	uint64_t end;           /* of the mirror */
 	struct text spares;     /* … parts that no variable has any more: struct spare */
-	uint64_t slab, slab_end;
-	unsigned char *slab_map;
+	struct text pools[36];  /* … for small variables, by size: struct spare */
+	struct text slabs;      /* … where these are mapped: void * */
 	uint64_t mapped;        /* … up to here by the helper */
 
 	struct structure *types;

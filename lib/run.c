@@ -47,18 +47,11 @@ cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
 	return code;
 }
 
-const char *cairn_error(const cairn_run *r)
-{
-	return !r ? "out of memory" : r->err ? r->err : "no error";
-}
-
+const char *cairn_error(const cairn_run *r) { return !r ? "out of memory" : r->err ? r->err : "no error"; }
 int cairn_rank(const cairn_run *r) { return r->rank; }
 int cairn_ranks(const cairn_run *r) { return r->size; }
 
-cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *options)
-{
-	return cairn_open_comm(run, dir, options, NULL);
-}
+cairn_status cairn_open(cairn_run **run, const char *dir, const cairn_options *options) { return cairn_open_comm(run, dir, options, NULL); }
 
 static char *copied(const char *s) { return s ? strdup(s) : NULL; }
 
@@ -173,15 +166,8 @@ static int stored(cairn_run *r, int restored, uint64_t index, const char *name, 
 	return r->in.bad || n < 0 ? damaged(r) : n;
 }
 
-int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims)
-{
-	return stored(r, 0, 0, name, type, max, dims);
-}
-
-int cairn_stored_in(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims)
-{
-	return stored(r, 1, index, name, type, max, dims);
-}
+int cairn_stored(cairn_run *r, const char *name, cairn_type *type, int max, size_t *dims) { return stored(r, 0, 0, name, type, max, dims); }
+int cairn_stored_in(cairn_run *r, uint64_t index, const char *name, cairn_type *type, int max, size_t *dims) { return stored(r, 1, index, name, type, max, dims); }
 
 int cairn_variables(cairn_run *r, uint64_t index, const cairn_variable **list)
 {
@@ -603,10 +589,7 @@ int cairn_saving(cairn_run *r)
 	return r->sock >= 0 && r->saving;
 }
 
-void cairn_before_save(cairn_run *r, int (*f)(void *), void *context)
-{
-	r->before = f, r->before_context = context;
-}
+void cairn_before_save(cairn_run *r, int (*f)(void *), void *context) { r->before = f, r->before_context = context; }
 
 static void request(cairn_run *r, int why)
 {

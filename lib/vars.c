@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLAB = 1 << 20, OWN = 64 << 10, GRAIN = 64 << 10 }; /* GRAIN: no page is larger */
+enum { SLAB = 256 << 10, OWN = 64 << 10, GRAIN = 64 << 10 }; /* GRAIN: no page is larger */
 
 size_t type_size(cairn_run *r, cairn_type t)
 {
@@ -32,10 +32,8 @@ static size_t hash(const char *s)
 
 static struct variable **find(cairn_run *r, const char *name)
 {
-	struct variable **v;
-	if (!r->nbuckets)
-		return NULL;
-	for (v = &r->bucket[hash(name) & (r->nbuckets - 1)]; *v; v = &(*v)->next)
+	struct variable **v = r->nbuckets ? &r->bucket[hash(name) & (r->nbuckets - 1)] : NULL;
+	for (; v && *v; v = &(*v)->next)
 		if (strcmp((*v)->name, name) == 0)
 			return v;
 	return NULL;
@@ -102,26 +100,23 @@ static unsigned char *extent(cairn_run *r, uint64_t bytes, uint64_t needed)
 }
 
 /*
- * reuse gives a variable a part of the mirror that another one had: the smallest
- * that is large enough. It returns whether there is one. The helper has each
- * part mapped already, and as a whole: parts are never joined.
+ * reuse gives a large variable a part of the mirror that another one had: the
+ * smallest that is large enough. It returns whether there is one. The helper has
+ * each part mapped already, and as a whole: parts are never joined.
  */
 static int reuse(cairn_run *r, struct variable *v, uint64_t n)
 {
 	struct spare *all = (struct spare *)(void *)r->spares.p, *best = NULL;
 	size_t count = r->spares.len / sizeof *all;
 	for (size_t i = 0; i < count && (!best || best->hi - best->lo > n); i++)
-		if (all[i].idle && (all[i].copy == NULL) == v->own && all[i].hi - all[i].lo >= n && (!best || all[i].hi - all[i].lo < best->hi - best->lo))
+		if (all[i].idle && all[i].hi - all[i].lo >= n && (!best || all[i].hi - all[i].lo < best->hi - best->lo))
 			best = &all[i];
 	if (!best)
 		return 0;
-	v->copy = best->copy;
-	if (v->own && (reserve(r, best->lo, v->bytes) < 0 || (v->copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)best->lo)) == MAP_FAILED))
+	if (reserve(r, best->lo, v->bytes) < 0 || (v->copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, r->mirror, (off_t)best->lo)) == MAP_FAILED)
 		return v->copy = NULL, 0;
 	v->offset = best->lo, v->room = n;
 	best->lo += n;
-	if (best->copy)
-		best->copy += n;
 	if (best->lo == best->hi) {
 		*best = all[count - 1];
 		r->spares.len -= sizeof *all;
@@ -129,33 +124,46 @@ static int reuse(cairn_run *r, struct variable *v, uint64_t n)
 	return 1;
 }
 
-/* place gives a variable its copy, with room to grow if it has grown before. */
+/* pool returns the parts of the mirror for small variables of n bytes, and rounds n up to their size. */
+static struct text *pool(cairn_run *r, uint64_t *n)
+{
+	struct text *p = r->pools;
+	uint64_t size = 64, step = 64;
+	for (; size < *n; size += step, p++)
+		step = size < 8 * step ? step : 2 * step;
+	*n = size;
+	return p;
+}
+
+/*
+ * place gives a variable its copy, with room to grow if it has grown before. A
+ * small one takes a part from a pool, so that the time does not depend on how
+ * many others have vanished.
+ */
 static int place(cairn_run *r, struct variable *v, uint64_t grown)
 {
 	uint64_t n = v->bytes + (grown ? v->bytes / 2 : 0);
+	struct spare s = {r->end, 0, NULL, 1};
 	v->room = 0;
-	v->own = n >= OWN;
-	n = v->own ? (n + GRAIN - 1) & ~(uint64_t)(GRAIN - 1) : (n + 64) & ~(uint64_t)63;
-	if (reuse(r, v, n))
-		return 0;
-	if (v->own) {
-		v->offset = r->end;
-		if (!(v->copy = extent(r, n, v->bytes)))
-			return -1;
-		v->room = n;
-		return 0;
+	if ((v->own = n >= OWN)) {
+		n = (n + GRAIN - 1) & ~(uint64_t)(GRAIN - 1);
+		if (reuse(r, v, n))
+			return 0;
+		s.copy = extent(r, n, v->bytes);
+	} else {
+		struct text *p = pool(r, &n);
+		if (!p->len && (s.copy = extent(r, SLAB, SLAB))) {
+			p->bad = r->slabs.bad = 0; /* without memory for a list, what is not in it is lost */
+			put_bytes(&r->slabs, &s.copy, sizeof s.copy);
+			for (uint64_t at = SLAB / n * n; at > 0; at -= n) /* the first is taken first */
+				put_bytes(p, &(struct spare){s.lo + at - n, s.lo + at, s.copy + at - n, 1}, sizeof s);
+		}
+		if (p->len)
+			memcpy(&s, p->p + (p->len -= sizeof s), sizeof s);
 	}
-	if (r->slab + n > r->slab_end) {
-		uint64_t at = r->end;
-		unsigned char *p = extent(r, SLAB, SLAB);
-		if (!p)
-			return -1;
-		r->slab_map = p, r->slab = at, r->slab_end = at + SLAB;
-	}
-	v->offset = r->slab;
-	v->copy = r->slab_map + (SLAB - (r->slab_end - r->slab));
-	v->room = n;
-	r->slab += n;
+	if (!s.copy)
+		return -1;
+	v->offset = s.lo, v->copy = s.copy, v->room = n;
 	return 0;
 }
 
@@ -180,11 +188,18 @@ static void unplace(cairn_run *r, struct variable *v)
 static void vacate(cairn_run *r)
 {
 	struct spare *all = (struct spare *)(void *)r->spares.p;
+	size_t large = 0;
 	for (size_t i = 0; i < r->spares.len / sizeof *all; i++) {
+		uint64_t n = all[i].hi - all[i].lo;
 		if (!all[i].idle && !all[i].copy)
-			fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)all[i].lo, (off_t)(all[i].hi - all[i].lo));
+			fallocate(r->mirror, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)all[i].lo, (off_t)n);
 		all[i].idle = 1;
+		if (all[i].copy)
+			put_bytes(pool(r, &n), &all[i], sizeof *all);
+		else
+			all[large++] = all[i];
 	}
+	r->spares.len = large * sizeof *all;
 }
 
 static void release(struct variable *v)
@@ -476,6 +491,11 @@ void vars_free(cairn_run *r)
 	}
 	for (size_t i = 0; i < r->ntypes; i++)
 		free(r->types[i].description.p);
+	for (size_t i = 0; i < r->slabs.len / sizeof(void *); i++)
+		munmap(((void **)(void *)r->slabs.p)[i], SLAB);
+	for (size_t i = 0; i < sizeof r->pools / sizeof *r->pools; i++)
+		free(r->pools[i].p);
+	free(r->slabs.p);
 	free(r->types);
 	free(r->vars);
 	free(r->bucket);

@@ -75,9 +75,9 @@ func in(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 // TestTorture runs programs with many variables, children, signal handlers and
 // threads, as they are and under sanitizers.
 func TestTorture(t *testing.T) {
-	many := "2000"
+	many, vanishing := "2000", "500"
 	if os.Getenv("CAIRN_LONG") != "" {
-		many = "100000"
+		many, vanishing = "100000", "20000"
 	}
 	for _, c := range []struct {
 		variant string
@@ -99,6 +99,7 @@ func TestTorture(t *testing.T) {
 		{"tsan", []string{"threads"}},
 		{"tsan", []string{"pages"}},
 		{"omp", []string{"many", many}},
+		{"omp", []string{"vanish", vanishing}},
 		{"omp", []string{"threads"}},
 	} {
 		t.Run(c.variant+" "+c.args[0], func(t *testing.T) {

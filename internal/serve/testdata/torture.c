@@ -2,6 +2,7 @@
  * A program for the tests of libcairn: what programs do besides computing.
  *
  *     torture DIR many N       N small variables, of which types and number change
+ *     torture DIR vanish N     N small variables that vanish, while as many of another size appear
  *     torture DIR fork         children that outlive points and use the run
  *     torture DIR signals      its own handlers, and calls that signals interrupt
  *     torture DIR threads      threads that compute between points and request checkpoints
@@ -25,6 +26,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static cairn_run *run;
@@ -94,6 +96,52 @@ static int many(const char *dir, int n)
 	free(v);
 	free(f);
 	return end();
+}
+
+static long long mirror(void);
+
+/* mapped reports whether memory that was shared with a helper is still mapped. */
+static int mapped(void)
+{
+	char line[512];
+	int found = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, f))
+		found |= strstr(line, "cairn-mirror") != NULL;
+	fclose(f);
+	return found;
+}
+
+static int vanish(const char *dir, int n)
+{
+	char *data = calloc((size_t)n, 300), s[32];
+	long long early = 0;
+	double first = 0, took;
+	start(dir);
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	for (int k = 0; k < 4; k++) {
+		size_t bytes = k % 2 ? 300 : 8;
+		clock_t began = clock();
+		for (int i = 0; i < n; i++) {
+			snprintf(s, sizeof s, "x%d_%d", k, i);
+			check(cairn_protect(run, s, data + (size_t)i * 300, CAIRN_UINT8, 1, &bytes), CAIRN_OK, s);
+		}
+		took = (double)(clock() - began) / CLOCKS_PER_SEC;
+		first = k ? first : took;
+		expect(took <= 8 * first + 0.2, "the processor time does not depend on what has vanished");
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		for (int i = 0; i < n; i++) {
+			snprintf(s, sizeof s, "x%d_%d", k, i);
+			check(cairn_unprotect(run, s), CAIRN_OK, s);
+		}
+		check(cairn_checkpoint(run), CAIRN_OK, "checkpoint of nothing");
+		early = k == 1 ? mirror() : early;
+	}
+	expect(early > 0 && mirror() == early && mapped(), "memory is used again");
+	free(data);
+	check(end(), 0, "end");
+	expect(!mapped(), "memory is given back");
+	return 0;
 }
 
 static int calls, closed; /* of a communicator that fails */
@@ -606,6 +654,7 @@ int main(int argc, char **argv)
 	const char *what = argc > 2 ? argv[2] : "";
 	int n = argc > 3 ? atoi(argv[3]) : 0;
 	return strcmp(what, "many") == 0 ? many(argv[1], n)
+	     : strcmp(what, "vanish") == 0 ? vanish(argv[1], n)
 	     : strcmp(what, "fork") == 0 ? forked(argv[1])
 	     : strcmp(what, "signals") == 0 ? signals(argv[1])
 	     : strcmp(what, "threads") == 0 ? threads(argv[1])
