@@ -86,7 +86,7 @@ static cairn_status spawn(cairn_run *r)
 	close(pair[0]);
 	if (r->sock < 0) {
 		close(pair[1]);
-		return fail(r, CAIRN_NOHELPER, "cannot make a descriptor for the helper process: %s", strerror(errno));
+		return fail(r, CAIRN_NOHELPER, "cannot make a descriptor for the helper process: %s; it needs one above 63 (see ulimit -n)", strerror(errno));
 	}
 	snprintf(fd, sizeof fd, "%d", r->sock);
 	posix_spawn_file_actions_init(&actions);

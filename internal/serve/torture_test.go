@@ -130,8 +130,8 @@ func TestTorture_Valgrind(t *testing.T) {
 	}
 }
 
-// TestAlloc_Limited limits the address space of a program and of its helper: it
-// works, or it is told why not.
+// TestAlloc_Limited limits the address space of a program and of its helper, and
+// their descriptors: it works, or it is told why not.
 func TestAlloc_Limited(t *testing.T) {
 	dir := variant(t, "omp")
 	worked := false
@@ -148,6 +148,11 @@ func TestAlloc_Limited(t *testing.T) {
 	}
 	if !worked {
 		t.Error("it never worked")
+	}
+	cmd := in(t, dir, "torture")
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", fmt.Sprintf("ulimit -n 64 && exec %s/torture %s/ckpt alloc 40", dir, t.TempDir())}
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "see ulimit -n") {
+		t.Errorf("with 64 files: %v: %s", cmd.ProcessState, out)
 	}
 }
 
