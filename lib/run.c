@@ -454,8 +454,8 @@ static cairn_status taken(cairn_run *r, int why)
 	return said(r, CAIRN_SAVED);
 }
 
-/* look is the slow part of cairn_point. */
-static cairn_status look(cairn_run *r)
+/* look is the slow part of cairn_point, which would save registers for it if it were inline. */
+static __attribute__((noinline)) cairn_status look(cairn_run *r)
 {
 	cairn_status rc;
 	uint64_t passed;
