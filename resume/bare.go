@@ -17,14 +17,23 @@ import (
 //		v, ok = RecvOK[T](nil) // for the channel of the bare wait
 //		...
 //	}
+//
+// The functions without results report themselves whether they were
+// interrupted.
 
 // interruptedNow is how many goroutines have been interrupted, and have not
 // asked for it yet.
 var interruptedNow int32
 
 // Interrupted reports whether the bare wait that has just returned was
-// interrupted. Then the function that stands for the same operation is called.
-func Interrupted() bool { return atomic.LoadInt32(&interruptedNow) != 0 && interruptedHere() }
+// interrupted. Then the function that stands for the same operation is called. A
+// plain read suffices: this goroutine itself has written the variable.
+func Interrupted() bool {
+	if raceDetector {
+		return atomic.LoadInt32(&interruptedNow) != 0 && interruptedHere()
+	}
+	return interruptedNow != 0 && interruptedHere()
+}
 
 func interruptedHere() bool {
 	g := current()
@@ -40,6 +49,12 @@ func interruptedHere() bool {
 func (g *routine) interrupt(frame any) {
 	g.operands, g.cutShort = frame, true
 	atomic.AddInt32(&interruptedNow, 1)
+}
+
+// interruptNow ends a bare wait that reports this itself.
+func (g *routine) interruptNow(frame any) bool {
+	g.operands = frame
+	return true
 }
 
 // operands returns the frame of the bare wait before this one, or nil.
@@ -118,19 +133,19 @@ func bareRecv[T any](c <-chan T) (v T, ok bool) {
 }
 
 // BareSend stands for c <- v.
-func (s Sender[T]) BareSend(v T) {
+func (s Sender[T]) BareSend(v T) (interrupted bool) {
 	if run == nil {
-		s.c <- v
-		return
+		s.C <- v
+		return false
 	}
-	bareSend(s.c, v)
+	return bareSend(s.C, v)
 }
 
-func bareSend[T any](c chan<- T, v T) {
+func bareSend[T any](c chan<- T, v T) (interrupted bool) {
 	if c != nil {
 		select {
 		case c <- v:
-			return
+			return false
 		default:
 		}
 	}
@@ -138,10 +153,9 @@ func bareSend[T any](c chan<- T, v T) {
 	switch {
 	case g == nil:
 		c <- v
-		return
+		return false
 	case c == nil:
-		g.interrupt(&sendFrame[T]{c, v})
-		return
+		return g.interruptNow(&sendFrame[T]{c, v})
 	}
 	if plainWaits {
 		setPointer(&g.channel, *(*unsafe.Pointer)(unsafe.Pointer(&c)))
@@ -149,26 +163,99 @@ func bareSend[T any](c chan<- T, v T) {
 			c <- v
 			setPointer(&g.channel, nil)
 			if !g.woken {
-				return
+				return false
 			}
 			g.woken = false
 		}
 		setPointer(&g.channel, nil)
-		g.interrupt(&sendFrame[T]{c, v})
-		return
+		return g.interruptNow(&sendFrame[T]{c, v})
 	}
 	for {
 		select {
 		case c <- v:
-			return
+			return false
 		case <-g.wake:
 			if cuts.wanted.Load() {
-				g.interrupt(&sendFrame[T]{c, v})
-				return
+				return g.interruptNow(&sendFrame[T]{c, v})
 			}
 		}
 	}
 }
+
+// A function that sends or receives in a loop looks up the control block once,
+// and does so in its own statement, if a cut can wake it:
+//
+//	w := Waiter()
+//	for {
+//		v, ok, c := ReceivingOK(c)
+//		if !w.Waits(Address(c)) {
+//			v, ok = BareRecvOK(c)
+//		} else {
+//			v, ok = <-c
+//			if w.Waited() {
+//				InterruptRecv(c)
+//			}
+//		}
+//		if Interrupted() {
+//			...
+
+// Waiter returns the control block of this goroutine, for Waits.
+func Waiter() *routine {
+	if !plainWaits {
+		return nil
+	}
+	return current()
+}
+
+// Waits is called before a send or receive. It returns false if that is to be
+// done by BareSend or BareRecv.
+func (g *routine) Waits(channel unsafe.Pointer) bool {
+	if g == nil || channel == nil {
+		return false
+	}
+	g.channel = channel
+	if cuts.wanted.now != 0 {
+		g.channel = nil
+		return false
+	}
+	return true
+}
+
+// Waited ends what Waits has begun. It reports whether a cut has woken the
+// goroutine; then nothing was sent or received.
+func (g *routine) Waited() bool {
+	g.channel = nil
+	return g.woken
+}
+
+// InterruptRecv ends a receive that a cut has woken.
+func InterruptRecv[T any](c <-chan T) {
+	g := current()
+	g.woken = false
+	g.interrupt(&recvFrame[T]{c})
+}
+
+// InterruptSend ends a send that a cut has woken. It returns true.
+func (s Sender[T]) InterruptSend(v T) bool {
+	g := current()
+	g.woken = false
+	return g.interruptNow(&sendFrame[T]{s.C, v})
+}
+
+// Channel returns c as a channel to receive from. Receiving and ReceivingOK
+// return it after zero values for the results.
+func Channel[T any](c <-chan T) <-chan T                       { return c }
+func Receiving[T any](c <-chan T) (v T, _ <-chan T)            { return v, c }
+func ReceivingOK[T any](c <-chan T) (v T, ok bool, _ <-chan T) { return v, false, c }
+
+// Address returns the address of a channel, for Waits.
+func Address[T any](c <-chan T) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c)) }
+
+// Channel returns the address of the channel, for Waits.
+func (s Sender[T]) Channel() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&s.C)) }
+
+// Value returns what is sent, and that the send was not interrupted.
+func (s Sender[T]) Value(v T) (_ T, interrupted bool) { return v, false }
 
 // A select statement without a default waits as the program's own, if a cut can
 // wake it:
@@ -267,67 +354,50 @@ func BareSelect(list ...CaseOf) (int, Selected) {
 }
 
 // bareLockMutex is the part of BareLock that is not inlined.
-func bareLockMutex(m *sync.Mutex) {
-	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock() {
-		bareLock(lock{M: m})
-	}
+func bareLockMutex(m *sync.Mutex) (interrupted bool) {
+	return (m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock()) && bareLock(lock{M: m})
 }
 
 // BareLockRW stands for m.Lock().
-func BareLockRW(m *sync.RWMutex) {
-	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock() {
-		bareLock(lock{RW: m})
-	}
+func BareLockRW(m *sync.RWMutex) (interrupted bool) {
+	return (m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock()) && bareLock(lock{RW: m})
 }
 
 // BareRLock stands for m.RLock().
-func BareRLock(m *sync.RWMutex) {
-	if m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryRLock() {
-		bareLock(lock{RW: m, Read: true})
-	}
+func BareRLock(m *sync.RWMutex) (interrupted bool) {
+	return (m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryRLock()) && bareLock(lock{RW: m, Read: true})
 }
 
 // BareLockAny stands for l.Lock().
-func BareLockAny(l sync.Locker) {
+func BareLockAny(l sync.Locker) (interrupted bool) {
 	switch m := l.(type) {
 	case *sync.Mutex:
-		BareLock(m)
+		return BareLock(m)
 	case *sync.RWMutex:
-		BareLockRW(m)
-	default:
-		l.Lock()
+		return BareLockRW(m)
 	}
+	l.Lock()
+	return false
 }
 
-func bareLock(l lock) {
+func bareLock(l lock) (interrupted bool) {
 	g := current()
 	if g == nil || l.M == nil && l.RW == nil {
 		l.block()
-		return
+		return false
 	}
-	if !lockFor(g, l) {
-		g.interrupt(&lockFrame{l})
-	}
+	return !lockFor(g, l) && g.interruptNow(&lockFrame{l})
 }
 
 // BareCondWait stands for c.Wait().
-func BareCondWait(c *sync.Cond) {
-	if run == nil {
-		c.Wait()
-		return
-	}
-	bareCondWait(c)
-}
-
-func bareCondWait(c *sync.Cond) {
+func BareCondWait(c *sync.Cond) (interrupted bool) {
 	g := current()
-	if g == nil || c == nil || !condsKnown() {
+	if run == nil || g == nil || c == nil || !plainWaits && !condsKnown() {
 		c.Wait()
-		return
+		return false
 	}
 	ticket := takeTicket(c)
 	UnlockAny(c.L)
-	if called := awaitTicket(g, c, ticket); !called || !lockAgain(g, c.L) {
-		g.interrupt(&condFrame{c, ticket, called})
-	}
+	called := awaitTicket(g, c, ticket)
+	return !(called && lockAgain(g, c.L)) && g.interruptNow(&condFrame{c, ticket, called})
 }

@@ -46,9 +46,22 @@ type cutState struct {
 	// condition, each goroutine that arrives would wake all that have arrived.
 	complete sync.Cond // arrived, all or ended has changed
 	released sync.Cond // ended has changed
-	wanted   atomic.Bool
+	wanted   cutFlag
 
 	notBefore atomic.Int64 // points that are counted request no cut before, in nanoseconds
+}
+
+// cutFlag is an atomic bool that functions which are inlined can read.
+type cutFlag struct{ now uint32 }
+
+func (f *cutFlag) Load() bool { return atomic.LoadUint32(&f.now) != 0 }
+
+func (f *cutFlag) Store(on bool) {
+	var v uint32
+	if on {
+		v = 1
+	}
+	atomic.StoreUint32(&f.now, v)
 }
 
 func init() { cuts.complete.L, cuts.released.L = &cuts.Mutex, &cuts.Mutex }

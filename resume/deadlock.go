@@ -150,6 +150,9 @@ func blockedForEver(t trace, g *routine) bool {
 		}
 		return true
 	}
+	if t.state == "chan receive" && g != nil && g.inBareReceive() {
+		return !graph.MayBeTimer(getPointer(&g.channel))
+	}
 	rest, ok := strings.CutPrefix(t.inner, ownPackage)
 	if !ok || g == nil { // the channel may be a timer's
 		return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -211,10 +212,18 @@ func (s *FramePool[T]) wipe(d int) {
 func (s *FramePool[T]) drop() { s.list = nil }
 
 // Due reports whether Point has something to do. Loops call it in each
-// iteration. It uses a plain variable, because a method that has to be inlined
-// itself (as those of atomic.Bool) leaves one more instruction, which does
-// nothing. The same holds for Unwinding.
-func Due() bool { return atomic.LoadUint32(&due) != 0 }
+// iteration, so it is an instruction that compares a variable in memory, and a
+// jump. An atomic read would need a register and one more instruction. But the
+// compiler merges two plain reads if it sees no write between them, and then a
+// loop without writes would never find out. For the compiler, KeepAlive is such
+// a write; it has no instructions.
+func Due() bool {
+	if raceDetector {
+		return atomic.LoadUint32(&due) != 0
+	}
+	runtime.KeepAlive(nil)
+	return due != 0
+}
 
 // Point is a place where the program can be saved. f is the frame of the
 // function that has it.

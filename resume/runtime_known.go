@@ -312,6 +312,21 @@ func (g *routine) inBareSelect() (is bool) {
 	return is
 }
 
+// inBareReceive reports whether a goroutine receives in a bare wait.
+func (g *routine) inBareReceive() (is bool) {
+	channel := getPointer(&g.channel)
+	if channel == nil {
+		return false
+	}
+	c := (*chanHeader)(channel)
+	lockRuntime(&c.lock)
+	for s := c.recvq.first; s != nil && !is; s = s.next {
+		is = s.bareWait(channel) == g
+	}
+	unlockRuntime(&c.lock)
+	return is
+}
+
 // bareWait returns the control block of a goroutine in a bare wait for a
 // channel, which is locked; otherwise nil. A goroutine sets channel before its
 // bare wait, and clears it after, so the sudog is that of the bare wait.
@@ -326,27 +341,60 @@ func (s *chanWaiter) bareWait(channel unsafe.Pointer) *routine {
 }
 
 // The first word of a mutex is 0 if it is unlocked, and 1 if it is locked and
-// nothing waits inside of it. The following functions are inlined.
+// nothing waits inside of it. The following functions are inlined. For
+// urgentLocks a plain read suffices, because the next operation is atomic.
+
+// inOrder says that the processor does not read a variable before an atomic
+// operation that precedes the read.
+const inOrder = runtime.GOARCH == "amd64"
 
 // Lock stands for m.Lock().
 func Lock(m *sync.Mutex) {
-	if m == nil || atomic.LoadUint32(&urgentLocks) != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
+	if m == nil || urgentLocks != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
 		lockMutex(m)
 	}
 }
 
 // BareLock stands for m.Lock().
-func BareLock(m *sync.Mutex) {
-	if atomic.LoadUint32(&urgentLocks) != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
-		bareLockMutex(m)
+func BareLock(m *sync.Mutex) (interrupted bool) {
+	if urgentLocks != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
+		return bareLockMutex(m)
 	}
+	return false
 }
 
 // Unlock stands for m.Unlock().
 func Unlock(m *sync.Mutex) {
 	unlocked := atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 1, 0)
-	if !unlocked || atomic.LoadUint32(&waitingLocks) != 0 {
+	if !unlocked || inOrder && waitingLocks != 0 || !inOrder && atomic.LoadUint32(&waitingLocks) != 0 {
 		unlockMutex(m, unlocked)
+	}
+}
+
+// condData is sync.Cond. Signal and Broadcast have nothing to do if no goroutine
+// waits: then the numbers of the list are equal. Package sync initializes the
+// checker, and reports copies.
+type condData struct {
+	locker  [2]uintptr
+	list    condList
+	checker uintptr // its own address, once the sync.Cond was used
+}
+
+func (c *condData) idle() bool {
+	return c.checker == uintptr(unsafe.Pointer(&c.checker)) && atomic.LoadUint32(&c.list.wait) == atomic.LoadUint32(&c.list.notify)
+}
+
+// Signal stands for c.Signal().
+func Signal(c *sync.Cond) {
+	if !(*condData)(unsafe.Pointer(c)).idle() {
+		signalCond(c)
+	}
+}
+
+// Broadcast stands for c.Broadcast().
+func Broadcast(c *sync.Cond) {
+	if !(*condData)(unsafe.Pointer(c)).idle() {
+		broadcastCond(c)
 	}
 }
 
@@ -450,10 +498,14 @@ func tryWakeOne(c, other *chanHeader, sends, selects bool, ended <-chan bool) bo
 // tryWakeCond wakes a goroutine that waits for a sync.Cond, among others.
 func tryWakeCond() bool {
 	field, ok := reflect.TypeFor[sync.Cond]().FieldByName("notify")
-	if !ok || field.Type.Size() != unsafe.Sizeof(condList{}) || !condsKnown() {
+	if !ok || field.Type.Size() != unsafe.Sizeof(condList{}) || field.Offset != unsafe.Offsetof(condData{}.list) || !condsKnown() {
 		return false
 	}
 	c := sync.NewCond(new(sync.Mutex))
+	used := (*condData)(unsafe.Pointer(c))
+	if c.Signal(); !used.idle() {
+		return false
+	}
 	l := (*condList)(unsafe.Add(unsafe.Pointer(c), condOffset))
 	ended := make(chan bool, 3)
 	wait := func(r *routine) {

@@ -25,6 +25,28 @@ func usePlainWaits(t *testing.T) {
 	}
 }
 
+// bareSendOrOwn sends by BareSend, or as functions do that send in a loop.
+func bareSendOrOwn[T any](r *routine, s Sender[T], v T, own bool) (interrupted bool) {
+	if !own || !r.Waits(s.Channel()) {
+		return s.BareSend(v)
+	}
+	s.C <- v
+	return r.Waited() && s.InterruptSend(v)
+}
+
+// bareRecvOrOwn receives in these two ways.
+func bareRecvOrOwn[T any](r *routine, c <-chan T, own bool) (T, bool) {
+	v, ok, c := ReceivingOK(c)
+	if !own || !r.Waits(Address(c)) {
+		return BareRecvOK(c)
+	}
+	v, ok = <-c
+	if r.Waited() {
+		InterruptRecv(c)
+	}
+	return v, ok
+}
+
 // message has pointers to memory that is checked when it is received.
 type message struct {
 	n    *int
@@ -63,31 +85,32 @@ func TestWakeChannel_Exchange(t *testing.T) {
 	for i := range pairs {
 		c := channels[i%len(channels)]
 		senders.Add(1)
-		begin(func(*routine) {
+		begin(func(r *routine) {
 			defer senders.Done()
 			for k := range values {
 				p := &message{n: new(int), text: strconv.Itoa(i*values + k)}
 				*p.n, p.self = i*values+k, p
 				want.Add(int64(*p.n))
-				deeper(k%200, func() { To(c).BareSend(p) })
-				for Interrupted() {
+				var again bool
+				deeper(k%200, func() { again = bareSendOrOwn(r, To(c), p, k%2 == 0) })
+				for again {
 					interrupted.Add(1)
 					f := operands[sendFrame[*message]]()
-					To(f.C).BareSend(f.V)
+					again = bareSendOrOwn(r, To(f.C), f.V, k%2 == 0)
 				}
 			}
 		})
-		begin(func(*routine) {
+		begin(func(r *routine) {
 			for k := 0; ; k++ {
 				var p *message
 				var ok bool
-				deeper(k%200, func() { p, ok = BareRecvOK(c) })
+				deeper(k%200, func() { p, ok = bareRecvOrOwn(r, c, k%2 == 0) })
 				for Interrupted() {
 					interrupted.Add(1)
 					if p != nil || ok {
 						t.Error("an interrupted receive has a value")
 					}
-					p, ok = BareRecvOK(operands[recvFrame[*message]]().C)
+					p, ok = bareRecvOrOwn(r, operands[recvFrame[*message]]().C, k%2 == 0)
 				}
 				if !ok {
 					return
@@ -102,7 +125,7 @@ func TestWakeChannel_Exchange(t *testing.T) {
 	for i := range len(channels) {
 		a, b := channels[i], channels[(i+3)%len(channels)]
 		senders.Add(1)
-		begin(func(*routine) {
+		begin(func(r *routine) {
 			defer senders.Done()
 			for k := range values {
 				p := &message{n: new(int), text: strconv.Itoa((pairs+i)*values + k)}
@@ -356,13 +379,11 @@ func TestWakeCond_Queue(t *testing.T) {
 			c.Wait()
 			return
 		}
-		for BareCondWait(c); Interrupted(); {
+		for again := BareCondWait(c); again; {
 			interrupted.Add(1)
 			f := operands[condFrame]()
 			f.Called = f.Called || awaitTicket(r, f.C, f.Ticket)
-			if !f.Called || !lockAgain(r, f.C.L) {
-				r.interrupt(f)
-			}
+			again = !(f.Called && lockAgain(r, f.C.L)) && r.interruptNow(f)
 		}
 	}
 	var users, helpers sync.WaitGroup

@@ -15,14 +15,22 @@ func tryPlainWaits() {}
 func Lock(m *sync.Mutex) { lockMutex(m) }
 
 // BareLock stands for m.Lock().
-func BareLock(m *sync.Mutex) { bareLockMutex(m) }
+func BareLock(m *sync.Mutex) (interrupted bool) { return bareLockMutex(m) }
 
 // Unlock stands for m.Unlock().
 func Unlock(m *sync.Mutex) { unlockMutex(m, false) }
 
+// Signal stands for c.Signal().
+func Signal(c *sync.Cond) { signalCond(c) }
+
+// Broadcast stands for c.Broadcast().
+func Broadcast(c *sync.Cond) { broadcastCond(c) }
+
 func (c *cutState) interruptBareWaits() {}
 
 func (g *routine) inBareSelect() bool { return false }
+
+func (g *routine) inBareReceive() bool { return false }
 
 // awaitTicket waits until a ticket is called. It returns false if a cut is
 // wanted.

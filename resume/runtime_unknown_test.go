@@ -20,8 +20,8 @@ func TestWakeChannel_Runtime(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, procs := range []int{1, 2, 8} {
-		cmd := exec.Command(binary, "-test.v", "-test.run=^(TestWakeChannel_Exchange|TestWakeCond_Queue|TestSelecting_Closed|TestBlockedForEver_Unsaved|TestMutex_Layout)$")
-		cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", procs))
+		cmd := exec.Command(binary, "-test.v", "-test.run=^(TestWakeChannel_Exchange|TestWakeCond_Queue|TestSelecting_Closed|TestBlockedForEver_Unsaved|TestMutex_Layout|TestRoutine_Memory)$")
+		cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", procs), "GODEBUG=adaptivestackstart=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestWakeChannel_Exchange") {
 			t.Errorf("GOMAXPROCS=%d: %v\n%s", procs, err, out)

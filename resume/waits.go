@@ -132,7 +132,7 @@ func recvUnsaved[T any](c <-chan T) (v T, ok bool) {
 }
 
 // Sender is a channel that something is sent to.
-type Sender[T any] struct{ c chan<- T }
+type Sender[T any] struct{ C chan<- T }
 
 // To returns c as a Sender.
 func To[T any](c chan<- T) Sender[T] { return Sender[T]{c} }
@@ -140,21 +140,21 @@ func To[T any](c chan<- T) Sender[T] { return Sender[T]{c} }
 // Send stands for c <- v.
 func (s Sender[T]) Send(v T) {
 	if run == nil {
-		s.c <- v
+		s.C <- v
 		return
 	}
 	s.send(v)
 }
 
 func (s Sender[T]) send(v T) {
-	if s.c != nil {
+	if s.C != nil {
 		select {
-		case s.c <- v:
+		case s.C <- v:
 			return
 		default:
 		}
 	}
-	awaitSend(s.c, v)
+	awaitSend(s.C, v)
 }
 
 type sendFrame[T any] struct {
@@ -261,7 +261,7 @@ type SendCase[T any] struct {
 }
 
 // Case returns the case c <- v.
-func (s Sender[T]) Case(v T) SendCase[T] { return SendCase[T]{s.c, v} }
+func (s Sender[T]) Case(v T) SendCase[T] { return SendCase[T]{s.C, v} }
 
 // Channel returns the channel, for Selecting.
 func (c SendCase[T]) Channel() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&c.C)) }

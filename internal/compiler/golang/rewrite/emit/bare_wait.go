@@ -23,7 +23,10 @@ import (
 //	                                …
 //	                        }
 //
-// A select is written as the program's own statement: see resume/bare.go.
+// A select is written as the program's own statement: see resume/bare.go. So are
+// sends and receives in functions with a loop that has one. These look up the
+// goroutine's control block when they begin; without a loop, that would cost more
+// than it saves.
 
 // bareWaits are the functions of the run time that have a bare form.
 var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny", "CondWait"}
@@ -109,16 +112,105 @@ func (e *emitter) ownSelect(m *mark) string {
 		both, rewrite.Prefix, len(sends), strings.Join(append(sends, receives...), ", "), line, list, wait)
 }
 
-// afterBareWait writes the code after the bare wait of a mark.
-func (e *emitter) afterBareWait(m *mark) string {
+// waitsInLoop reports whether a function sends or receives in a loop.
+func (e *emitter) waitsInLoop() bool {
+	return slices.ContainsFunc(e.fn.marks, func(m *mark) bool {
+		name := e.waitName(m)
+		return name != nil && slices.Contains([]string{"Recv", "RecvOK", "Send"}, name.Name) && slices.ContainsFunc(m.path[:len(m.path)-1], func(st step) bool {
+			switch unlabelled(st.list[st.i]).(type) {
+			case *ast.ForStmt, *ast.RangeStmt:
+				return true
+			}
+			return false
+		})
+	})
+}
+
+// lookUpWaiter declares the control block in a function that needs it.
+func (fn *function) lookUpWaiter() string {
+	if !fn.waiter {
+		return ""
+	}
+	return fmt.Sprintf("%[1]sw := %[1]s.Waiter()\n_ = %[1]sw\n", rewrite.Prefix)
+}
+
+// bareStatement writes the statement of a mark with a bare wait; "": it has
+// none.
+func (e *emitter) bareStatement(m *mark) string {
+	if text := e.ownSelect(m); text != "" {
+		if !e.plain {
+			text += e.ifInterrupted(m, "")
+		}
+		return text
+	}
+	name := e.bareWait(m)
+	if name == nil {
+		return ""
+	}
+	call := resumableCall(m.stmt())
+	on := call.Fun.(*ast.SelectorExpr).X
+	args := ""
+	if len(call.Args) == 1 {
+		args = e.region(call.Args[0].Pos(), call.Args[0].End(), call.Args[0])
+	}
+	results := ""
+	if a, ok := m.stmt().(*ast.AssignStmt); ok {
+		results = strings.Join(names(a), ", ")
+	}
+	line := e.w.lineAt(m)
+	if e.fn.waiter {
+		switch name.Name {
+		case "Recv", "RecvOK":
+			c := fmt.Sprintf("%schan%d", rewrite.Prefix, m.n)
+			text := fmt.Sprintf("%s := %s.Channel(%s)\n", c, rewrite.Prefix, args)
+			bare, own := fmt.Sprintf("%s.Bare%s(%s)", rewrite.Prefix, name.Name, c), line+"<-"+c
+			if results != "" {
+				function := "Receiving"
+				if name.Name == "RecvOK" {
+					function = "ReceivingOK"
+				}
+				text = fmt.Sprintf("%s, %s := %s.%s(%s)\n", results, c, rewrite.Prefix, function, args)
+				bare, own = results+" = "+bare, line+results+" = <-"+c
+			}
+			return text + fmt.Sprintf("if !%[1]sw.Waits(%[1]s.Address(%[2]s)) {\n%[3]s%[4]s\n} else {\n%[5]s\nif %[1]sw.Waited() {\n%[1]s.InterruptRecv(%[2]s)\n}\n}", rewrite.Prefix, c, line, bare, own) +
+				e.ifInterrupted(m, "")
+		case "Send":
+			if id, ok := on.(*ast.Ident); ok && e.boxedIn(id) == nil {
+				v, cut := fmt.Sprintf("%svalue%d", rewrite.Prefix, m.n), fmt.Sprintf("%scut%d", rewrite.Prefix, m.n)
+				return fmt.Sprintf("%[3]s, %[4]s := %[2]s.Value(%[5]s)\nif !%[1]sw.Waits(%[2]s.Channel()) {\n%[6]s%[4]s = %[2]s.BareSend(%[3]s)\n} else {\n%[6]s%[2]s.C <- %[3]s\nif %[1]sw.Waited() {\n%[4]s = %[2]s.InterruptSend(%[3]s)\n}\n}\n",
+					rewrite.Prefix, id.Name, v, cut, args, line) + e.ifInterrupted(m, cut)
+			}
+		}
+	}
+	text := fmt.Sprintf("%s.Bare%s(%s)", e.region(on.Pos(), on.End(), on), name.Name, args)
+	if name.Name == "Recv" || name.Name == "RecvOK" {
+		if results != "" {
+			text = results + " := " + text
+		}
+		return text + e.ifInterrupted(m, "")
+	}
+	return e.ifInterrupted(m, text)
+}
+
+func names(a *ast.AssignStmt) (list []string) {
+	for _, x := range a.Lhs {
+		list = append(list, x.(*ast.Ident).Name)
+	}
+	return list
+}
+
+// ifInterrupted writes the code for a bare wait that was interrupted. call is the
+// bare wait, if it reports that.
+func (e *emitter) ifInterrupted(m *mark, call string) string {
 	c := &continuation{emitter: *e, m: m}
 	again := c.callAgain(resumableCall(m.stmt()))
 	if a, ok := m.stmt().(*ast.AssignStmt); ok {
-		var names []string
-		for _, x := range a.Lhs {
-			names = append(names, x.(*ast.Ident).Name)
-		}
-		again = strings.Join(names, ", ") + " = " + again
+		again = strings.Join(names(a), ", ") + " = " + again
 	}
-	return fmt.Sprintf("\nif %s.Interrupted() {\n%s\n%s%s%s\n}", rewrite.Prefix, e.save(m), e.w.lineAt(m), again, e.afterCall(m))
+	if call == "" {
+		call = fmt.Sprintf("\nif %s.Interrupted()", rewrite.Prefix)
+	} else {
+		call = "if " + call
+	}
+	return fmt.Sprintf("%s {\n%s\n%s%s%s\n}", call, e.save(m), e.w.lineAt(m), again, e.afterCall(m))
 }

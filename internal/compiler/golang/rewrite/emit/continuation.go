@@ -144,6 +144,7 @@ func (w *generator) outline(fn *function) bool {
 			vars += "_ = " + n + "\n"
 		}
 	}
+	vars = fn.lookUpWaiter() + vars
 	end := "}\n"
 	if fn.returns() {
 		end = "panic(nil)\n}\n"

@@ -372,15 +372,12 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 					edits = append(edits, rewrite.Edit{Lo: at, Hi: at, Text: inner.beforeSearchLoop(m) + e.w.p.LineComment(at)})
 				}
 			}
-			if text := inner.ownSelect(m); text != "" && lo <= m.comment.Pos() && m.stmt().End() <= hi {
-				if !e.plain {
-					text += inner.afterBareWait(m)
-				}
+			text := ""
+			if m.call && lo <= m.comment.Pos() && m.stmt().End() <= hi {
+				text = inner.bareStatement(m)
+			}
+			if text != "" {
 				edits = append(edits, rewrite.Edit{Lo: m.comment.Pos(), Hi: m.comment.End()}, rewrite.Edit{Lo: m.stmt().Pos(), Hi: m.stmt().End(), Text: text})
-			} else if name := inner.bareWait(m); name != nil && lo <= m.comment.Pos() && m.stmt().End() <= hi {
-				edits = append(edits, rewrite.Edit{Lo: m.comment.Pos(), Hi: m.comment.End()},
-					rewrite.Edit{Lo: name.Pos(), Hi: name.End(), Text: "Bare" + name.Name},
-					rewrite.Edit{Lo: m.stmt().End(), Hi: m.stmt().End(), Text: inner.afterBareWait(m)})
 			} else if lo <= m.comment.Pos() && m.comment.End() <= hi {
 				edits = append(edits, rewrite.Edit{Lo: m.comment.Pos(), Hi: m.comment.End(), Text: inner.save(m)})
 				if m.call && m.stmt().End() <= hi {

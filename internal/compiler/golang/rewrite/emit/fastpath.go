@@ -82,6 +82,7 @@ func (w *generator) setFastPaths(fast map[string]bool) {
 		if !fn.fast {
 			continue
 		}
+		fn.waiter = (&emitter{w: w, fn: fn}).waitsInLoop()
 		for _, m := range fn.marks {
 			if !m.call {
 				continue
@@ -287,7 +288,7 @@ func (w *generator) fastAndPlain(fn *function) string {
 		return e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...) + last
 	}
 	return head("plain", "where nothing is saved of it") + "{\n" + text(plain) +
-		head("fast", "while a checkpoint may come due") + "{\n" + w.boxParams(fn) + text(fast)
+		head("fast", "while a checkpoint may come due") + "{\n" + fn.lookUpWaiter() + w.boxParams(fn) + text(fast)
 }
 
 // unwind writes the code that unwinds a fast path at a mark.

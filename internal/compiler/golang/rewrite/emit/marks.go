@@ -25,6 +25,7 @@ type function struct {
 	results  []*types.Var   // named results
 	recovers bool           // it has deferred calls
 	fast     bool           // it has a fast path; see fastpath.go
+	waiter   bool           // it looks up the control block; see bare_wait.go
 	rests    map[*mark]bool // points after which a separate function can run the next iterations
 	marks    []*mark
 	fields   []*field
