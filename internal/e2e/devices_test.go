@@ -328,6 +328,7 @@ func TestDevices_Killed(t *testing.T) {
 // TestDevices_Stopped stops a supervised program by 'cairn stop' and starts it
 // again with other devices.
 func TestDevices_Stopped(t *testing.T) {
+	onlyLong(t)
 	places := found(t)
 	want, out, err := bed(t, places[0], "-size", "small", "floyd")
 	if err != nil {
@@ -412,6 +413,7 @@ func TestDevices_Lost(t *testing.T) {
 // roll back in their processes, over each transport. If a rank is killed
 // meanwhile, all restart.
 func TestDevices_LostWithRanks(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)
 	const n = 3

@@ -137,6 +137,7 @@ with h5py.File(sys.argv[1], "r+") as f:
 // TestHDF5_Edited shows that a value which was changed in a file counts as
 // damage until it is accepted.
 func TestHDF5_Edited(t *testing.T) {
+	onlyLong(t)
 	needH5py(t)
 	for _, compress := range []string{"", "gzip"} {
 		t.Run("compress="+compress, func(t *testing.T) {

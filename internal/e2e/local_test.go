@@ -348,6 +348,7 @@ func (w *islands) parts(host string) (out []string) {
 // move, the checkpoint of the rank is on the host that it has left; later, it
 // is where the rank is, and the old host has nothing of it.
 func TestLocal_Move(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
@@ -396,6 +397,7 @@ func TestLocal_Move(t *testing.T) {
 // build' and changes files in all ways, outside its working directory. Its
 // journal goes with it from host to host, in moves and in restarts.
 func TestLocal_ChangedFiles(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/clerk")
 	plain := t.TempDir()

@@ -17,6 +17,7 @@ import (
 // TestMigrate_SpreadOverHosts moves the ranks of a host to two others, in one
 // migration. The result can be queried after the run has ended.
 func TestMigrate_SpreadOverHosts(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 4, 2, 2), "--rsh", interconnects.Shell)

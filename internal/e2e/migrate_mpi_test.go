@@ -70,6 +70,7 @@ func (p *trip) server() int {
 // attempt whose new process was killed; two at once; one that has moved before;
 // all. The new processes join the library's world.
 func TestMigrate_OpenMPI(t *testing.T) {
+	onlyLong(t)
 	p := onOpenMPI(t, 4, nil)
 	server := p.server()
 	if server == 0 {
@@ -135,6 +136,7 @@ func TestMigrate_OpenMPIApart(t *testing.T) {
 // for each other inside the library. The run restarts, and destinations do not
 // join any more.
 func TestMigrate_OpenMPIKilled(t *testing.T) {
+	onlyLong(t)
 	log := filepath.Join(t.TempDir(), "steps")
 	t.Setenv("CAIRN_STEP_LOG", log)
 	p := onOpenMPI(t, 3, nil)

@@ -17,6 +17,7 @@ import (
 // host to host: one, some, all of a host, back and forth, between hosts and
 // within one.
 func TestMigrate_AroundHosts(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 3)
 	a, b, c := net.Hosts[0], net.Hosts[1], net.Hosts[2]
@@ -74,6 +75,7 @@ func TestMigrate_AroundHosts(t *testing.T) {
 // TestMigrate_MessagesInflight moves ranks whose points are between sends and
 // receives of all kinds.
 func TestMigrate_MessagesInflight(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	net := network(t, 3)
 	want := undisturbed(t, 4, program(t, "flight"), "-steps", "250")

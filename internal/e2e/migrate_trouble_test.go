@@ -26,6 +26,7 @@ import (
 // TestMigrate_TwiceAtOnce shows that moves which are requested at the same time
 // are executed in order.
 func TestMigrate_TwiceAtOnce(t *testing.T) {
+	onlyLong(t)
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
@@ -80,6 +81,7 @@ func inside(t *testing.T, host string, f func()) {
 // TestMigrate_StrangerConnects shows that a client without the run's secret
 // gets nothing from a process that waits for its state, and disturbs nothing.
 func TestMigrate_StrangerConnects(t *testing.T) {
+	onlyLong(t)
 	hosts := network(t, 2)
 	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
@@ -171,6 +173,7 @@ func shellOn(t *testing.T, host, script string) string {
 // TestMigrate_DestinationLacks moves a rank to a host that lacks something. The
 // rank stays where it is, and the command reports the reason.
 func TestMigrate_DestinationLacks(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	need(t, "unshare", "prlimit")
 	hosts := network(t, 2)

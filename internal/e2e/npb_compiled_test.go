@@ -146,6 +146,7 @@ func TestNPBCompiled_Points(t *testing.T) {
 // TestNPBCompiled_Killed kills one rank of each kernel at several points, and
 // compares the results with the plain program's.
 func TestNPBCompiled_Killed(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	p := newCompiledNPB(t)
 	for i, k := range kernelPoints {

@@ -152,6 +152,7 @@ func files(t *testing.T, dir string) []string {
 
 // TestRanks_OtherNumber restores a run with another number of ranks.
 func TestRanks_OtherNumber(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	s := savedRun(t)
 	before := files(t, s.checkpoints())

@@ -61,6 +61,7 @@ var launchers = []struct {
 // TestRanks_Unsupervised kills runs under other launchers than cairn run. The
 // same command must continue from the recovery line.
 func TestRanks_Unsupervised(t *testing.T) {
+	onlyLong(t)
 	for i, l := range launchers {
 		for j, how := range []string{"SIGKILL of a rank", "SIGTERM"} {
 			if !stressed() && (i%2 != j || l.name == "MPICH") {

@@ -230,6 +230,7 @@ func TestKubernetes_Contract(t *testing.T) {
 // TestSystemd_Unit does the same with the example of a service, as systemd
 // does: stop, start, a crash of the service, and a start after the end.
 func TestSystemd_Unit(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	text := example(t, "sim.service")
 	for pattern, want := range map[string]string{

@@ -181,6 +181,7 @@ func TestTiersAlone(t *testing.T) {
 // TestTiersAlone_Retention shows which checkpoints a tier keeps, and that
 // commands know the run.
 func TestTiersAlone_Retention(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	a := aloneOn(t, "SHARED:every=2,keep=2")
 	d := a.starts(0)
@@ -329,6 +330,7 @@ func TestTiersAlone_Refused(t *testing.T) {
 // TestTiersAlone_Kills kills the program, or its tier helper, at random moments
 // again and again, and sometimes loses what is on the host then.
 func TestTiersAlone_Kills(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	steps := 400
 	a := aloneOn(t, "SHARED:every=1, S3:every=3", "-dense", "2000", "-steps", fmt.Sprint(steps), "-every-points", "7")

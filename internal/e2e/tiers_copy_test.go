@@ -14,6 +14,7 @@ import (
 // directory while it runs, and of its checkpoint directory when it is stopped.
 // All of them continue.
 func TestTiers_CopyDirectory(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	const n = 2
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")

@@ -68,6 +68,7 @@ func TestTiers_OpenMPI(t *testing.T) {
 // while the run is stopped. Then there is one host, and a policy that needs
 // two.
 func TestTiers_OpenMPIShort(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	need(t, "mpirun.openmpi", "unshare")
 	const n = 3

@@ -67,6 +67,7 @@ func TestTiers_NotMounted(t *testing.T) {
 // one that cannot be reached. That one may have an earlier run: nothing is
 // started.
 func TestTiers_HostAway(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	const n = 2
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
@@ -102,6 +103,7 @@ func TestTiers_HostAway(t *testing.T) {
 // TestTiers_OldDisk puts a copy of a host's disk back that was made earlier.
 // The run takes what other hosts have instead, and nothing of the old copy.
 func TestTiers_OldDisk(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	const n = 2
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")

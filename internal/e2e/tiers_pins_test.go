@@ -14,6 +14,7 @@ import (
 // Neither newer checkpoints nor 'cairn gc' nor the end of the run removes them,
 // and runs resume from both. The daily version takes fewer checkpoints.
 func TestTiers_Pins(t *testing.T) {
+	onlyLong(t)
 	t.Parallel()
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")

@@ -100,6 +100,14 @@ func (c *compat) loseBetween(t *testing.T, config, how, says string) {
 
 const configFTI = "[Basic]\nHead = 0\nnode_size = 2 # per node\nckpt_dir = Local\nglbl_dir = \"Global\"\nckpt_L1 = 3\nkeep_last_ckpt = 0\n[Restart]\nfailure = 0\n"
 
+// onlyLong skips a test of the long suite, and says which daily test is like it.
+func onlyLong(t *testing.T, daily string) {
+	t.Helper()
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip(daily + ": set CAIRN_LONG=1")
+	}
+}
+
 // TestFTI_RankKilled kills a rank of a program written for FTI. It recovers all
 // variables, one by one, or what incremental checkpoints hold.
 func TestFTI_RankKilled(t *testing.T) {
@@ -156,6 +164,7 @@ func TestFTI_HelperLost(t *testing.T) {
 // from the last checkpoint, if it has as many ranks, and one that keeps none
 // starts over after it.
 func TestFTI_Kept(t *testing.T) {
+	onlyLong(t, "TestVELOC_RankKilled restores every day")
 	c := compileCompat(t, "fti", "mpich")
 	c.configure(t, strings.ReplaceAll(configFTI, "keep_last_ckpt = 0", "keep_last_ckpt = 1"))
 	for _, want := range []string{"sum ", "resumed at step 10\n"} {
@@ -223,6 +232,7 @@ func TestVELOC_RankKilled(t *testing.T) {
 // may be writing a checkpoint, and before one. All calls succeed: other helpers
 // are started. The configuration is in environment variables.
 func TestVELOC_HelperLost(t *testing.T) {
+	onlyLong(t, "TestFTI_HelperLost kills helpers every day")
 	c := compileCompat(t, "veloc", "mpich")
 	c.config = ""
 	config := []string{"VELOC_SCRATCH=scratch", "VELOC_PERSISTENT=persistent", "VELOC_MAX_VERSIONS=3"}
@@ -244,6 +254,7 @@ func TestVELOC_HelperLost(t *testing.T) {
 
 // TestVELOC_Configuration reads configuration files that say something wrong.
 func TestVELOC_Configuration(t *testing.T) {
+	onlyLong(t, "TestFTI_Configuration reads a configuration every day")
 	c := compileCompat(t, "veloc", "mpich")
 	for config, want := range map[string]string{
 		"scratch = s\n": "mode = : sync or async is needed",

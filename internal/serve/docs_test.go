@@ -102,6 +102,7 @@ func TestDocs_Fortran(t *testing.T) {
 
 // TestDocs_Python does the same with docs/python.md and docs/coming-from.md.
 func TestDocs_Python(t *testing.T) {
+	onlyLong(t, "TestDocs_C runs the programs of a page every day")
 	startPython(t, "numpy")
 	const before = `
 import cairn, numpy as np, random, types, sys
