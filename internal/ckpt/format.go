@@ -335,7 +335,7 @@ type FileEntry struct {
 	Name   string `json:"name,omitempty"`   // the name that the program used, if it is not Path
 	In     uint64 `json:"in,omitempty"`     // with At: inode of the checkpoint directory
 	Stdin  bool   `json:"stdin,omitempty"`  // the program's standard input, which is not opened again
-	Closed bool   `json:"closed,omitempty"` // the program had closed it; the other fields are Path, Name and Mode "r"
+	Closed bool   `json:"closed,omitempty"` // the program had closed it; the other fields are Path, Name and Mode
 
 	Abs string `json:"-"` // while saving: the absolute path
 }

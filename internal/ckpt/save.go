@@ -404,7 +404,7 @@ func (s *Saver) SyncAlso(paths []string) { s.also = paths }
 func writtenFiles(files []FileEntry) []string {
 	var out []string
 	for _, f := range files {
-		if f.Mode != "r" && !f.IsStream() {
+		if f.Mode != "r" && !f.IsStream() && !f.Closed {
 			out = append(out, f.Abs)
 		}
 	}

@@ -91,8 +91,9 @@ func TestStop_UnsupportedValue(t *testing.T) {
 	checkpoint(t, p)
 }
 
-// TestCheckpoint_ClosedFile closes a file that the state still refers to: no
-// checkpoint is committed that cannot be restored.
+// TestCheckpoint_ClosedFile closes a file that was opened before Restore, as at
+// every start. Its content is final, whether the state refers to it or not: a
+// restart does not truncate it.
 func TestCheckpoint_ClosedFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(t.TempDir(), "out")
@@ -114,24 +115,32 @@ func TestCheckpoint_ClosedFile(t *testing.T) {
 	var s state
 	p := start(&s)
 	restore(t, p, false)
-	s.n = 1
+	s.out.WriteString("parameters")
 	if err := s.out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := p.Checkpoint(ctx); !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "s.out") {
-			t.Fatalf("Checkpoint with a closed file: %v", err)
+	for n := 1; n < 5; n++ {
+		s.n = n
+		if n == 2 {
+			s.out = nil
+		}
+		checkpoint(t, p)
+		closeRun(t, p)
+		s = state{}
+		p = start(&s)
+		opened := s.out
+		restore(t, p, true)
+		if s.n != n || s.out == opened || (s.out == nil) != (n > 1) {
+			t.Fatalf("%d: restored %+v", n, s)
+		}
+		if n == 3 { // closed again, as before
+			opened.Close()
+		}
+		if b, err := os.ReadFile(name); string(b) != "parameters" {
+			t.Fatalf("%d: it holds %q, %v", n, b, err)
 		}
 	}
-	s.n, s.out = 2, nil
-	checkpoint(t, p)
 	closeRun(t, p)
-	var got state
-	p = start(&got)
-	restore(t, p, true)
-	if got.n != 2 || got.out != nil {
-		t.Errorf("restored %+v", got)
-	}
 }
 
 // TestRun_FaultsLeakNothing fails each file operation in turn, and checks that

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"weak"
@@ -10,13 +11,20 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// closedFiles holds files that the program has closed and still refers to, as
-// it does after f.Close in a function with 'defer f.Close()'. A restored one is
-// closed, too, and has the same name.
+// closedFiles holds files that the program has closed.
+//
+// Some are still referred to, as after f.Close in a function with 'defer
+// f.Close()'. A restored one is closed, too, and has the same name.
+//
+// Others were opened for writing before Restore, as the program does at every
+// start. Their content is final: Restore does not truncate them again.
 type closedFiles struct {
 	mu    sync.Mutex
 	known map[weak.Pointer[os.File]]closedFile
 	saved map[int]*closedFile // while restoring: by the checkpoint's ids
+
+	written      []ckpt.FileEntry // opened before Restore
+	savedWritten []ckpt.FileEntry // while restoring: of the checkpoint
 }
 
 type closedFile struct {
@@ -46,12 +54,35 @@ func (c *closedFiles) id(f *os.File, next *int) (int, bool) {
 	return known.id, true
 }
 
+// add notes a file that the program has opened before Restore, and closed.
+func (c *closedFiles) add(e *ckpt.FileEntry) {
+	if !listed(c.written, e) {
+		c.written = append(c.written, ckpt.FileEntry{ID: e.ID, Path: e.Path, Mode: e.Mode, Closed: true, Abs: e.Abs})
+	}
+}
+
+func listed(list []ckpt.FileEntry, e *ckpt.FileEntry) bool {
+	return slices.ContainsFunc(list, func(c ckpt.FileEntry) bool { return c.Path == e.Path && c.Mode == e.Mode })
+}
+
+// has reports whether a file was opened before Restore, and closed.
+func (c *closedFiles) has(e *ckpt.FileEntry) bool { return listed(c.written, e) }
+
+// paths returns the files that must be durable with the checkpoint.
+func (c *closedFiles) paths() []string {
+	var out []string
+	for _, e := range c.written {
+		out = append(out, e.Abs)
+	}
+	return out
+}
+
 // entries returns the entries of closed files, by number, and forgets those that
 // the program has dropped.
 func (c *closedFiles) entries() []ckpt.FileEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []ckpt.FileEntry
+	out := slices.Clone(c.written)
 	for at, k := range c.known {
 		if at.Value() == nil {
 			delete(c.known, at)
@@ -65,6 +96,10 @@ func (c *closedFiles) entries() []ckpt.FileEntry {
 
 // begin notes a closed file of a checkpoint.
 func (c *closedFiles) begin(e *ckpt.FileEntry) {
+	if e.Mode != "r" {
+		c.savedWritten = append(c.savedWritten, *e)
+		return
+	}
 	if c.saved == nil {
 		c.saved = make(map[int]*closedFile)
 	}
@@ -105,6 +140,15 @@ func (c *closedFiles) apply(next int) int {
 		}
 		c.known[weak.Make(k.f)] = closedFile{id: id, name: k.name}
 	}
-	c.saved = nil
+	for i := range c.savedWritten {
+		e := &c.savedWritten[i]
+		e.Abs, _ = filepath.Abs(filepath.FromSlash(e.Path))
+		next = max(next, e.ID+1)
+	}
+	c.written = c.savedWritten
+	c.abandon()
 	return next
 }
+
+// abandon forgets a checkpoint that is not restored.
+func (c *closedFiles) abandon() { c.saved, c.savedWritten = nil, nil }

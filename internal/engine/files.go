@@ -74,6 +74,7 @@ func (p *Run) FilesClaimed() {
 // fileTable holds the run's open data files.
 type fileTable struct {
 	resuming   bool // there are checkpoints, and Restore has not been called
+	restored   bool // Restore has been called
 	open       []*openFile
 	next       int
 	closed     closedFiles
@@ -98,6 +99,7 @@ type openFile struct {
 	f         *os.File
 	truncate  bool // Restore truncates it, unless the checkpoint holds it
 	created   bool // did not exist before
+	early     bool // opened before Restore, as at every start
 	unclaimed bool // opened by Restore, and not yet returned by OpenFile
 
 	// Size and offset when the program opened it, or after Restore.
@@ -133,7 +135,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	}
 	t.open = append(t.open, &openFile{
 		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at, In: t.dirInode},
-		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
+		f:     f, truncate: truncate, early: !t.restored, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
 	return nil
@@ -272,6 +274,9 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 		}
 		off, err := o.f.Seek(0, io.SeekCurrent)
 		if errors.Is(err, os.ErrClosed) {
+			if o.early && o.entry.Mode != "r" {
+				t.closed.add(&o.entry)
+			}
 			continue
 		}
 		if err != nil {
@@ -311,7 +316,8 @@ func (t *fileTable) mark() error {
 // again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
-	t.saved, t.stdin, t.inputs, t.closed.saved = nil, nil, nil, nil
+	t.saved, t.stdin, t.inputs = nil, nil, nil
+	t.closed.abandon()
 	for _, e := range saved {
 		if e.Closed {
 			t.closed.begin(&e)
@@ -470,7 +476,7 @@ func (t *fileTable) apply(back bool) error {
 		if t.has(o.f) {
 			continue
 		}
-		if o.truncate && !t.migrated { // not in the checkpoint: its content is newer
+		if o.truncate && !t.migrated && !t.closed.has(&o.entry) { // not in the checkpoint: its content is newer
 			if err := o.f.Truncate(0); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
@@ -522,5 +528,6 @@ func (t *fileTable) abandon() {
 			o.f.Close()
 		}
 	}
-	t.saved, t.closed.saved = nil, nil
+	t.saved = nil
+	t.closed.abandon()
 }

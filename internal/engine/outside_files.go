@@ -68,7 +68,7 @@ func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 	}
 	var paths []string
 	for _, e := range files {
-		if e.Mode == "r" || e.Abs == "" || p.recordedFiles[e.Abs] {
+		if e.Mode == "r" || e.Closed || e.Abs == "" || p.recordedFiles[e.Abs] {
 			continue
 		}
 		path, _ := outside(e.Abs)

@@ -261,6 +261,9 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 		}
 	}
 	files = append(files, p.files.closed.entries()...)
+	if !p.files.journaled {
+		p.saver.SyncAlso(p.files.closed.paths())
+	}
 	index, err := p.saver.Save(ctx, img, files, *note)
 	p.collector.Release()
 	if err != nil {

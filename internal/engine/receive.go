@@ -203,7 +203,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 	if err := p.saver.SetNext(max(h.Next, p.saver.Next())); err != nil {
 		return err
 	}
-	p.phase, p.files.resuming = phaseRunning, false
+	p.phase, p.files.resuming, p.files.restored = phaseRunning, false, true
 	p.identity.supervisor.setExchangeCount(h.Exchanges)
 	if t := p.peers; t != nil && p.identity.Size > 1 {
 		if err := t.engine.Relink(ctx, verdict.Ranks, verdict.Endpoints); err != nil {

@@ -78,7 +78,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	step.At("restore.done")
 	p.phase = phaseRunning
-	p.files.resuming = false
+	p.files.resuming, p.files.restored = false, true
 	if p.peers != nil {
 		if err := p.peers.begin(); err != nil {
 			return false, fmt.Errorf("cairn: %w", err)

@@ -135,7 +135,7 @@ func (m *maker) open(rank int, sizes map[string]int64) (*rankPack, error) {
 			name = e.At
 		}
 		switch name = filepath.FromSlash(name); {
-		case e.IsStream() || e.Mode == "r": // closed files, too
+		case e.IsStream() || e.Closed || e.Mode == "r":
 		case e.Path == "/dev/stdout":
 			p.stdout = e.Size
 		case filepath.IsAbs(name):
