@@ -448,12 +448,12 @@ func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollbac
 // what was overwritten in place.
 //
 // Call OpenFile before Restore, on every start: it does not truncate an
-// existing file whose content a checkpoint determines. After Restore, OpenFile
-// returns a file that was open in the checkpoint as it is, and does not open it
-// again. With O_EXCL, it also opens a file that the run has made after the
-// checkpoint, and empties it: the program makes it again. Protected values may
-// hold the *os.File. A relative name is relative to the working directory, also
-// after a restart.
+// existing file whose content a checkpoint determines, or that the program had
+// closed at the checkpoint. After Restore, OpenFile returns a file that was open
+// in the checkpoint as it is, and does not open it again. With O_EXCL, it also
+// opens a file that the run has made after the checkpoint, and empties it: the
+// program makes it again. Protected values may hold the *os.File. A relative
+// name is relative to the working directory, also after a restart.
 func (r *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return r.run.OpenFile(name, flag, perm)
 }

@@ -237,7 +237,7 @@ func (p *randomProgram) function(n int) {
 // their checkpoints leave out must not matter.
 func TestRandom_LeftOut(t *testing.T) {
 	t.Parallel()
-	functions, programs := 12, 1
+	functions, programs := 6, 1
 	if stress {
 		functions, programs = 40, 8
 	}
