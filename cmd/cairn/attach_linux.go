@@ -31,14 +31,19 @@ func attachCommand(c *call) *cobra.Command {
 		Long: `Shows what a run prints and what happens to it, from now on, as 'cairn run' itself
 does: the program's output on stdout, events on stderr, and on a terminal a status
 line. The run may have been started with --detach, or in another terminal. Ctrl-C
-ends this command, and the run continues. When the run ends, the command ends with
-the run's exit status; if the run is over, at once. RUN is the run directory; if left out, the only *.cairn
-directory here.`,
+ends this command, and the run continues. When the run ends, or if it is already
+over, this command ends with the run's exit status. RUN is the run directory that
+'cairn run' made; if left out, the only *.cairn directory here.`,
 		Example: `  cairn run --detach ./sim && cairn attach
   cairn attach sim.cairn`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
-		RunE:              c.does(attach),
+		Annotations: map[string]string{exitCodes: `  2  the command line is wrong, or the run failed with this status
+  3  there is no such run, or an error of the system
+  n  the run's exit status: 0 finished, 74 or 75 stopped (see 'cairn help run');
+     after Ctrl-C 0, and the run continues
+`},
+		RunE: c.does(attach),
 	}
 }
 
@@ -59,7 +64,8 @@ directory here.`,
 	var l logs
 	f := cmd.Flags()
 	f.BoolVarP(&l.follow, "follow", "f", false, "continue with what is printed, until the run ends")
-	f.IntVar(&l.rank, "rank", -1, "only the output of rank `N`")
+	f.IntVar(&l.rank, "rank", -1, "only the output of rank `N` (default: all ranks)")
+	f.Lookup("rank").DefValue = "0" // not shown, unlike -1, which says nothing to users
 	f.BoolVar(&l.stderr, "stderr", false, "what the program has written to stderr")
 	f.BoolVar(&l.events, "events", false, "what has happened to the run, in place of the program's output")
 	cmd.RunE = c.does(l.print)
@@ -166,6 +172,9 @@ func supervised(st *control.RunState) bool {
 
 // attach shows a run until it ends.
 func attach(ctx context.Context, c *call) error {
+	if c.json {
+		return usagef("attach: output is text; 'cairn status --json' has the state as JSON")
+	}
 	run, st, err := c.theState(ctx)
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ is a run of its own, with its own identity: 'cairn run --from TO' resumes it, an
 the original run continues where it is.
 
 --key names the file with the key of an encrypted FROM, and --to-key that of TO. If
-hosts of a run share no files, cairn copies what its tiers outside of the hosts have.`,
+the hosts of a run share no files, cairn copies what its tiers outside of the hosts
+have.`,
 		Example: `  cairn copy s3://bucket/sim /gpfs/me/sim             # to a directory
   cairn copy /gpfs/me/sim-7d0c51e9@12 s3://other/sim  # checkpoint 12, to another store
   cairn copy sim.cairn s3://bucket/sim                # a run directory

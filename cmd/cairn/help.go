@@ -10,9 +10,10 @@ import (
 
 func helpCommand(c *call) *cobra.Command {
 	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "show help for one command or for all",
-		Long:    `Shows what a command does, its flags and examples; without COMMAND, lists all commands.`,
+		Use:   "help [COMMAND]",
+		Short: "show help for one command or for all",
+		Long: `Shows what a command does, its flags and examples. Without COMMAND, it lists all
+commands.`,
 		Example: `  cairn help verify  # help for one command`,
 		Args:    takes(0, 1),
 		ValidArgsFunction: completeFirst(func(cmd *cobra.Command, _ string) []string {

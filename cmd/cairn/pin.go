@@ -27,17 +27,17 @@ func pinCommand(c *call) *cobra.Command {
 		Use:   "pin [--name NAME] CHECKPOINT | --remove NAME [DIR]",
 		Short: "keep a checkpoint, under a name",
 		Long: `Keeps a checkpoint that the run would remove some time: when it has newer ones,
-with --disk-limit, and when it has finished. The pinned checkpoint is in DIR/pinned/NAME,
-as a checkpoint directory of its own: its files are hard links, which need no space
-as long as the run has the checkpoint, too. All commands accept it as a CHECKPOINT,
-and 'cairn run --from DIR/pinned/NAME' resumes a copy of it. 'cairn list' shows the
-pinned checkpoints of a directory.
+with --disk-limit, and when it has finished. The pinned checkpoint is in
+DIR/pinned/NAME, as a checkpoint directory of its own: its files are hard links,
+which need no space as long as the run has the checkpoint, too. All commands accept
+it as a CHECKPOINT, and 'cairn run --from DIR/pinned/NAME' resumes a copy of it.
+'cairn list' shows the pinned checkpoints of a directory.
 
 If the run has tiers outside of its hosts (cairn run --tiers), each of them that has
-the checkpoint keeps it, and 'cairn run --from PLACE@NAME' resumes it there; neither
-keep=N nor 'cairn gc' nor the end of the run removes it. If only the hosts' disks have
-it (--local), the command copies it into RUN/pinned/NAME, because a host's disk may be
-lost.
+the checkpoint keeps it, and 'cairn run --from PLACE@NAME' resumes it there. Neither
+keep=N nor 'cairn gc' nor the end of the run removes it. If only the hosts' disks
+have it (--local), the command copies it into RUN/pinned/NAME, because a host's disk
+may be lost.
 
 Without --name, the name is that of the checkpoint, such as ckpt-00000012. With
 --remove, the command removes a pinned checkpoint.`,

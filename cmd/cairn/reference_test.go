@@ -46,3 +46,14 @@ func TestHelp_ReferenceIsCurrent(t *testing.T) {
 		}
 	}
 }
+
+// TestHelp_Width shows that the texts of commands fit a terminal of 84 columns.
+func TestHelp_Width(t *testing.T) {
+	for _, cmd := range listedCommands(newRoot(&call{stdout: &output{}})) {
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Annotations[exitCodes]) {
+			if n := textWidth(strings.TrimSuffix(line, "\n")); n > 84 {
+				t.Errorf("help %s: a line of %d columns: %s", cmd.Name(), n, line)
+			}
+		}
+	}
+}

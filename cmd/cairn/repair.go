@@ -21,13 +21,14 @@ shared directory or the object store. Then each checkpoint survives again what i
 tiers promise. It says what it has repaired, what cannot be repaired, and where that
 was. The exit code is 1 if something cannot be repaired.
 
-It may be killed and repeated: it removes nothing that can be used. Stop the run first.
-If it is running, only the shared directory and the object store are repaired. A host
-that is gone for good is no damage: 'cairn run' resumes the run without it.
+The command may be killed and repeated: it removes nothing that can be used. Stop
+the run first. While it runs, only the shared directory and the object store are
+repaired. A host that is gone for good is no damage: 'cairn run' resumes the run
+without it.
 
-If the directory of the shared tier does not have what the run has put there, its file
-system may not be mounted, and cairn does not touch it. If its content is lost for good,
-let --replace shared begin it anew.`,
+If the directory of the shared tier does not have what the run has put there, its
+file system may not be mounted, and cairn does not touch it. If its content is lost
+for good, let --replace shared begin it anew.`,
 		Example: `  cairn repair sim.cairn                                  # all tiers of the run
   cairn repair --json sim.cairn | jq '.lost'              # what cannot be repaired`,
 		Args: takes(0, 1),

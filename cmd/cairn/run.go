@@ -155,8 +155,9 @@ node any more, the next start leaves it out, if the other nodes have room.`,
   cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
 		Annotations: map[string]string{exitCodes: `  0   finished
   74  stopped, but the state could not be saved (the disk is full, or the time was
-      too short), and the work since the last checkpoint is lost; or finished, but the
-      ranks' output could not be completed. The same command continues from there
+      too short), and the work since the last checkpoint is lost; or finished, but
+      the ranks' output could not be completed. The same command continues from
+      there
   75  stopped or interrupted, or mpirun or srun could not start the ranks again;
       the same command resumes the run, or starts from the beginning if there is
       no checkpoint

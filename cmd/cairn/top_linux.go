@@ -23,10 +23,10 @@ func topCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags] [RUN]",
 		Short: "show a run in the terminal, live",
-		Long: `Shows a run in the terminal, and how it changes: its state, figures, a timeline with
-failures (✗), work that is computed again (▒) and the pauses of checkpoints, hosts
-and ranks, storage tiers, and the log. RUN is the run directory that 'cairn run'
-made; if left out, the only *.cairn directory here.
+		Long: `Shows a run in the terminal, and updates the picture: the state, figures, a
+timeline, hosts and ranks, storage tiers, and the log. The timeline shows failures
+(✗), work that is computed again (▒) and the pauses of checkpoints. RUN is the run
+directory that 'cairn run' made; if left out, the only *.cairn directory here.
 
 Each rank is a bar, the higher the more points it has reached, compared with the
 others. Keys: q ends the command, not the run; c takes a checkpoint; s makes the
@@ -36,8 +36,11 @@ run save and stop, after a question.`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
 	}
-	once := cmd.Flags().Bool("once", false, "print one picture and end; so does a command whose output is no terminal")
+	once := cmd.Flags().Bool("once", false, "print one picture and end, as without a terminal")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if c.json {
+			return usagef("top: output is text; 'cairn status --json' has the state as JSON")
+		}
 		run, err := c.theRun()
 		if err != nil {
 			return err

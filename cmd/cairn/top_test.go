@@ -86,6 +86,13 @@ func TestTop_Frame(t *testing.T) {
 	}
 }
 
+// TestJSON_Refused shows that commands which print no JSON say so.
+func TestJSON_Refused(t *testing.T) {
+	for _, name := range []string{"attach", "top", "web"} {
+		cairnRun(t, name, "--json", t.TempDir()).exit(exitUsage).complains(name+": output is text", "cairn status --json")
+	}
+}
+
 // TestTop steers a run by keys, on a screen that is not real.
 func TestTop(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -45,6 +45,9 @@ metrics for Prometheus (docs/watching.md).`,
 	}
 	at := cmd.Flags().String("http", defaultHTTP, "listen on `ADDRESS`; without a host, on this machine only")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if c.json {
+			return usagef("web: output is text; 'cairn status --json' has the state as JSON")
+		}
 		run, err := c.theRun()
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -343,6 +344,41 @@ func TestMetrics(t *testing.T) {
 			if !strings.Contains(text, "\n"+line+"\n") {
 				t.Errorf("the metrics lack %q:\n%s", line, text)
 			}
+		}
+	}
+}
+
+// TestMetrics_Documented shows that the table of docs/watching.md has the
+// metrics that exist, and that the dashboard for Grafana uses no others.
+func TestMetrics_Documented(t *testing.T) {
+	names := func(path, form string) (all []string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, m[1])
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	exist := names("metrics.go", `"(cairn_\w+)"`)
+	if listed := names("../../docs/watching.md", `\b(cairn_\w+)`); !slices.Equal(listed, exist) {
+		t.Errorf("docs/watching.md has %q, want %q", listed, exist)
+	}
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	text, err := os.ReadFile("../../examples/grafana/cairn.json")
+	if err == nil {
+		err = json.Unmarshal(text, &board)
+	}
+	if err != nil || len(board.Panels) == 0 || len(board.Panels[0].Targets) == 0 || board.Panels[0].Targets[0].Expr == "" {
+		t.Fatalf("%v, %+v", err, board)
+	}
+	for _, name := range names("../../examples/grafana/cairn.json", `\b(cairn_\w+)`) {
+		if !slices.Contains(exist, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("the dashboard uses %s, which does not exist", name)
 		}
 	}
 }

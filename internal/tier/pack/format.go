@@ -284,12 +284,3 @@ func openPack(path string) (*os.File, *Index, int64, error) {
 	}
 	return f, x, st.Size(), nil
 }
-
-// Open reads the index of a pack on this host.
-func Open(path string) (*Index, error) {
-	f, x, _, err := openPack(path)
-	if err == nil {
-		f.Close()
-	}
-	return x, err
-}

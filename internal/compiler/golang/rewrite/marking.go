@@ -2,12 +2,10 @@ package rewrite
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
 	"go/version"
-	"regexp"
 	"strings"
 )
 
@@ -173,16 +171,6 @@ func replaceComments(text []byte, prefix string, is func(comment []byte) bool, p
 		at = done
 	}
 }
-
-// RenameInLineComments changes the names of files in line comments.
-func RenameInLineComments(text []byte, name func(file string) string) []byte {
-	return toldInText.ReplaceAllFunc(text, func(b []byte) []byte {
-		m := toldInText.FindSubmatch(b)
-		return fmt.Appendf(nil, "/*line %s%s*/", name(string(m[1])), m[2])
-	})
-}
-
-var toldInText = regexp.MustCompile(`/\*line ([^*]*?)((?::\d+){1,2})\*/`)
 
 // TypeParams is the oldest version of Go that has type parameters, which the
 // new parts of a file use.
