@@ -85,8 +85,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// thisMachine reports whether the host of a URL is this machine by any name
-// service's word: an address of loopback, or localhost.
+// thisMachine reports whether the host of a URL can only be this machine:
+// localhost, or an address of loopback. Other names may be this machine's, too,
+// but whoever has the name decides that.
 func thisMachine(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
