@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cairnrun/cairn/internal/store"
 )
@@ -46,6 +47,16 @@ checkpoints of sim.cairn). Bash needs the package bash-completion.`,
 			}
 			return usagef("completion: no shell %q%s; there are %s", args[0], suggest(args[0], shells, ""), strings.Join(shells, ", "))
 		},
+	}
+}
+
+// unquoteUsages removes the backquotes around the names of flags' values, which
+// a shell would show with the flags.
+func unquoteUsages(root *cobra.Command) {
+	for _, cmd := range append(root.Commands(), root) {
+		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+		}
 	}
 }
 

@@ -21,7 +21,10 @@ func complete(t *testing.T, words ...string) (offered []string, directive string
 	}
 	lines := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
 	for _, line := range lines[:len(lines)-1] {
-		name, _, _ := strings.Cut(line, "\t")
+		name, text, _ := strings.Cut(line, "\t")
+		if strings.Contains(text, "`") {
+			t.Errorf("%q: %s has backquotes", words, line)
+		}
 		offered = append(offered, name)
 	}
 	return offered, lines[len(lines)-1]

@@ -140,7 +140,9 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 		}
 		return usagef("no command given\n\n%s", strings.TrimSuffix(helpText(root), "\n"))
 	}
-	if args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
+	if args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd {
+		unquoteUsages(root)
+	} else {
 		cmd, own, err := root.Find(args)
 		if err != nil {
 			return unknownCommand(root, args[0])
