@@ -1,7 +1,10 @@
 package golang
 
 import (
+	"fmt"
+	"go/token"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +19,7 @@ func TestDivide(t *testing.T) {
 	t.Parallel()
 	p := loadTest(t, "divide", load.Options{})
 	g := callgraph.New(p.Source, p.Dynamic)
-	main, got := g.Main, make(map[int]string)
+	main, got := g.Main, make(map[string]string)
 	for _, fn := range g.All { // each function as if it were the program
 		if fn == main {
 			continue
@@ -28,36 +31,42 @@ func TestDivide(t *testing.T) {
 			for _, v := range x.Derived {
 				names = append(names, v.Name)
 			}
-			got[p.At(x.Loop.Pos()).Line] = "malleable: " + strings.Join(names, " ")
+			got[line(p.Source.Fset.Position(x.Loop.Pos()))] = "malleable: " + strings.Join(names, " ")
 		}
 		for _, x := range r.Refusals {
 			if x.Loop != nil {
-				got[p.At(x.Loop.Pos()).Line] = x.Name + ": " + x.Text
+				got[line(p.Source.Fset.Position(x.Loop.Pos()))] = x.Name + ": " + x.Text
 			}
 		}
-	}
-	text, err := os.ReadFile(p.Source.Fset.Position(p.Source.Main.Files[0].Pos()).Filename)
-	if err != nil {
-		t.Fatal(err)
 	}
 	cases := 0
-	for i, line := range strings.Split(string(text), "\n") {
-		_, want, ok := strings.Cut(line, "// want ")
-		if !ok {
-			continue
+	for _, f := range p.Source.Main.Files {
+		name := p.Source.Fset.Position(f.Pos()).Filename
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		cases++
-		if want == "none" {
-			want = ""
-			if got[i+1] != "" {
-				t.Errorf("main.go:%d: %q, want nothing", i+1, got[i+1])
+		for i, text := range strings.Split(string(text), "\n") {
+			_, want, ok := strings.Cut(text, "// want ")
+			if !ok {
+				continue
+			}
+			cases++
+			at := fmt.Sprintf("%s:%d", filepath.Base(name), i+1)
+			if want == "none" {
+				want = ""
+				if got[at] != "" {
+					t.Errorf("%s: %q, want nothing", at, got[at])
+				}
+			}
+			if !strings.HasPrefix(got[at], want) {
+				t.Errorf("%s: %q, want %q", at, got[at], want)
 			}
 		}
-		if !strings.HasPrefix(got[i+1], want) {
-			t.Errorf("main.go:%d: %q, want %q", i+1, got[i+1], want)
-		}
 	}
-	if cases != 35 {
+	if cases != 57 {
 		t.Errorf("%d cases", cases)
 	}
 }
+
+func line(at token.Position) string { return fmt.Sprintf("%s:%d", filepath.Base(at.Filename), at.Line) }

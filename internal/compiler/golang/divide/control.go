@@ -256,7 +256,7 @@ func (w *walker) returns(s *ast.ReturnStmt, ctl *Cause) {
 	}
 	for i, e := range s.Results {
 		if len(s.Results) == n {
-			if c, ok := d.expr(pkg, e); ok {
+			if c, ok := d.value(pkg, e, named.At(i).Type()); ok {
 				d.markResult(w.fn, i, c)
 			}
 		}
@@ -268,11 +268,9 @@ func (w *walker) returns(s *ast.ReturnStmt, ctl *Cause) {
 			}
 		}
 	}
-	if len(s.Results) == 0 {
-		for i := range n {
-			if c, ok := d.cause(named.At(i)); ok {
-				d.markResult(w.fn, i, c)
-			}
+	for i := range n { // also what deferred functions set
+		if c, ok := d.cause(named.At(i)); ok {
+			d.markResult(w.fn, i, c)
 		}
 	}
 }
@@ -312,13 +310,7 @@ func (w *walker) assigns(s *ast.AssignStmt, ctl *Cause) {
 		var c Cause
 		yes := false
 		if len(s.Rhs) == len(s.Lhs) {
-			c, yes = d.expr(pkg, s.Rhs[i])
-			if call, ok := ast.Unparen(s.Rhs[i]).(*ast.CallExpr); ok && isBuiltin(pkg, call, "append") {
-				v, _ := object(pkg, call.Args[0]).(*types.Var)
-				if x := cmp.Or(either(ctl, c, yes), w.called); x != nil && (v == nil || d.holds(w.fn, v) != ownMemory) { // others may share the memory
-					d.markType(pkg.Info.TypeOf(call), *x)
-				}
-			}
+			c, yes = d.value(pkg, s.Rhs[i], pkg.Info.TypeOf(e))
 		} else {
 			c, yes = w.result(s.Rhs[0], i)
 		}
@@ -351,6 +343,12 @@ func (w *walker) exprs(ctl *Cause, list ...ast.Expr) {
 				w.call(n, ctl)
 			case *ast.CompositeLit:
 				w.literal(n)
+			case *ast.BinaryExpr: // y of x && y runs if x holds
+				if n.Op == token.LAND || n.Op == token.LOR {
+					w.exprs(ctl, n.X)
+					w.exprs(either2(w.d, w.fn.Pkg, ctl, n.X), n.Y)
+					return false
+				}
 			}
 			return true
 		})
@@ -374,14 +372,14 @@ func (w *walker) literal(n *ast.CompositeLit) {
 		} else if i < st.NumFields() {
 			field = st.Field(i)
 		}
-		if c, ok := w.d.expr(w.fn.Pkg, e); ok {
+		if field == nil {
+			continue
+		}
+		if c, ok := w.d.value(w.fn.Pkg, e, field.Type()); ok {
 			w.d.mark(field, c)
 		}
 	}
 }
-
-// readers are packages whose functions do not write to what they are given.
-var readers = []string{"fmt", "errors", "log", "math", "math/bits", "math/cmplx", "strconv", "strings", load.DevicePath}
 
 // call passes arguments to parameters.
 func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
@@ -392,26 +390,26 @@ func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
 		}
 	}
 	if t := d.sites[n]; t != nil {
+		x, yes := d.chosen(pkg, n)
 		for _, to := range slices.Concat(t.Callees, t.MayCall) {
-			w.enter(to, n, ctl)
+			w.enter(to, n, either(ctl, x, yes))
 		}
 		return
 	}
 	w.callbacks(n, ctl)
-	if tv := pkg.Info.Types[n.Fun]; tv.IsType() || isBuiltin(pkg, n, "len", "cap", "append", "make", "new", "min", "max", "panic", "print", "println", "real", "imag", "complex") {
+	if tv := pkg.Info.Types[n.Fun]; tv.IsType() || isBuiltin(pkg, n, "len", "cap", "make", "new", "min", "max", "panic", "print", "println", "real", "imag", "complex") {
 		return
 	}
-	if f, ok := load.Callee(pkg, n).(*types.Func); ok && f.Pkg() != nil && slices.Contains(readers, f.Pkg().Path()) {
+	if isBuiltin(pkg, n, "append") {
+		w.appends(n, ctl)
+		return
+	}
+	if f, ok := load.Callee(pkg, n).(*types.Func); ok && onlyReads(f) {
 		return
 	}
 	// A library or a builtin may write to what it is given.
-	c := ctl
-	if c == nil {
-		c = w.called
-	}
-	for _, e := range n.Args {
-		c = either2(d, pkg, c, e)
-	}
+	x, yes := d.passed(pkg, n)
+	c := either(cmp.Or(ctl, w.called), x, yes)
 	args := n.Args
 	if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && pkg.Info.Selections[sel] != nil {
 		c = either2(d, pkg, c, sel.X)
@@ -429,10 +427,10 @@ func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
 		case *types.Basic, *types.Signature:
 		default:
 			_, slice := t.(*types.Slice)
-			if slice && reads {
+			if slice && reads || isFile(pkg.Info.TypeOf(e)) {
 				continue
 			}
-			d.mark(object(pkg, e), *c)
+			w.marks(e, *c)
 			if slice {
 				d.markType(pkg.Info.TypeOf(e), *c)
 			}
@@ -443,21 +441,15 @@ func (w *walker) call(n *ast.CallExpr, ctl *Cause) {
 // callbacks follows functions that are passed to a library.
 func (w *walker) callbacks(n *ast.CallExpr, ctl *Cause) {
 	d, pkg := w.d, w.fn.Pkg
-	if isDeviceFunc(pkg, n, "NewKernel") {
+	if isDeviceFunc(pkg, n, "NewKernel", "KernelOf") {
 		return
 	}
-	c := cmp.Or(ctl, w.called)
-	for _, e := range n.Args {
-		c = either2(d, pkg, c, e)
-	}
+	x, yes := d.passed(pkg, n)
+	c := either(cmp.Or(ctl, w.called), x, yes)
 	if c == nil {
 		return
 	}
-	for _, e := range n.Args {
-		fn := d.function(pkg, ast.Unparen(e))
-		if fn == nil {
-			continue
-		}
+	for _, fn := range d.callbacks(pkg, n) {
 		w.set(d.control, fn, *c)
 		if sig := signature(fn); sig != nil {
 			for p := range sig.Params().Variables() {
@@ -509,8 +501,13 @@ func (w *walker) enter(to *callgraph.Function, n *ast.CallExpr, ctl *Cause) {
 		if params.Len() == 0 {
 			break
 		}
-		if c, ok := d.expr(pkg, e); ok {
-			d.mark(params.At(min(i, params.Len()-1)), c)
+		p := params.At(min(i, params.Len()-1))
+		t := p.Type()
+		if list, ok := t.(*types.Slice); ok && sig.Variadic() && i >= params.Len()-1 && !n.Ellipsis.IsValid() {
+			t = list.Elem()
+		}
+		if c, ok := d.value(pkg, e, t); ok {
+			d.mark(p, c)
 		}
 	}
 }

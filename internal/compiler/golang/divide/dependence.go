@@ -22,7 +22,8 @@ type dependence struct {
 	live    map[*callgraph.Function]bool // functions that the host may call
 	kernels map[*callgraph.Function]bool // functions that devices may run
 	byObj   map[*types.Func]*callgraph.Function
-	sites   map[*ast.CallExpr]*callgraph.Site
+	sites   map[*ast.CallExpr]*callgraph.Site       // calls of the program's functions
+	given   map[*ast.CallExpr][]*callgraph.Function // what calls of libraries may call
 
 	on        map[types.Object]Cause // variables and fields
 	byType    map[string]Cause       // all variables of a type, because of an element of one
@@ -79,7 +80,7 @@ func newDependence(ld *load.Program, g *callgraph.Graph, v *variant) *dependence
 // newCalls is newDependence without what depends on the devices: only who calls
 // what is known.
 func newCalls(ld *load.Program, g *callgraph.Graph, v *variant) *dependence {
-	d := &dependence{ld: ld, g: g, byObj: map[*types.Func]*callgraph.Function{}, sites: map[*ast.CallExpr]*callgraph.Site{},
+	d := &dependence{ld: ld, g: g, byObj: map[*types.Func]*callgraph.Function{}, sites: map[*ast.CallExpr]*callgraph.Site{}, given: map[*ast.CallExpr][]*callgraph.Function{},
 		on: map[types.Object]Cause{}, byType: map[string]Cause{}, results: map[*callgraph.Function]map[int]Cause{},
 		control: map[*callgraph.Function]Cause{}, early: map[*callgraph.Function]Cause{}, loops: map[ast.Stmt]Cause{}, addressed: map[string][]types.Object{},
 		launched: map[*ast.CallExpr]Cause{}, held: map[*types.Var]holding{}, reached: map[*callgraph.Function][]*callgraph.Function{}}
@@ -89,8 +90,14 @@ func newCalls(ld *load.Program, g *callgraph.Graph, v *variant) *dependence {
 				d.byObj[f] = fn
 			}
 		}
+	}
+	for _, fn := range g.All {
 		for _, t := range fn.Sites {
-			if t.Call != nil && t.Kind != callgraph.AsyncCallback && t.Kind != callgraph.SyncCallback {
+			switch {
+			case t.Call == nil || isDeviceFunc(fn.Pkg, t.Call, "NewKernel", "KernelOf"):
+			case t.Kind == callgraph.AsyncCallback || t.Kind == callgraph.SyncCallback || d.ofLibrary(fn.Pkg, t.Call):
+				d.given[t.Call] = slices.Concat(d.given[t.Call], t.Callees, t.MayCall)
+			default:
 				d.sites[t.Call] = v.only(t)
 			}
 		}
@@ -123,10 +130,10 @@ func (d *dependence) findLive() {
 		for _, f := range s.Files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)
-				if !ok || !isDeviceFunc(s, call, "NewKernel") || len(call.Args) != 3 {
+				if !ok || !isDeviceFunc(s, call, "NewKernel", "KernelOf") || len(call.Args) == 0 {
 					return true
 				}
-				k := ast.Unparen(call.Args[2])
+				k := ast.Unparen(call.Args[len(call.Args)-1])
 				passed[k] = true
 				if fn := d.function(s, k); fn != nil {
 					kernels = append(kernels, fn)
@@ -169,7 +176,7 @@ func (d *dependence) findLive() {
 		}
 		d.live[fn] = true
 		for _, t := range fn.Sites {
-			if t.Call != nil && isDeviceFunc(fn.Pkg, t.Call, "NewKernel") {
+			if t.Call != nil && isDeviceFunc(fn.Pkg, t.Call, "NewKernel", "KernelOf") {
 				continue
 			}
 			t = d.site(t)
@@ -421,10 +428,15 @@ func (d *dependence) expr(s *load.Package, e ast.Expr) (c Cause, yes bool) {
 		case *ast.FuncLit:
 			return false
 		case *ast.CompositeLit:
-			if t := s.Info.TypeOf(n); t != nil {
-				if _, ok := deref(t).Underlying().(*types.Struct); ok {
-					return false // its fields have the cause
-				}
+			t := s.Info.TypeOf(n)
+			if t == nil {
+				return true
+			}
+			if _, ok := deref(t).Underlying().(*types.Struct); ok && typeName(t) != nil {
+				return false // its fields have the cause
+			}
+			if c, yes = d.elements(s, n); yes {
+				return false
 			}
 		case *ast.Ident:
 			if v, ok := s.Info.Uses[n].(*types.Var); ok {
@@ -437,6 +449,9 @@ func (d *dependence) expr(s *load.Package, e ast.Expr) (c Cause, yes bool) {
 						c, yes = x, true
 					}
 				}
+				if !yes {
+					c, yes = d.chosen(s, n)
+				}
 				if !yes && isDevices(s.Info.TypeOf(n)) {
 					c, yes = Cause{n.Pos(), "the devices"}, true
 				}
@@ -444,6 +459,21 @@ func (d *dependence) expr(s *load.Package, e ast.Expr) (c Cause, yes bool) {
 			}
 			if isDevices(s.Info.TypeOf(n)) || isDeviceFunc(s, n, "Devices", "Open", "Spread", "NewGroup") {
 				c, yes = Cause{n.Pos(), "the devices"}, true
+			} else {
+				c, yes = d.passed(s, n)
+			}
+		case *ast.BinaryExpr:
+			if n.Op == token.EQL || n.Op == token.NEQ {
+				if c, yes = d.within(s.Info.TypeOf(n.X)); !yes {
+					c, yes = d.within(s.Info.TypeOf(n.Y))
+				}
+			}
+		case *ast.IndexExpr:
+			if m, ok := s.Info.TypeOf(n.X).Underlying().(*types.Map); ok {
+				c, yes = d.value(s, n.Index, m.Key())
+				if !yes {
+					c, yes = d.within(s.Info.TypeOf(n.Index))
+				}
 			}
 		}
 		return !yes
@@ -469,7 +499,7 @@ func (d *dependence) declared(s *load.Package, decl *ast.GenDecl, ctl *Cause) {
 			c, yes := Cause{}, false
 			switch {
 			case len(v.Values) == len(v.Names):
-				c, yes = d.expr(s, v.Values[i])
+				c, yes = d.value(s, v.Values[i], s.Info.TypeOf(id))
 			case len(v.Values) > 0:
 				c, yes = d.expr(s, v.Values[0])
 			}

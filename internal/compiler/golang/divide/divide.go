@@ -132,6 +132,8 @@ func (d *dependence) unsupported() (at token.Pos, why string) {
 			case *ast.CallExpr:
 				f, ok := load.Callee(fn.Pkg, n).(*types.Func)
 				switch {
+				case isBuiltin(fn.Pkg, n, "recover"):
+					at, why = n.Pos(), "the program calls recover"
 				case !ok || f.Pkg() == nil:
 				case f.Pkg().Path() == load.DevicePath && slices.Contains([]string{"Open", "Raw", "Update", "View", "Copy"}, f.Name()):
 					at, why = n.Pos(), "the program calls device."+f.Name()
@@ -248,6 +250,8 @@ func (d *dependence) called(n ast.Node) (list []*callgraph.Function) {
 		}
 		if call, ok := n.(*ast.CallExpr); ok && d.sites[call] != nil {
 			list = append(append(list, d.sites[call].Callees...), d.sites[call].MayCall...)
+		} else if ok {
+			list = append(list, d.given[call]...)
 		}
 		return true
 	})
@@ -269,7 +273,7 @@ func (d *dependence) reach(from []*callgraph.Function) (list []*callgraph.Functi
 		if !ok {
 			next = d.called(fn.Body)
 			for _, t := range fn.Sites {
-				if t.Call == nil || !isDeviceFunc(fn.Pkg, t.Call, "NewKernel") {
+				if t.Call == nil || !isDeviceFunc(fn.Pkg, t.Call, "NewKernel", "KernelOf") {
 					t = d.site(t)
 					next = append(append(next, t.Callees...), t.MayCall...)
 				}

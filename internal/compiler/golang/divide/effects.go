@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
@@ -87,7 +88,7 @@ func writes(fn *callgraph.Function, root ast.Node) (list []*write) {
 				return true
 			}
 			f, ok := load.Callee(pkg, n).(*types.Func)
-			if !ok || f.Pkg() == nil || slices.Contains(readers, f.Pkg().Path()) || pkg.Types == f.Pkg() {
+			if !ok || f.Pkg() == nil || onlyReads(f) || pkg.Types == f.Pkg() {
 				return true
 			}
 			args := slices.Clone(n.Args)
@@ -235,7 +236,7 @@ func (c *candidate) effects(s ast.Stmt) []*write {
 var pureDevice = []string{"New", "NewConstant", "Rows", "Prefer", "Dims", "Len", "Info", "String", "Read", "Free", "Err", "In", "Out", "InOut", "Local", "Devices", "Moved"}
 
 // pureLibrary are packages without side effects.
-var pureLibrary = []string{"errors", "math", "math/bits", "math/cmplx", "strconv", "strings"}
+var pureLibrary = []string{"errors", "math", "math/bits", "math/cmplx", "slices", "strconv", "strings"}
 
 // impurity says what a statement does besides setting variables that depend on
 // the devices, if anything.
@@ -316,7 +317,7 @@ func (d *dependence) impure(fn *callgraph.Function, root ast.Node) (found *Cause
 					}
 				}
 			case f.FullName() == "fmt.Errorf" || f.FullName() == "fmt.Sprintf" || f.FullName() == "fmt.Sprint":
-			case slices.Contains(pureLibrary, f.Pkg().Path()) && f.Signature().Recv() == nil:
+			case slices.Contains(pureLibrary, f.Pkg().Path()) && f.Signature().Recv() == nil, strings.HasPrefix(f.FullName(), "sort.Search"):
 			default:
 				bad(n, "it calls "+f.FullName())
 			}
@@ -526,4 +527,29 @@ func (c *candidate) shadowed(names map[string]token.Pos) *Refusal {
 		}
 	}
 	return nil
+}
+
+// kernelReads refuses if a kernel on the host uses a variable or field that
+// depends on the devices.
+func (d *dependence) kernelReads(fn *callgraph.Function) (found *Refusal) {
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok || found != nil {
+			return found == nil
+		}
+		v, ok := fn.Pkg.Info.Uses[id].(*types.Var)
+		if !ok || !v.IsField() && fn.Node.Pos() <= v.Pos() && v.Pos() < fn.Node.End() {
+			return true
+		}
+		if _, on := d.cause(v); on {
+			found = &Refusal{Variable: Variable{v.Name(), id.Pos(), Cause{v.Pos(), "a kernel uses it"}}}
+		}
+		return true
+	})
+	return found
+}
+
+func isFloat(t types.Type) bool {
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Info()&(types.IsFloat|types.IsComplex) != 0
 }

@@ -549,7 +549,7 @@ func (o *origins) passes(s *load.Package, fn *callgraph.Function, call *ast.Call
 		return
 	}
 	for _, t := range fn.Sites { // functions that a library may call
-		if t.Call != call || t.Kind != callgraph.SyncCallback && t.Kind != callgraph.AsyncCallback && t.Kind != callgraph.GoCall {
+		if t.Call != call || t.Kind != callgraph.SyncCallback && t.Kind != callgraph.AsyncCallback && t.Kind != callgraph.GoCall && !o.d.ofLibrary(s, call) {
 			continue
 		}
 		for _, to := range t.Callees {

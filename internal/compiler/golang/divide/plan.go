@@ -174,6 +174,11 @@ func (c *candidate) indexed() *Refusal {
 	if v, at := d.sharedValues(); v != nil {
 		return &Refusal{Variable: Variable{v.Name(), at, Cause{v.Pos(), "the host may write what follows from the devices to an array that they share"}}}
 	}
+	for fn := range d.kernels {
+		if x := d.kernelReads(fn); x != nil {
+			return x
+		}
+	}
 	for _, fn := range d.g.All {
 		if !d.live[fn] {
 			continue
@@ -208,6 +213,8 @@ func (c *candidate) indexed() *Refusal {
 					if !on {
 						shared = e
 					}
+				case on && i > 1 && isFloat(fn.Pkg.Info.TypeOf(e)):
+					found = refuse(e, fn.Pkg, "a kernel gets it, and it is no position")
 				case on && i > 0: // the size, or a number
 					by = true
 				}

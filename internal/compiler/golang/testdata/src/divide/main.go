@@ -25,7 +25,9 @@ var work = device.NewKernel("", "work", func(w *device.Work) {
 func main() {
 	for _, f := range []func() error{inline, method, helper, first, lazy, stale, swapped, counter, perDevice, indexed, viewsInLoop,
 		hostIndexed, hostValues, control, early, aliased, pointer, moved, changing, readsOld, twice, grouped, shadowing, effects, inner, saved, captured, stored,
-		callback, helperValues, partValues, blocks, updated, kernelCounts} {
+		callback, helperValues, partValues, blocks, updated, kernelCounts,
+		scanned, printed, built, shortCircuit, recovered, sorted, searched, sortedByMethods, chosenType, chosenFunction, iterated, packageVariable,
+		formatted, compared, encoded, deferred, converted, heldByFunction, kernelReads, share, reused, mapped} {
 		if err := f(); err != nil {
 			log.Fatal(err)
 		}
