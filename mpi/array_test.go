@@ -311,3 +311,70 @@ func TestArray_Refused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestArray_OtherElements sends arrays whose elements have another size than
+// those of the array that receives them, so that the ranks divide the message
+// into other parts.
+func TestArray_OtherElements(t *testing.T) {
+	devs, err := device.Open("discrete")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := device.NewKernel("", "put", func(w *device.Work) {
+		a, first := device.Slice[float64](w, 0), device.Value[float64](w, 1)
+		lo, hi := w.Range(0)
+		for i := lo; i < hi; i++ {
+			a[i] = first + float64(i)
+		}
+	})
+	const n = 300_000
+	err = mpi.Local(2, func(c *mpi.Comm) error {
+		a, b := device.New[[3]float64](n/3), device.New[float64](n)
+		for turn := range 2 {
+			first := float64(1 - c.Rank()) // what is sent begins with 1
+			if err := devs[0].Launch(put, device.Size{n}, device.Out(a), first); err != nil {
+				return err
+			}
+			if err := devs[0].Launch(put, device.Size{n}, device.Out(b), first); err != nil {
+				return err
+			}
+			var err error
+			switch {
+			case c.Rank() == 0 && turn == 0:
+				err = mpi.SendArray(c, a, 1, 0)
+			case c.Rank() == 0:
+				err = mpi.SendArray(c, b, 1, 0)
+			case turn == 0:
+				_, err = mpi.RecvArray(c, b, 0, 0)
+			default:
+				_, err = mpi.RecvArray(c, a, 0, 0)
+			}
+			if err != nil {
+				return err
+			}
+			flat, err := b.Read()
+			if err != nil {
+				return err
+			}
+			if turn == 1 {
+				triples, err := a.Read()
+				if err != nil {
+					return err
+				}
+				flat = nil
+				for _, v := range triples {
+					flat = append(flat, v[:]...)
+				}
+			}
+			for i, v := range flat {
+				if v != float64(i+1) {
+					return fmt.Errorf("turn %d: element %d is %v", turn, i, v)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

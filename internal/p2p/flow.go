@@ -62,7 +62,7 @@ type flow struct {
 	asked   int
 	arrived int
 	stored  int
-	waiting map[int]mem.Slot // buffers for parts that were asked for, by offset
+	waiting map[int]*awaited // parts that were asked for, by offset
 	settles bool             // it stores a message that has arrived completely
 }
 
@@ -73,6 +73,13 @@ type flowPart struct {
 	to     uint64 // the receiver's request
 }
 
+// awaited is a part that a receiver has asked for. It may come in pieces: the
+// sender's elements may have another size, and then its buffers do.
+type awaited struct {
+	slot mem.Slot
+	left int // bytes that have not come
+}
+
 // sentSlot is the token of a part that a link sends.
 type sentSlot struct {
 	f    *flow
@@ -80,7 +87,7 @@ type sentSlot struct {
 }
 
 func (e *Engine) newFlow(r *Request) *flow {
-	f := &flow{e: e, r: r, m: r.memory, waiting: make(map[int]mem.Slot)}
+	f := &flow{e: e, r: r, m: r.memory, waiting: make(map[int]*awaited)}
 	if e.flows == nil {
 		e.flows = make(map[*flow]struct{})
 	}
@@ -127,8 +134,8 @@ func (f *flow) end() {
 	for _, s := range f.spare {
 		s.Free()
 	}
-	for _, s := range f.waiting {
-		s.Drop()
+	for _, p := range f.waiting {
+		p.slot.Drop()
 	}
 	for _, p := range f.todo {
 		if p.slot != nil {
@@ -258,33 +265,48 @@ func (f *flow) askPart() {
 		return
 	}
 	n := min(f.m.part(), f.r.length-f.asked)
-	f.waiting[f.asked] = s
+	f.waiting[f.asked] = &awaited{s, n}
 	f.e.head = frame{kind: kindReady, id: f.message.id, other: f.id, seq: uint64(f.asked), length: uint64(n)}
 	f.asked += n
 	f.e.emit(f.message.source, nil, nil)
 	f.e.sleep.wake()
 }
 
-// arriving returns the buffer for a part, or nil if it was not asked for.
-func (f *flow) arriving(off, n int) []byte {
-	s := f.waiting[off]
-	if s == nil || n != min(f.m.part(), f.r.length-off) {
-		return nil
+// awaits returns the part that n bytes at off belong to, and where it begins.
+func (f *flow) awaits(off, n int) (p *awaited, start int) {
+	start = off / f.m.part() * f.m.part()
+	p = f.waiting[start]
+	if p == nil || n > p.left || off+n > min(start+f.m.part(), f.r.length) {
+		return nil, 0 // it was not asked for
 	}
-	return s.Bytes()[:n]
+	return p, start
 }
 
-// partArrived notes that a part is complete.
+// arriving returns the buffer for bytes of a part, or nil if they were not
+// asked for.
+func (f *flow) arriving(off, n int) []byte {
+	p, start := f.awaits(off, n)
+	if p == nil {
+		return nil
+	}
+	return p.slot.Bytes()[off-start:][:n]
+}
+
+// partArrived notes that bytes of a part have come.
 func (f *flow) partArrived(off, n int) {
-	s := f.waiting[off]
-	if s == nil {
+	p, start := f.awaits(off, n)
+	if p == nil {
 		return // a protocol error, see arriving
 	}
-	delete(f.waiting, off)
-	f.todo = append(f.todo, flowPart{off: off, n: n, slot: s})
+	p.left -= n
 	if f.arrived += n; f.arrived == f.r.length {
 		delete(f.e.requests, f.id)
 	}
+	if p.left > 0 {
+		return
+	}
+	delete(f.waiting, start)
+	f.todo = append(f.todo, flowPart{off: start, n: min(f.m.part(), f.r.length-start), slot: p.slot})
 	f.kick()
 }
 
