@@ -64,7 +64,7 @@ func TestDivide(t *testing.T) {
 			}
 		}
 	}
-	if cases != 57 {
+	if cases != 63 {
 		t.Errorf("%d cases", cases)
 	}
 }

@@ -287,8 +287,39 @@ func (d *dependence) cause(obj types.Object) (Cause, bool) {
 	if isDevices(v.Type()) {
 		return Cause{v.Pos(), "the devices"}, true
 	}
-	c, ok := d.byType[typeKey(v.Type())]
-	return c, ok
+	for t := v.Type(); t != nil; t = element(t) { // it may share memory with a variable of the type
+		if c, ok := d.byType[typeKey(t)]; ok {
+			return c, true
+		}
+	}
+	return Cause{}, false
+}
+
+// element returns the type of the elements of a list or map, or of what a
+// pointer points to, or nil.
+func element(t types.Type) types.Type {
+	switch u := t.Underlying().(type) {
+	case *types.Slice:
+		return u.Elem()
+	case *types.Array:
+		return u.Elem()
+	case *types.Map:
+		return u.Elem()
+	case *types.Pointer:
+		return u.Elem()
+	}
+	return nil
+}
+
+// shares reports whether a variable of type t may share memory with an element
+// of a list, map or pointer of type of.
+func shares(t, of types.Type) bool {
+	for ; t != nil; t = element(t) {
+		if typeKey(t) == typeKey(of) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *dependence) mark(obj types.Object, c Cause) {

@@ -165,6 +165,10 @@ func (d *dependence) within(t types.Type) (c Cause, yes bool) {
 			return
 		}
 		seen[t] = true
+		if x, on := d.byType[typeKey(t)]; on {
+			c, yes = x, true
+			return
+		}
 		switch u := t.Underlying().(type) {
 		case *types.Pointer:
 			visit(u.Elem())

@@ -60,6 +60,13 @@ func (c *candidate) statements(v *variant, all *dependence) ([]ast.Stmt, []Varia
 					}
 				}
 			}
+			if w.elem && !w.fresh && w.of != nil { // a variable that is needed may share the memory
+				for o := range everything.found {
+					if _, on := d.cause(o); on && shares(o.Type(), w.of) {
+						writes[o] = true
+					}
+				}
+			}
 		}
 		if len(writes) == 0 {
 			continue

@@ -509,3 +509,130 @@ func mapped() error {
 	}
 	return nil
 }
+
+func rowOfTable() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	table := [][]int{{1, 2}, {3, 4}}
+	row := table[0]
+	row[1] = len(devs)
+	parts := views(grid, devs)
+	for range steps { // want row: the devices
+		if err := launchAll(parts, table[0][1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rowOfMap() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	table := map[string][]uint8{"a": {1, 2}}
+	row := table["a"]
+	for k := range devs {
+		row[k%2]++
+	}
+	level := int(table["a"][1])
+	parts := views(grid, devs)
+	for range steps { // want table: the devices
+		if err := launchAll(parts, level); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ticks counts by a method value.
+type ticks struct{ n int }
+
+func (t *ticks) tick() { t.n++ }
+
+func methodValue() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	t := &ticks{}
+	f := t.tick
+	for range devs {
+		f()
+	}
+	parts := views(grid, devs)
+	for range steps { // want n: the devices
+		if err := launchAll(parts, t.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// box holds any value.
+type box[T any] struct{ v T }
+
+func (b *box[T]) set(v T) { b.v = v }
+
+func generic() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	b := &box[int]{}
+	b.set(len(devs))
+	parts := views(grid, devs)
+	for range steps { // want v: there may be several values of type box
+		if err := launchAll(parts, b.v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func channel() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	ch := make(chan int8, 8)
+	for range devs {
+		ch <- 1
+	}
+	level := len(ch)
+	parts := views(grid, devs)
+	for range steps { // want ch: the devices
+		if err := launchAll(parts, level); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func switched() error {
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	grid := device.New[float32](n)
+	g := &gauge{}
+	parts := views(grid, devs)
+	switch {
+	case len(devs) > 2:
+		g.ask()
+	case g.ask():
+	}
+	for range steps { // want asked: the devices
+		if err := launchAll(parts, g.asked); err != nil {
+			return err
+		}
+	}
+	return nil
+}

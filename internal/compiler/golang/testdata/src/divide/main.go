@@ -27,7 +27,8 @@ func main() {
 		hostIndexed, hostValues, control, early, aliased, pointer, moved, changing, readsOld, twice, grouped, shadowing, effects, inner, saved, captured, stored,
 		callback, helperValues, partValues, blocks, updated, kernelCounts,
 		scanned, printed, built, shortCircuit, recovered, sorted, searched, sortedByMethods, chosenType, chosenFunction, iterated, packageVariable,
-		formatted, compared, encoded, deferred, converted, heldByFunction, kernelReads, share, reused, mapped} {
+		formatted, compared, encoded, deferred, converted, heldByFunction, kernelReads, share, reused, mapped,
+		rowOfTable, rowOfMap, methodValue, generic, channel, switched} {
 		if err := f(); err != nil {
 			log.Fatal(err)
 		}
