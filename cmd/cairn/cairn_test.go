@@ -239,7 +239,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"gc", "--keep=0", dir}, "keep 1 or more"},
 		{[]string{"gc", "--dry-run=perhaps", dir}, "true or false"},
 		{[]string{"export", "--compress", "lzma", dir, "out.h5"}, "none, gzip or zstd"},
-		{[]string{"diff", dir}, "usage: cairn diff CHECKPOINT CHECKPOINT"},
+		{[]string{"diff", dir}, "usage: cairn diff [--key FILE] CHECKPOINT CHECKPOINT"},
 		{[]string{"verify", "--accept", dir, dir}, "one checkpoint, not 2"},
 		{[]string{"version", "1"}, "too many arguments"},
 		{[]string{"version", "--json=no"}, "true or false"},
@@ -286,7 +286,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(all) || len(all) != 26 {
+	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(all) || len(all) != 27 {
 		t.Errorf("%d commands of %d", len(doc.Commands), len(all))
 	}
 }

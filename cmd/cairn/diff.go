@@ -16,8 +16,8 @@ import (
 )
 
 func diffCommand(c *call) *cobra.Command {
-	return &cobra.Command{
-		Use:   "diff CHECKPOINT CHECKPOINT",
+	cmd := &cobra.Command{
+		Use:   "diff [--key FILE] CHECKPOINT CHECKPOINT",
 		Short: "show which variables differ between two checkpoints, and by how much",
 		Long: `Compares the values of two checkpoints, variable by variable: how many numbers
 differ, where the first difference is, and the largest difference, absolute and
@@ -34,6 +34,8 @@ the checkpoint.`,
 		ValidArgsFunction: c.completeCheckpoints,
 		RunE:              c.does(diff),
 	}
+	keyFlag(cmd.Flags(), c)
+	return cmd
 }
 
 // diffDocument is what diff --json prints.

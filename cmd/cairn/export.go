@@ -16,7 +16,7 @@ import (
 
 func exportCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "export [--compress none|gzip|zstd] [--rank N] CHECKPOINT OUT.h5",
+		Use:   "export [--compress none|gzip|zstd] [--rank N] [--key FILE] CHECKPOINT OUT.h5",
 		Short: "write a checkpoint as one self-contained HDF5 file",
 		Long: `Writes all values of a checkpoint into one HDF5 file that needs no other file, for
 h5py, h5dump, MATLAB or an archive. The variables are datasets under /MemBlocks.
@@ -32,6 +32,7 @@ With several ranks, each has its own file: --rank chooses one.`,
 	f := cmd.Flags()
 	compress := f.String("compress", "none", "compress by `METHOD`: none, gzip or zstd; HDF5 tools need a plugin for zstd")
 	rank := rankFlag(f)
+	keyFlag(f, c)
 	c.completeValues(cmd, "compress", compressions...)
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return export(ctx, c, *compress, int(*rank)) })
 	return cmd

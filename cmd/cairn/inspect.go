@@ -19,7 +19,7 @@ import (
 
 func inspectCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect [--rank N] [CHECKPOINT]",
+		Use:   "inspect [--rank N] [--key FILE] [CHECKPOINT]",
 		Short: "show what a checkpoint holds and how it was taken",
 		Long: `Shows how a checkpoint was taken: why, how long the program was paused, how
 changes were found, and whether the kernel could track writes. Then it shows the
@@ -39,12 +39,14 @@ CHECKPOINT, it shows the newest one of the only *.cairn directory here.`,
 		Example: `  cairn inspect ckpt              # the newest checkpoint in directory ckpt
   cairn inspect ckpt@12           # checkpoint 12
   cairn inspect --rank 3 ckpt@12  # rank 3's part of it
+  cairn inspect s3://b/sim@12     # checkpoint 12 in an object store
   cairn inspect result.h5         # a file of 'cairn export'`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
 	rank := rankFlag(f)
+	keyFlag(f, c)
 	cmd.RunE = c.does(func(_ context.Context, c *call) error { return inspect(c, *rank) })
 	return cmd
 }

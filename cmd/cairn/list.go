@@ -19,8 +19,8 @@ import (
 )
 
 func listCommand(c *call) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list [DIR]",
+	cmd := &cobra.Command{
+		Use:   "list [--key FILE] [DIR|PLACE]",
 		Short: "show the checkpoints of a run, newest first",
 		Long: `Shows, for every checkpoint in DIR: when and why it was taken, the size of its own
 file, how much of it is in files of older checkpoints (blocks that did not change),
@@ -43,14 +43,20 @@ If the run has more tiers (cairn run --tiers), list also shows on which of them
 each checkpoint is, and how many hosts may be lost now, with their disks, before
 it is lost: "any 1 of 2 hosts", or "all hosts" if a shared directory or an object
 store has all of it. Lines "damaged" name what hosts have read again (scrub in
---tiers) and could not repair.`,
+--tiers) and could not repair.
+
+Given a place on a tier (s3://BUCKET/PREFIX, or a directory of one run on a shared
+tier), list shows the checkpoints there that 'cairn run --from' can resume.`,
 		Example: `  cairn list                                           # of the run in this directory
   cairn list ckpt                                      # of directory ckpt
+  cairn list s3://bucket/sim                           # what an object store has
   cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
 		RunE:              c.does(list),
 	}
+	keyFlag(cmd.Flags(), c)
+	return cmd
 }
 
 // listDocument is what list --json prints.
@@ -87,6 +93,9 @@ func list(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if supervise.IsPlace(dir) {
+		return c.listPlace(ctx, dir)
+	}
 	if err := c.runDir(dir); err != nil {
 		return err
 	}
@@ -114,6 +123,7 @@ func list(ctx context.Context, c *call) error {
 	if err != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
 		return err
 	}
+	err = nil
 	committed := make(map[uint64]bool)
 	var failed error
 	damaged := false
@@ -308,6 +318,9 @@ func (c *call) listText(doc *listDocument) {
 		return row
 	}
 	t := c.table("", cut(head...)...)
+	if len(doc.Checkpoints) == 0 {
+		t = c.table("")
+	}
 	for i := range doc.Checkpoints {
 		l := &doc.Checkpoints[i]
 		n := strconv.FormatUint(l.Index, 10)

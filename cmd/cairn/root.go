@@ -16,6 +16,7 @@ import (
 
 // call is one use of a command.
 type call struct {
+	ctx    context.Context
 	args   []string
 	json   bool // one JSON document instead of text
 	quiet  bool // no progress
@@ -24,6 +25,7 @@ type call struct {
 	fsys   vfs.FS
 	now    time.Time
 
+	key        string              // --key: the file with the key of a place on a tier
 	hosts      *supervise.HostView // of a run whose hosts share no files; nil: there is none
 	completing bool                // a shell waits for completions: no host is asked
 }
@@ -35,7 +37,7 @@ type action func(ctx context.Context, c *call) error
 // does sets the action of a command.
 func (c *call) does(do action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c.args = args
+		c.ctx, c.args = cmd.Context(), args
 		return do(cmd.Context(), c)
 	}
 }
@@ -83,7 +85,7 @@ func newRoot(c *call) *cobra.Command {
 		{"Runs", append(runs, checkpointCommand(c), stopCommand(c), migrateCommand(c))},
 		{"Checkpoints", []*cobra.Command{listCommand(c), inspectCommand(c), verifyCommand(c), diffCommand(c), exportCommand(c), copyCommand(c), pinCommand(c), repairCommand(c), gcCommand(c)}},
 		{"Programs in Go", []*cobra.Command{explainCommand(c), buildCommand(c), instrumentCommand(c), kernelsCommand(c)}},
-		{"Others", []*cobra.Command{devicesCommand(c), versionCommand(c), completionCommand(c)}},
+		{"Others", []*cobra.Command{keyCommand(c), devicesCommand(c), versionCommand(c), completionCommand(c)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, cmd := range g.commands {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/hdf5"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // target is a rank's file of a checkpoint that a command line names.
@@ -39,6 +40,9 @@ type group struct {
 // groups finds the checkpoints that arg names: a file, a checkpoint, DIR@12, or
 // all checkpoints of a directory, newest first; then it returns all as true.
 func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
+	if !c.completing && supervise.IsPlace(arg) {
+		return c.groupsAt(arg)
+	}
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
 		g, err := c.indexed(arg)
@@ -62,6 +66,11 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 		return nil, false, err
 	}
 	checkpoints, err = c.checkpoints(dir)
+	if err != nil {
+		if g, ok := c.onTiers(0); ok {
+			return []group{g}, true, nil
+		}
+	}
 	return checkpoints, true, err
 }
 
@@ -120,8 +129,24 @@ func (c *call) resolve(arg string, rank int) (target, error) {
 			}
 		}
 	}
+	if g, ok := c.onTiers(checkpoints[0].wanted(arg)); ok {
+		for _, t := range g.parts {
+			if t.rank == rank {
+				return t, nil
+			}
+		}
+	}
 	slices.Sort(have)
 	return target{}, fmt.Errorf("%s: no file of rank %d here, but of %s; choose one with --rank", arg, rank, rankNames(have))
+}
+
+// wanted returns the index of the checkpoint that arg names; 0: it names a
+// directory.
+func (g *group) wanted(arg string) uint64 {
+	if strings.HasSuffix(arg, fmt.Sprintf("@%d", g.index)) {
+		return g.index
+	}
+	return 0
 }
 
 // rankNames returns ranks as users read them: rank 3, ranks 3 and 4.
@@ -152,15 +177,18 @@ func (c *call) indexed(arg string) (group, error) {
 		return group{}, err
 	}
 	checkpoints, err := c.checkpoints(dir)
-	if err != nil {
-		return group{}, err
-	}
 	var have []string
 	for _, g := range checkpoints {
 		if g.index == index {
 			return g, nil
 		}
 		have = append(have, strconv.FormatUint(g.index, 10))
+	}
+	if g, ok := c.onTiers(index); ok {
+		return g, nil
+	}
+	if err != nil {
+		return group{}, err
 	}
 	return group{}, fmt.Errorf("%s: no checkpoint %d here, but %s", dir, index, strings.Join(have, ", "))
 }
@@ -429,13 +457,20 @@ func distinct(files, kept []dirFile) int64 {
 	total := int64(0)
 	for _, f := range files {
 		n := f.info.Size()
-		if slices.ContainsFunc(bySize[n], func(g os.FileInfo) bool { return os.SameFile(f.info, g) }) {
+		if slices.ContainsFunc(bySize[n], func(g os.FileInfo) bool { return sameFile(f.info, g) }) {
 			continue
 		}
 		bySize[n] = append(bySize[n], f.info)
 		total += n
 	}
 	return total
+}
+
+// sameFile reports whether two names are of one file. Files of other hosts and on
+// tiers say by a text which they are.
+func sameFile(a, b os.FileInfo) bool {
+	id, elsewhere := a.Sys().(string)
+	return os.SameFile(a, b) || elsewhere && id != "" && b.Sys() == id
 }
 
 // checkpointDirs returns the paths of all checkpoints in dir, committed or not,

@@ -16,11 +16,12 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 func verifyCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify [--accept] [--tier TIER] [CHECKPOINT|DIR …]",
+		Use:   "verify [--accept] [--tier TIER] [--key FILE] [CHECKPOINT|DIR|PLACE …]",
 		Short: "check every byte of checkpoints",
 		Long: `Reads all of a checkpoint, with the blocks that are in files of older checkpoints,
 compares every block with its digest (a hash), and names the blocks that differ.
@@ -41,7 +42,8 @@ checkpoint has also changed others, cairn says so.
 With --tier, it checks what a tier of the run has (cairn run --tiers): TIER is
 partner, rs, shared or s3. It reads every object there and compares it with its
 digest. Hosts check what they keep for partner and rs; the objects of a shared
-directory or an object store are read from here.`,
+directory or an object store are read from here. A place on a tier can be named by
+itself, too: s3://BUCKET/PREFIX, or a directory of one run on a shared tier.`,
 		Example: `  cairn verify ckpt                                                     # all in directory ckpt
   cairn verify ckpt@12                                                  # only checkpoint 12
   cairn verify --json a b | jq '.files[] | select(.status != "sound")'  # what is wrong in a and b
@@ -52,11 +54,17 @@ directory or an object store are read from here.`,
 	}
 	f := cmd.Flags()
 	accept := f.Bool("accept", false, "accept values of one checkpoint that were changed on purpose")
+	keyFlag(f, c)
 	tier := f.String("tier", "", "check what a tier has: `TIER` is partner, rs, shared or s3")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		switch {
 		case *accept && *tier != "":
 			return usagef("verify: --accept and --tier exclude each other")
+		case len(c.args) == 1 && supervise.IsPlace(c.args[0]):
+			if *accept || *tier != "" {
+				return usagef("verify: --accept and --tier are for run directories, and %s is a place on a tier", c.args[0])
+			}
+			return c.verifyPlace(ctx, c.args[0])
 		case *accept:
 			return c.accept(ctx)
 		case *tier != "" && *tier != "local":
@@ -86,6 +94,11 @@ func (c *call) verifyTier(ctx context.Context, tier string) error {
 	if err != nil {
 		return err
 	}
+	return c.verifiedTier(found)
+}
+
+// verifiedTier shows what was found on a tier.
+func (c *call) verifiedTier(found *supervise.VerifiedTier) (err error) {
 	if c.json {
 		err = c.document(found)
 	} else {

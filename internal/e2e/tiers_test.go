@@ -152,6 +152,10 @@ func TestTiers_HostLost(t *testing.T) {
 		t.Fatalf("manifests: %v", found)
 	}
 	w.loses(b)
+	// Rank 2's file is on no host any more, and the commands read it elsewhere.
+	if out, code := cairnTool(t, "inspect", "--rank", "2", w.run()+"@1"); code != 0 || !strings.Contains(out, "rank         2 of 3 ranks") {
+		t.Errorf("cairn inspect of what only the shared tier has: exit status %d: %s", code, out)
+	}
 	if err := errors.Join(os.Rename(shared, shared+"-away"), os.Mkdir(shared, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +259,8 @@ func TestTiers_S3(t *testing.T) {
 	t.Cleanup(server.Close)
 	top := t.TempDir()
 	scratch, key, limit := filepath.Join(top, "scratch"), filepath.Join(top, "key"), filepath.Join(top, "limit")
-	if _, err := seal.CreateKey(key); err != nil {
-		t.Fatal(err)
+	if out, code := cairnTool(t, "key", key); code != 0 || !strings.Contains(out, "a new key, ") {
+		t.Fatalf("cairn key: exit status %d: %s", code, out)
 	}
 	w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: n, limit: limit}
 	tiers := fmt.Sprintf("local=%s,s3=s3://%s/sim:key=%s", scratch, s3test.Bucket, key)
@@ -321,6 +325,20 @@ func TestTiers_S3(t *testing.T) {
 	}
 	loses()
 	place := "s3://" + s3test.Bucket + "/sim"
+	looks := func(code int, args []string, texts ...string) {
+		t.Helper()
+		out, got := cairnToolIn(t, env, args...)
+		if got != code {
+			t.Errorf("cairn %v: exit status %d, want %d: %s", args, got, code, out)
+		}
+		must(t, out, texts...)
+	}
+	looks(0, []string{"list", "--key", key, place}, "CHECKPOINT  RANKS", "\n2 ", "\n1 ", "2 checkpoints of run "+id, "cairn run -n 2 --from "+place+" PROGRAM")
+	looks(0, []string{"inspect", "--key", key, "--rank", "1", place + "@1"}, "checkpoint   1, ", "rank         1 of 2 ranks", "state")
+	looks(1, []string{"diff", "--key", key, place + "@1", place + "@2"}, "first   checkpoint 1", "second  checkpoint 2", "state")
+	looks(0, []string{"verify", "--key", key, place}, place+": 2 checkpoints checked, 0 damaged")
+	looks(0, []string{"export", "--key", key, place + "@2", filepath.Join(top, "out.h5")}, "checkpoint 2, rank 0 of 2 ranks")
+	looks(3, []string{"list", place}, "encrypted, and no key is given")
 	away := filepath.Join(top, "away", "sim")
 	if out, code := cairnToolIn(t, env, "copy", "--key", key, place, away); code != 0 || !strings.Contains(out, "2 checkpoints of run "+id) {
 		t.Errorf("cairn copy: exit status %d: %s", code, out)

@@ -141,13 +141,13 @@ func (f *viewFS) Stat(name string) (fs.FileInfo, error) {
 	}
 	index, isCheckpoint := store.ParseIndex(rel)
 	if rel == "." || isCheckpoint && f.indices()[index] != nil {
-		return viewInfo{control.FileInfo{Path: filepath.Base(name)}, true}, nil
+		return viewInfo{control.FileInfo{Path: filepath.Base(name)}, true, ""}, nil
 	}
-	_, info, err := f.find(name, rel)
+	h, info, err := f.find(name, rel)
 	if err != nil {
 		return nil, err
 	}
-	return viewInfo{info, false}, nil
+	return f.info(h, info), nil
 }
 
 func (f *viewFS) ReadDir(name string) (out []fs.DirEntry, err error) {
@@ -158,7 +158,7 @@ func (f *viewFS) ReadDir(name string) (out []fs.DirEntry, err error) {
 	all := f.indices()
 	if rel == "." {
 		for _, index := range slices.Sorted(maps.Keys(all)) {
-			out = append(out, fs.FileInfoToDirEntry(viewInfo{control.FileInfo{Path: fmt.Sprintf("ckpt-%08d", index)}, true}))
+			out = append(out, fs.FileInfoToDirEntry(viewInfo{control.FileInfo{Path: fmt.Sprintf("ckpt-%08d", index)}, true, ""}))
 		}
 		return out, nil
 	}
@@ -176,10 +176,28 @@ func (f *viewFS) ReadDir(name string) (out []fs.DirEntry, err error) {
 			return nil, err
 		}
 		for _, info := range list {
-			out = append(out, fs.FileInfoToDirEntry(viewInfo{info, false}))
+			out = append(out, fs.FileInfoToDirEntry(f.info(f.v.holder(rank, index), info)))
 		}
 	}
 	return out, nil
+}
+
+// info describes a file of a host. A base is the file of another checkpoint.
+func (f *viewFS) info(h *ViewedHost, info control.FileInfo) viewInfo {
+	same := ""
+	base := path.Base(info.Path)
+	var rank int
+	var index uint64
+	if n, _ := fmt.Sscanf(base, "rank-%d.base-%d.h5", &rank, &index); n < 2 {
+		index, _ = store.ParseIndex(path.Base(path.Dir(info.Path)))
+		if n, _ := fmt.Sscanf(base, "rank-%d.h5", &rank); n < 1 || index == 0 {
+			return viewInfo{info, false, same}
+		}
+	}
+	if h != nil && h.Files != nil {
+		same = fmt.Sprint(h.Files.ID, " ", rank, " ", index)
+	}
+	return viewInfo{info, false, same}
 }
 
 func (f *viewFS) Open(name string) (vfs.File, error) {
@@ -191,7 +209,7 @@ func (f *viewFS) Open(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &viewFile{h: h, info: info, blocks: make(map[int64][]byte)}, nil
+	return h.file(info.Path, info.Size), nil
 }
 
 // refused returns the error for a change below the root.
@@ -255,13 +273,14 @@ func (f *viewFS) Lock(name string) (io.Closer, error) {
 type viewInfo struct {
 	info control.FileInfo
 	dir  bool
+	same string // two names of one file have the same, other files another
 }
 
 func (i viewInfo) Name() string       { return path.Base(i.info.Path) }
 func (i viewInfo) Size() int64        { return i.info.Size }
 func (i viewInfo) ModTime() time.Time { return i.info.Time }
 func (i viewInfo) IsDir() bool        { return i.dir }
-func (i viewInfo) Sys() any           { return nil }
+func (i viewInfo) Sys() any           { return i.same }
 
 func (i viewInfo) Mode() fs.FileMode {
 	if i.dir {
@@ -270,11 +289,11 @@ func (i viewInfo) Mode() fs.FileMode {
 	return fs.FileMode(i.info.Mode)
 }
 
-// viewFile is a file of another host, open for reading. It keeps the last
-// pieces: metadata is read in many small steps.
+// viewFile is a file of another host or on a tier, open for reading. It keeps the
+// last pieces: metadata is read in many small steps.
 type viewFile struct {
-	h    *ViewedHost
-	info control.FileInfo
+	info  control.FileInfo
+	fetch func(at int64) ([]byte, error) // the piece that begins there
 
 	mu     sync.Mutex
 	blocks map[int64][]byte // by number
@@ -310,7 +329,7 @@ func (f *viewFile) block(at int64) ([]byte, error) {
 	if data, ok := f.blocks[at]; ok {
 		return data, nil
 	}
-	answer, err := f.h.read(&control.ReadFile{Path: f.info.Path, Offset: at * control.MaxFileData})
+	data, err := f.fetch(at * control.MaxFileData)
 	if err != nil {
 		return nil, err
 	}
@@ -318,8 +337,19 @@ func (f *viewFile) block(at int64) ([]byte, error) {
 		delete(f.blocks, f.recent[0])
 		f.recent = f.recent[1:]
 	}
-	f.blocks[at] = answer.Data
-	return answer.Data, nil
+	f.blocks[at] = data
+	return data, nil
+}
+
+// file opens a file of the host.
+func (h *ViewedHost) file(path string, size int64) *viewFile {
+	return &viewFile{info: control.FileInfo{Path: path, Size: size}, blocks: make(map[int64][]byte), fetch: func(at int64) ([]byte, error) {
+		answer, err := h.read(&control.ReadFile{Path: path, Offset: at})
+		if err != nil {
+			return nil, err
+		}
+		return answer.Data, nil
+	}}
 }
 
 // read asks for a piece of a file.

@@ -94,3 +94,31 @@ func (*HostView) Close() {}
 
 // Run fails on this system.
 func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, rundir.ErrUnsupported }
+
+// Place is a run at a place on a tier.
+type Place struct {
+	Name, Run string
+	Chosen    bool
+}
+
+// IsPlace returns false on this system.
+func IsPlace(string) bool { return false }
+
+// OpenPlace fails on this system.
+func OpenPlace(context.Context, string, string) (*Place, error) { return nil, rundir.ErrUnsupported }
+
+// Checkpoints fails on this system.
+func (*Place) Checkpoints(context.Context) ([]PlacedCheckpoint, error) {
+	return nil, rundir.ErrUnsupported
+}
+
+// Verify fails on this system.
+func (*Place) Verify(context.Context) (*VerifiedTier, error) { return nil, rundir.ErrUnsupported }
+
+// FS fails on this system.
+func (*Place) FS(context.Context, vfs.FS) (vfs.FS, string, error) {
+	return nil, "", rundir.ErrUnsupported
+}
+
+// OnTiers returns nothing on this system.
+func (*HostView) OnTiers(context.Context, uint64) (*Place, []error) { return nil, nil }

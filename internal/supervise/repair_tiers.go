@@ -453,8 +453,3 @@ func (r *repairer) onHosts(p *localInventory, w *tier.Wanted) (out []hostFile) {
 	}
 	return out
 }
-
-// file returns a file of a host, whose size is known.
-func (h *ViewedHost) file(path string, size int64) io.ReaderAt {
-	return &viewFile{h: h, info: control.FileInfo{Path: path, Size: size}, blocks: make(map[int64][]byte)}
-}

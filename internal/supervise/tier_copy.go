@@ -140,39 +140,15 @@ func size(ctx context.Context, t tier.Tier, m *tier.Manifest) (n int64) {
 
 // copyPlace copies a run from a tier.
 func copyPlace(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, error) {
-	s := &Supervisor{o: Options{From: from}}
-	src, name, index, pin, err := placeOf(from)
+	p, f, err := openPlace(ctx, from, fromKey)
 	if err != nil {
 		return nil, err
-	}
-	s.from.index, s.from.pin = index, pin
-	src.Key, s.rec = fromKey, &rundir.Record{Name: name}
-	f, err := s.findOn(ctx, &src)
-	switch {
-	case err != nil:
-		return nil, err
-	case f == nil:
-		return nil, fmt.Errorf("there is no run at %s", from)
-	case f.manifest == nil:
-		return nil, fmt.Errorf("there is no such checkpoint at %s", from)
-	}
-	x, err := helper.LookAtTier(ctx, &src, name, s.o.access())
-	if err != nil {
-		return nil, err
-	}
-	list := []*tier.Manifest{f.manifest}
-	if s.from.index == 0 && s.from.pin == "" {
-		all, err := tier.Checkpoints(ctx, x, f.record.Run)
-		if err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(all, func(m *tier.Manifest) bool { return !f.record.Counts(m.Index, m.Attempt) })
 	}
 	return copyTo(ctx, from, to, toKey, f.record.Run, f.record, func(y tier.Tier, as string) (indices []uint64, n int64, err error) {
-		for _, m := range list {
+		for _, m := range p.list {
 			indices = append(indices, m.Index)
 		}
-		n, err = tier.CopyRun(ctx, x, y, as, list)
+		n, err = tier.CopyRun(ctx, p.tier, y, as, p.list)
 		return indices, n, err
 	})
 }

@@ -106,7 +106,7 @@ func (v *HostView) OpenOutput(rank int) (vfs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &viewFile{h: h, info: control.FileInfo{Path: name, Size: size}, blocks: make(map[int64][]byte)}, nil
+		return h.file(name, size), nil
 	}
 	return nil, fmt.Errorf("the home of rank %d does not answer", rank)
 }

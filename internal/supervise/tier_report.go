@@ -15,6 +15,15 @@ type TieredCheckpoint struct {
 	Survives string    `json:"survives"` // what may be lost: "any 2 of 6 hosts"
 }
 
+// PlacedCheckpoint is a checkpoint at a place.
+type PlacedCheckpoint struct {
+	Index uint64    `json:"index"`
+	Time  time.Time `json:"time"`
+	Ranks int       `json:"ranks"`
+	Bytes int64     `json:"bytes"` // of all objects that it needs
+	Pins  []string  `json:"pins,omitempty"`
+}
+
 // CopiedRun is the result of CopyRun.
 type CopiedRun struct {
 	Run         string   `json:"run"` // the copy

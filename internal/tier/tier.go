@@ -48,6 +48,7 @@
 package tier
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -72,6 +73,9 @@ var (
 	// ErrKey means that an object was encrypted with another key than the one
 	// that is given.
 	ErrKey = errors.New("encrypted with another key")
+	// ErrNoKey means that an object is encrypted, and the tier was opened without
+	// a key.
+	ErrNoKey = errors.New("encrypted, and no key is given: name its file with key=FILE in --tiers, or with --key")
 	// ErrTemporary means that the operation may succeed if it is repeated: a
 	// network failed, a store was busy. All other errors are permanent.
 	ErrTemporary = errors.New("temporary failure")
@@ -295,5 +299,11 @@ func ReadAll(ctx context.Context, t Tier, name string, limit int64) ([]byte, err
 	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", t, name, err)
 	}
+	if bytes.HasPrefix(text, []byte(SealMagic)) {
+		return nil, fmt.Errorf("%s: %s: %w", t, name, ErrNoKey)
+	}
 	return text, nil
 }
+
+// SealMagic begins every object that package seal has encrypted.
+const SealMagic = "cairnsl1"

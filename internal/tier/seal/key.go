@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 )
@@ -66,6 +67,9 @@ func CreateKey(path string) (*Key, error) {
 // ReadKey reads a key file. It refuses one that other users may read.
 func ReadKey(path string) (*Key, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; 'cairn key' makes one", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
 	}
@@ -84,7 +88,7 @@ func ReadKey(path string) (*Key, error) {
 	digits, ok := bytes.CutPrefix(bytes.TrimRight(text, "\r\n"), []byte(keyHead))
 	secret, err := hex.DecodeString(string(digits))
 	if !ok || err != nil || len(secret) != 32 { // without err, which may have parts of the key
-		return nil, fmt.Errorf("key file %s: it must have one line: %q and 64 hexadecimal digits", path, keyHead)
+		return nil, fmt.Errorf("key file %s: it must have one line: %q and 64 hexadecimal digits; 'cairn key' makes such a file", path, keyHead)
 	}
 	return newKey(secret)
 }

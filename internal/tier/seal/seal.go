@@ -50,7 +50,7 @@ import (
 )
 
 const (
-	magic      = "cairnsl1"
+	magic      = tier.SealMagic
 	chunkSize  = 64 << 10
 	tagSize    = 16
 	headerSize = 96
@@ -104,7 +104,7 @@ func (k *Key) begin(name string, size int64, digest tier.Digest) (*object, error
 func (k *Key) open(name string, h []byte) (*object, error) {
 	sum := sha256.Sum256(h[:64])
 	if string(h[:8]) != magic || string(h[64:]) != string(sum[:]) {
-		return nil, fmt.Errorf("%w: its header is not that of an encrypted object", tier.ErrDamaged)
+		return nil, fmt.Errorf("%w: its header is not that of an encrypted object; was it stored without a key?", tier.ErrDamaged)
 	}
 	if id := h[8:24]; string(id) != string(k.id[:]) {
 		return nil, fmt.Errorf("%w: key %x, and this is key %x", tier.ErrKey, id[:8], k.id[:8])

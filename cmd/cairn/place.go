@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/supervise"
+)
+
+// keyFlag declares --key of commands that look at places on tiers.
+func keyFlag(f *pflag.FlagSet, c *call) {
+	f.StringVar(&c.key, "key", "", "`FILE` with the key of a place on a tier, if it is encrypted")
+}
+
+// groupsAt finds the checkpoints at a place on a tier, and lets commands see them
+// as if they were in a checkpoint directory.
+func (c *call) groupsAt(arg string) (checkpoints []group, all bool, err error) {
+	p, err := supervise.OpenPlace(c.ctx, arg, c.key)
+	if err != nil {
+		return nil, false, err
+	}
+	checkpoints, err = c.shown(p)
+	return checkpoints, !p.Chosen, err
+}
+
+// shown lets commands see the checkpoints at a place.
+func (c *call) shown(p *supervise.Place) ([]group, error) {
+	fsys, dir, err := p.FS(c.ctx, c.fsys)
+	if err != nil {
+		return nil, err
+	}
+	c.fsys = fsys
+	return c.checkpoints(dir)
+}
+
+// onTiers finds a checkpoint of a run that its hosts do not have, or not all of
+// it, on its tiers outside of the hosts; index 0: the newest.
+func (c *call) onTiers(index uint64) (g group, ok bool) {
+	if c.hosts == nil {
+		return group{}, false
+	}
+	p, errs := c.hosts.OnTiers(c.ctx, index)
+	for _, err := range errs {
+		c.notef("%v", err)
+	}
+	if p == nil {
+		return group{}, false
+	}
+	list, err := c.shown(p)
+	if err != nil {
+		c.notef("%v", err)
+		return group{}, false
+	}
+	return list[0], true
+}
+
+// placeDocument is what list --json prints of a place on a tier.
+type placeDocument struct {
+	Place       string                       `json:"place"`
+	Run         string                       `json:"run"`
+	Checkpoints []supervise.PlacedCheckpoint `json:"checkpoints"` // newest first
+}
+
+// listPlace shows the checkpoints at a place on a tier.
+func (c *call) listPlace(ctx context.Context, arg string) error {
+	p, err := supervise.OpenPlace(ctx, arg, c.key)
+	if err != nil {
+		return err
+	}
+	doc := placeDocument{Place: p.Name, Run: p.Run}
+	if doc.Checkpoints, err = p.Checkpoints(ctx); err != nil {
+		return err
+	}
+	if c.json {
+		return c.document(doc)
+	}
+	t := c.table("", "CHECKPOINT", "RANKS", "TIME", "AGE", "SIZE", "PINNED")
+	for _, x := range doc.Checkpoints {
+		t.row(strconv.FormatUint(x.Index, 10), strconv.Itoa(x.Ranks), clock(x.Time), age(c.now, x.Time), control.BytesText(x.Bytes), strings.Join(x.Pins, ", "))
+	}
+	t.flush()
+	c.printf("\n%s of run %s; to resume from the newest: cairn run -n %d --from %s PROGRAM\n", control.Count(len(doc.Checkpoints), "checkpoint"), doc.Run, doc.Checkpoints[0].Ranks, p.Name)
+	return nil
+}
+
+// verifyPlace checks everything at a place on a tier.
+func (c *call) verifyPlace(ctx context.Context, arg string) error {
+	p, err := supervise.OpenPlace(ctx, arg, c.key)
+	if err != nil {
+		return err
+	}
+	found, err := p.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	return c.verifiedTier(found)
+}
