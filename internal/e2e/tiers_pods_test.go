@@ -42,8 +42,17 @@ func newPod(t *testing.T, ranks int) *pod {
 	limit := filepath.Join(t.TempDir(), "limit")
 	p.wanderer = &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: ranks, limit: limit}
 	p.job = &job{runOf: p.runOf}
+	text := example(t, "kubernetes-s3.yaml")
+	if grace, given := setting(t, text, `^ *terminationGracePeriodSeconds: (\d+)$`), setting(t, text, `name: CAIRN_GRACE\n *value: "(\d+)"$`); given != grace {
+		t.Errorf("CAIRN_GRACE is %s, terminationGracePeriodSeconds %s", given, grace)
+	}
+	disk := setting(t, text, `mountPath: (.*)$`)
+	tiers := strings.NewReplacer(disk, p.root, "my-bucket", s3test.Bucket).Replace(setting(t, text, `name: CAIRN_TIERS\n *value: "(.*)"$`))
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		setting(t, text, "name: ("+name+")\n *valueFrom:\n *secretKeyRef:")
+	}
 	p.env = []string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "CAIRN_JOB=5b1f", "AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
-		"AWS_ENDPOINT_URL=" + p.server.URL, "AWS_REGION=us-east-1", "CAIRN_TIERS=local=" + filepath.Join(p.root, "scratch") + ",s3=s3://" + s3test.Bucket + "/sim:every=1"}
+		"AWS_ENDPOINT_URL=" + p.server.URL, "AWS_REGION=us-east-1", "CAIRN_TIERS=" + tiers}
 	return p
 }
 
