@@ -23,12 +23,12 @@ func (c *call) groupsAt(arg string) (checkpoints []group, all bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	checkpoints, err = c.shown(p)
+	checkpoints, err = c.viewed(p)
 	return checkpoints, !p.Chosen, err
 }
 
-// shown lets commands see the checkpoints at a place.
-func (c *call) shown(p *supervise.Place) ([]group, error) {
+// viewed lets commands see the checkpoints at a place.
+func (c *call) viewed(p *supervise.Place) ([]group, error) {
 	fsys, dir, err := p.FS(c.ctx, c.fsys)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (c *call) onTiers(index uint64) (g group, ok bool) {
 	if p == nil {
 		return group{}, false
 	}
-	list, err := c.shown(p)
+	list, err := c.viewed(p)
 	if err != nil {
 		c.notef("%v", err)
 		return group{}, false

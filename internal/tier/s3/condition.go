@@ -66,7 +66,7 @@ func (s *s3Tier) probe(ctx context.Context, o Options) error {
 		return err
 	}
 	if !o.AllowLock {
-		return fmt.Errorf("%s: %w; use another store, or allow Cairn to use lock objects there", s, ErrConditions)
+		return fmt.Errorf("%s: %w; use another store", s, ErrConditions)
 	}
 	if o.Warn != nil {
 		o.Warn(fmt.Sprintf("%s: %v; lock objects are used, which is safe as long as no host stops for minutes in the middle of a write", s, ErrConditions))
