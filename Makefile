@@ -83,7 +83,7 @@ migration: ## measure the cost of moving ranks, and draw docs/migration.svg (as 
 
 tiers: ## measure storage tiers, and draw docs/tiers.svg (as root: network namespaces; TIERSFLAGS="-rounds 5 -v" or "-help")
 	@scripts/deps
-	$(GO) run ./internal/bench/move -part tiers -o docs/tiers.svg $(TIERSFLAGS)
+	$(GO) run ./internal/bench/move -part tiers,slowdown,coder -o docs/tiers.svg $(TIERSFLAGS)
 
 flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./internal/supervise"; after an interruption it continues)
 	@scripts/deps

@@ -3,13 +3,16 @@
 // results as docs/migration.svg and docs/tiers.svg. The figures of migrations
 // are those of Cores et al.
 //
-//	go run ./internal/bench/move [-part pipeline,programs,pause,tiers] [-rounds N] [-o FILE]
+//	go run ./internal/bench/move [-part pipeline,programs,pause,tiers,slowdown,coder] [-rounds N] [-figures FILE] [-o FILE]
 //
 // "make migration" and "make tiers" run it, as root: hosts are network
 // namespaces of this machine, on links with a limited rate. Variants are
 // measured in turn, round by round. Medians of ratios are shown, and bounds
 // apply to them. Ratios of the shortest times are shown beside them: if these
 // are much smaller, other programs were using the machine.
+//
+// With -figures, parts may be measured in several calls: the file keeps the
+// figures of earlier ones for the picture.
 //
 // The parts:
 //
@@ -31,6 +34,9 @@
 //	           compared with a plain copy over the same link, or to the same
 //	           disk; the pause, compared with that without tiers; with all
 //	           tiers busy, the pause and the processor time of a helper as
-//	           part of 30 s, and its memory; and the benchmarks of package
-//	           erasure
+//	           part of 30 s, and its memory
+//	slowdown   how much less a program computes while all tiers are busy. Its
+//	           host has one processor, which it uses all the time; every
+//	           other window of 30 s has a checkpoint
+//	coder      the benchmarks of package erasure
 package main

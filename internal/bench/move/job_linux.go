@@ -32,6 +32,8 @@ type bench struct {
 	net   *interconnects.Network
 	jobs  int
 	sink  *sinkProcess
+
+	pinned bool // the first host has a processor for itself
 }
 
 // limit sets the rate of all hosts' links, in Mbit/s; 0: no limit.

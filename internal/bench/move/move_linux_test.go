@@ -89,14 +89,15 @@ func TestMemory(t *testing.T) {
 // TestFigure shows that a figure says which bounds hold, in the table and in
 // the picture.
 func TestFigure(t *testing.T) {
-	f := figure{title: "a < b", unit: "one", parts: []string{"x", "y"}, bars: []bar{
-		{name: "good", parts: []float64{0.5, 0.25}, bound: 1},
-		{name: "bad", parts: []float64{1, 1}, bound: 1.15, note: "why"},
-		{name: "disturbed", parts: []float64{1.3}, bound: 1.15, least: 1.1},
-		{name: "free", parts: []float64{3}},
+	f := figure{Title: "a < b", Unit: "one", Parts: []string{"x", "y"}, Bars: []bar{
+		{Name: "good", Parts: []float64{0.5, 0.25}, Bound: 1},
+		{Name: "bad", Parts: []float64{1, 1}, Bound: 1.15, Note: "why"},
+		{Name: "disturbed", Parts: []float64{1.3}, Bound: 1.15, Least: 1.1},
+		{Name: "free", Parts: []float64{3}},
+		{Name: "faster", Parts: []float64{-0.1}, Bound: 0.05},
 	}}
 	text := f.table()
-	for _, want := range []string{"0.750  bound 1.000 held", "2.000  bound 1.150 NOT HELD", "(why)", "x 0.500", "1.300  least 1.100  bound 1.150 NOT HELD"} {
+	for _, want := range []string{"0.750  bound 1.000 held", "2.000  bound 1.150 NOT HELD", "(why)", "x 0.500", "1.300  least 1.100  bound 1.150 NOT HELD", "-0.100  bound 0.050 held"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -120,10 +121,10 @@ func TestFigure(t *testing.T) {
 			}
 		}
 	}
-	if lines != 3*3 || strings.Count(svg, "a &lt; b") != 3 {
+	if lines != 3*4 || strings.Count(svg, "a &lt; b") != 3 {
 		t.Errorf("%d bounds in\n%s", lines, svg)
 	}
-	if x := ratio("r", []float64{2, 6, 3}, []float64{1, 2, 4}, 1); x.sum() != 2 || x.least != 2 || !x.over() {
+	if x := ratio("r", []float64{2, 6, 3}, []float64{1, 2, 4}, 1); x.sum() != 2 || x.Least != 2 || !x.over() {
 		t.Errorf("%+v", x)
 	}
 	if m := median([]float64{3, 1, 2}); m != 2 {

@@ -98,16 +98,16 @@ func (b *bench) pipeline() ([]figure, error) {
 		}
 	}
 	what := "A rank of " + gib(*size) + " moves, link: "
-	pipe := figure{title: what + "5 Gbit/s", unit: "slowest stage alone", bars: append(limited.stages(), limited.bar(0, "", boundPipe))}
-	chunks := figure{title: "Sizes of chunks, link: 5 Gbit/s", unit: "slowest stage alone"}
-	memory := figure{title: "Memory of both processes", unit: "what the program has by itself", bars: []bar{{name: "not moved", parts: []float64{1}}}}
+	pipe := figure{Title: what + "5 Gbit/s", Unit: "slowest stage alone", Bars: append(limited.stages(), limited.bar(0, "", boundPipe))}
+	chunks := figure{Title: "Sizes of chunks, link: 5 Gbit/s", Unit: "slowest stage alone"}
+	memory := figure{Title: "Memory of both processes", Unit: "what the program has by itself", Bars: []bar{{Name: "not moved", Parts: []float64{1}}}}
 	for _, i := range []int{2, 3, 0, 4} {
-		chunks.bars = append(chunks.bars, limited.bar(i, fmt.Sprintf("%d MiB", ways[i].how.Chunk>>20), boundPipe))
+		chunks.Bars = append(chunks.Bars, limited.bar(i, fmt.Sprintf("%d MiB", ways[i].how.Chunk>>20), boundPipe))
 	}
 	for _, i := range []int{0, 1, 2, 3, 4} {
-		memory.bars = append(memory.bars, limited.memory(i)...)
+		memory.Bars = append(memory.Bars, limited.memory(i)...)
 	}
-	unlimited := figure{title: what + "no limit", unit: "slowest stage alone", bars: append(free.stages(), free.bar(0, "", 0))}
+	unlimited := figure{Title: what + "no limit", Unit: "slowest stage alone", Bars: append(free.stages(), free.bar(0, "", 0))}
 	return []figure{pipe, chunks, memory, unlimited}, nil
 }
 
@@ -155,7 +155,7 @@ func (b *bench) try(t *linkRun, rate int) error {
 
 func (t *linkRun) stages() (out []bar) {
 	for i, name := range []string{"write alone", "transfer alone", "read alone"} {
-		out = append(out, bar{name: name, parts: []float64{median(t.stage[i])}})
+		out = append(out, bar{Name: name, Parts: []float64{median(t.stage[i])}})
 	}
 	return out
 }
@@ -171,13 +171,13 @@ func ratio(name string, a, b []float64, bound float64) bar {
 	for i := range a {
 		l = append(l, a[i]/b[i])
 	}
-	return bar{name: name, parts: []float64{median(l)}, bound: bound, least: slices.Min(a) / slices.Min(b)}
+	return bar{Name: name, Parts: []float64{median(l)}, Bound: bound, Least: slices.Min(a) / slices.Min(b)}
 }
 
 func (t *linkRun) memory(i int) (out []bar) {
 	w := t.ways[i]
 	for k, who := range []string{"source", "destination"} {
-		out = append(out, bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}, bound: 1 + 2*float64(w.how.Chunk)/t.own + boundMore})
+		out = append(out, bar{Name: w.name + ", " + who, Parts: []float64{median(t.more[i][k])}, Bound: 1 + 2*float64(w.how.Chunk)/t.own + boundMore})
 	}
 	return out
 }
@@ -192,8 +192,8 @@ func (b *bench) programs() ([]figure, error) {
 		{"2 of 4", client.Migration{Ranks: []int{1, 2}}},
 		{"4 of 4", client.Migration{Ranks: []int{0, 1, 2, 3}}},
 	}
-	times := figure{title: "NPB, 8 ranks, 4 on a host: write-transfer-read", unit: "transfer alone, link: 1 Gbit/s"}
-	whole := figure{title: "NPB: the whole move", unit: "that of one rank", parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
+	times := figure{Title: "NPB, 8 ranks, 4 on a host: write-transfer-read", Unit: "transfer alone, link: 1 Gbit/s"}
+	whole := figure{Title: "NPB: the whole move", Unit: "that of one rank", Parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
 	for _, program := range strings.Split(*classes, ",") {
 		kernel, class, _ := strings.Cut(program, ".")
 		took := make([][4][]float64, len(kinds))
@@ -223,23 +223,23 @@ func (b *bench) programs() ([]figure, error) {
 		for i, w := range kinds {
 			name := fmt.Sprintf("%s.%s, %s", strings.ToUpper(kernel), class, w.name)
 			note := fmt.Sprintf("%.1f MB", float64(sent[i])/1e6)
-			x := bar{name: name, note: note}
+			x := bar{Name: name, Note: note}
 			for k := range took[i] {
-				x.parts = append(x.parts, median(took[i][k]))
+				x.Parts = append(x.Parts, median(took[i][k]))
 			}
 			if i == 0 {
 				one = x.sum()
 			}
-			for k := range x.parts {
-				x.parts[k] /= one
+			for k := range x.Parts {
+				x.Parts[k] /= one
 			}
-			whole.bars = append(whole.bars, x)
+			whole.Bars = append(whole.Bars, x)
 			if len(moved[i]) == 0 {
 				continue
 			}
 			y := ratio(name, moved[i], alone[i], boundPipe)
-			y.note = note
-			times.bars = append(times.bars, y)
+			y.Note = note
+			times.Bars = append(times.Bars, y)
 		}
 	}
 	return []figure{times, whole}, nil
@@ -284,10 +284,10 @@ func (b *bench) pause() ([]figure, error) {
 		pauses = append(pauses, float64(m.PauseNS))
 		rest = append(rest, float64(m.Stats.Sent)/float64(m.Stats.State))
 	}
-	f := figure{title: fmt.Sprintf("Pause of a rank of %s that changes %.0f %% between points", gib(2**size), 100*dirty), unit: "a copy of all of it, link: 5 Gbit/s"}
+	f := figure{Title: fmt.Sprintf("Pause of a rank of %s that changes %.0f %% between points", gib(2**size), 100*dirty), Unit: "a copy of all of it, link: 5 Gbit/s"}
 	x := ratio("precopy", pauses, all, boundPause)
-	x.note = fmt.Sprintf("%.0f %% of the state sent during the pause", 100*median(rest))
-	f.bars = []bar{ratio("no precopy", copied, all, 0), x}
+	x.Note = fmt.Sprintf("%.0f %% of the state sent during the pause", 100*median(rest))
+	f.Bars = []bar{ratio("no precopy", copied, all, 0), x}
 	return []figure{f}, nil
 }
 

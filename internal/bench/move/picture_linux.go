@@ -20,8 +20,8 @@ var colours = []string{"#1b6ca8", "#d35400", "#148f77", "#6c3483"}
 
 // high returns the height of a figure.
 func (f *figure) high() int {
-	n := titleHigh + barHigh*len(f.bars) + margin
-	if len(f.parts) > 0 {
+	n := titleHigh + barHigh*len(f.Bars) + margin
+	if len(f.Parts) > 0 {
 		n += barHigh
 	}
 	return n
@@ -55,28 +55,29 @@ func picture(all []figure) string {
 
 func (f *figure) draw(b *strings.Builder, x0, y0 int) {
 	put := func(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
-	put(`<text x="%d" y="%d" font-size="12" font-weight="bold">%s</text>`, x0+margin, y0+24, html.EscapeString(f.title))
-	put(`<text x="%d" y="%d" fill="#666">1 = %s</text>`, x0+margin, y0+40, html.EscapeString(f.unit))
+	put(`<text x="%d" y="%d" font-size="12" font-weight="bold">%s</text>`, x0+margin, y0+24, html.EscapeString(f.Title))
+	put(`<text x="%d" y="%d" fill="#666">1 = %s</text>`, x0+margin, y0+40, html.EscapeString(f.Unit))
 	most := 1.0
-	for _, x := range f.bars {
-		most = max(most, x.sum(), x.bound)
+	for _, x := range f.Bars {
+		most = max(most, x.sum(), x.Bound)
 	}
 	left := float64(x0 + labels)
 	scale := float64(wide-labels-margin-46) / most
 	y := y0 + titleHigh
-	for _, x := range f.bars {
-		put(`<text x="%.1f" y="%d" text-anchor="end">%s</text>`, left-6, y+barHigh-5, html.EscapeString(x.name))
+	for _, x := range f.Bars {
+		put(`<text x="%.1f" y="%d" text-anchor="end">%s</text>`, left-6, y+barHigh-5, html.EscapeString(x.Name))
 		at := left
-		for i, v := range x.parts {
+		for i, v := range x.Parts {
+			v = max(v, 0) // noise may be below
 			put(`<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`, at, y+2, v*scale, barHigh-4, colours[i%len(colours)])
 			at += v * scale
 		}
-		put(`<text x="%.1f" y="%d">%.2f</text>`, max(at, left+x.bound*scale)+5, y+barHigh-5, x.sum())
-		if x.bound > 0 {
-			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.bound*scale, y, left+x.bound*scale, y+barHigh)
+		put(`<text x="%.1f" y="%d">%.2f</text>`, max(at, left+x.Bound*scale)+5, y+barHigh-5, x.sum())
+		if x.Bound > 0 {
+			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.Bound*scale, y, left+x.Bound*scale, y+barHigh)
 		}
-		if x.atLeast > 0 {
-			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.atLeast*scale, y, left+x.atLeast*scale, y+barHigh)
+		if x.AtLeast > 0 {
+			put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c0392b" stroke-width="2"/>`, left+x.AtLeast*scale, y, left+x.AtLeast*scale, y+barHigh)
 		}
 		y += barHigh
 	}
@@ -84,7 +85,7 @@ func (f *figure) draw(b *strings.Builder, x0, y0 int) {
 	put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#888" stroke-dasharray="2 2"/>`, one, y0+titleHigh, one, y)
 	put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#888"/>`, left, y0+titleHigh, left, y)
 	at := x0 + margin
-	for i, name := range f.parts {
+	for i, name := range f.Parts {
 		put(`<rect x="%d" y="%d" width="10" height="10" fill="%s"/>`, at, y+6, colours[i%len(colours)])
 		put(`<text x="%d" y="%d">%s</text>`, at+14, y+15, html.EscapeString(name))
 		at += 30 + 7*len(name)

@@ -75,8 +75,9 @@ func (c *content) check() error {
 }
 
 // runRank is the rank. It creates a file when it has begun. When another file
-// tells it to end, it writes the result of its check.
-func runRank(ctx context.Context, size int64, dirty float64, period time.Duration, files string) (err error) {
+// tells it to end, it writes the result of its check. If computes is set, rank 0
+// computes without a pause, and the others wait for it. Such ranks are killed.
+func runRank(ctx context.Context, size int64, dirty float64, period time.Duration, files string, computes bool) (err error) {
 	p, err := cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour})
 	if err != nil {
 		return err
@@ -104,6 +105,18 @@ func runRank(ctx context.Context, size int64, dirty float64, period time.Duratio
 		c.write(0, len(c.versions), 0)
 	}
 	units := int(dirty * float64(len(c.versions)))
+	change := func() error {
+		c.change(units, period)
+		return nil
+	}
+	if computes {
+		m, err := meterOf(files, p.Rank())
+		if err != nil {
+			return err
+		}
+		defer m.f.Close()
+		change = func() error { return m.compute(c, p.World()) }
+	}
 	for {
 		if err := p.Point(ctx); err != nil {
 			return err
@@ -116,7 +129,9 @@ func runRank(ctx context.Context, size int64, dirty float64, period time.Duratio
 		if _, err := os.Stat(files + ".end"); err == nil {
 			break
 		}
-		c.change(units, period)
+		if err := change(); err != nil {
+			return err
+		}
 	}
 	said := fmt.Sprintf("right after %d steps\n", c.step)
 	if err := c.check(); err != nil {

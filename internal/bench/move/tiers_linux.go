@@ -56,7 +56,7 @@ func (b *bench) places() []place {
 func (b *bench) disks() (shell string, err error) {
 	dir, local := filepath.Join(b.tmp, "disks"), filepath.Join(b.tmp, "local")
 	for _, d := range []string{dir, local, filepath.Join(b.tmp, "shared")} {
-		if err := os.Mkdir(d, 0o700); err != nil {
+		if err := os.MkdirAll(d, 0o700); err != nil {
 			return "", err
 		}
 	}
@@ -69,13 +69,14 @@ func (b *bench) disks() (shell string, err error) {
 		}
 	}
 	shell = filepath.Join(b.tmp, "reach")
-	text := fmt.Sprintf("#!/bin/sh\nhost=$1; shift\nexec ip netns exec $host sh -c 'mount --bind %s/$0 %s && exec \"$@\"' $host \"$@\"\n", dir, local)
+	text := fmt.Sprintf("#!/bin/sh\nhost=$1; shift\ncase $host in %s) pin='%s';; *) pin='%s';; esac\nexec $pin ip netns exec $host sh -c 'mount --bind %s/$0 %s && exec \"$@\"' $host \"$@\"\n",
+		b.net.Hosts[0], b.pin(b.net.Hosts[0]), b.pin(""), dir, local)
 	return shell, os.WriteFile(shell, []byte(text), 0o700)
 }
 
 // store starts an object store on the last host, and returns its URL.
 func (b *bench) store() (url string, end func(), err error) {
-	cmd := exec.CommandContext(b.ctx, "ip", "netns", "exec", b.net.Hosts[2], b.self, "-as", "store")
+	cmd := exec.CommandContext(b.ctx, "sh", "-c", `exec $0 ip netns exec "$@"`, b.pin(b.net.Hosts[2]), b.net.Hosts[2], b.self, "-as", "store")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err
@@ -121,26 +122,8 @@ type stored struct {
 // onTiers starts a run on hosts, which changes all of its state between two
 // points, takes checkpoints, and waits until all of its tiers have each.
 func (b *bench) onTiers(shell string, p place, tiers, times int, before func() error) (list []*stored, err error) {
-	policy, names := p.policy, make([]string, p.hosts)
-	for i := range names {
-		names[i] = b.net.Hosts[i] + ":1"
-	}
-	b.jobs++
-	j := &job{b: b, files: filepath.Join(b.tmp, fmt.Sprintf("job%d", b.jobs)), ended: make(chan error, 1)}
-	policy = strings.TrimSuffix("local="+filepath.Join(b.tmp, "local")+","+strings.ReplaceAll(policy, "KEY", filepath.Base(j.files)), ",")
-	args := []string{"netns", "exec", b.net.Hosts[0], b.cairn, "run", "--run", j.runDir(), "-n", strconv.Itoa(p.hosts), "--every", "24h", "--retries", "0",
-		"--hosts", strings.Join(names, ","), "--rsh", shell + " {host}", "--tiers", policy,
-		b.self, "-as", "rank", "-size", strconv.FormatInt(p.size, 10), "-dirty", "1", "-period", "100ms", "-files", j.files}
-	j.cmd = exec.CommandContext(b.ctx, "ip", args...)
-	j.cmd.Dir = b.tmp
-	j.cmd.Cancel = func() error { return j.cmd.Process.Signal(os.Interrupt) }
-	j.cmd.WaitDelay = 20 * time.Second
-	j.cmd.Stderr = &j.said
-	if err := j.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { j.ended <- j.cmd.Wait() }()
-	if err := j.await(j.files + ".begun"); err != nil {
+	j, policy, err := b.startOnTiers(shell, p, "rank")
+	if err != nil {
 		return nil, err
 	}
 	for range times {
@@ -156,6 +139,30 @@ func (b *bench) onTiers(shell string, p place, tiers, times int, before func() e
 		list = append(list, x)
 	}
 	return list, j.end()
+}
+
+// startOnTiers starts a run on hosts, and waits until its first rank computes.
+func (b *bench) startOnTiers(shell string, p place, role string) (j *job, policy string, err error) {
+	policy, names := p.policy, make([]string, p.hosts)
+	for i := range names {
+		names[i] = b.net.Hosts[i] + ":1"
+	}
+	b.jobs++
+	j = &job{b: b, files: filepath.Join(b.tmp, fmt.Sprintf("job%d", b.jobs)), ended: make(chan error, 1)}
+	policy = strings.TrimSuffix("local="+filepath.Join(b.tmp, "local")+","+strings.ReplaceAll(policy, "KEY", filepath.Base(j.files)), ",")
+	args := []string{"-c", `exec $0 ip "$@"`, b.pin(b.net.Hosts[0]), "netns", "exec", b.net.Hosts[0], b.cairn, "run", "--run", j.runDir(), "-n", strconv.Itoa(p.hosts), "--every", "24h", "--retries", "0",
+		"--hosts", strings.Join(names, ","), "--rsh", shell + " {host}", "--tiers", policy,
+		b.self, "-as", role, "-size", strconv.FormatInt(p.size, 10), "-dirty", "1", "-period", "100ms", "-files", j.files}
+	j.cmd = exec.CommandContext(b.ctx, "sh", args...)
+	j.cmd.Dir = b.tmp
+	j.cmd.Cancel = func() error { return j.cmd.Process.Signal(os.Interrupt) }
+	j.cmd.WaitDelay = 20 * time.Second
+	j.cmd.Stderr = &j.said
+	if err := j.cmd.Start(); err != nil {
+		return nil, "", err
+	}
+	go func() { j.ended <- j.cmd.Wait() }()
+	return j, policy, j.await(j.files + ".begun")
 }
 
 // store takes a checkpoint, and waits until so many tiers have it.
@@ -252,29 +259,38 @@ func (b *bench) copyToDisk(size int64) (time.Duration, error) {
 	return time.Since(began), err
 }
 
+// beginTiers prepares disks, an object store, and links with a limited rate.
+func (b *bench) beginTiers() (shell string, end func(), err error) {
+	if shell, err = b.disks(); err != nil {
+		return "", nil, err
+	}
+	unmount := func() { exec.Command("umount", filepath.Join(b.tmp, "disks")).Run() }
+	url, closeStore, err := b.store()
+	if err != nil {
+		unmount()
+		return "", nil, err
+	}
+	for _, v := range [][2]string{{"AWS_ACCESS_KEY_ID", s3test.AccessKey}, {"AWS_SECRET_ACCESS_KEY", s3test.SecretKey}, {"AWS_ENDPOINT_URL", url}, {"AWS_REGION", "us-east-1"}} {
+		os.Setenv(v[0], v[1])
+	}
+	return shell, func() {
+		b.limit(0)
+		closeStore()
+		unmount()
+	}, b.limit(tierRate)
+}
+
 // tiers measures storage tiers.
 func (b *bench) tiers() ([]figure, error) {
-	shell, err := b.disks()
-	if err != nil {
-		return nil, err
-	}
-	defer exec.Command("umount", filepath.Join(b.tmp, "disks")).Run()
-	url, end, err := b.store()
+	shell, end, err := b.beginTiers()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	for _, v := range [][2]string{{"AWS_ACCESS_KEY_ID", s3test.AccessKey}, {"AWS_SECRET_ACCESS_KEY", s3test.SecretKey}, {"AWS_ENDPOINT_URL", url}, {"AWS_REGION", "us-east-1"}} {
-		os.Setenv(v[0], v[1])
-	}
-	if err := b.limit(tierRate); err != nil {
-		return nil, err
-	}
-	defer b.limit(0)
-	redundant := figure{title: fmt.Sprintf("from the commit until a tier has it: %d MiB, %d Mbit/s", *tierSize>>20, tierRate), unit: "a plain copy over the link; for shared, to the disk"}
-	pauses := figure{title: "pause of the program", unit: "the pause with local alone"}
-	costs := figure{title: fmt.Sprintf("a checkpoint each %.0f s, all four tiers busy", between.Seconds()), unit: fmt.Sprintf("%.0f s of one processor", between.Seconds())}
-	memories := figure{title: "memory of a helper, in addition to that with local alone", unit: fmt.Sprintf("%d MiB", boundHelper>>20)}
+	redundant := figure{Title: fmt.Sprintf("from the commit until a tier has it: %d MiB, %d Mbit/s", *tierSize>>20, tierRate), Unit: "a plain copy over the link; for shared, to the disk"}
+	pauses := figure{Title: "pause of the program", Unit: "the pause with local alone"}
+	costs := figure{Title: fmt.Sprintf("a checkpoint each %.0f s, all four tiers busy", between.Seconds()), Unit: fmt.Sprintf("%.0f s of one processor", between.Seconds())}
+	memories := figure{Title: "memory of a helper, in addition to that with local alone", Unit: fmt.Sprintf("%d MiB", boundHelper>>20)}
 	none := func() error { return nil }
 	alone, err := b.onTiers(shell, place{"", "", 3, false, *tierSize}, 0, *rounds+1, none)
 	if err != nil {
@@ -303,13 +319,13 @@ func (b *bench) tiers() ([]figure, error) {
 				ratios = append(ratios, d.Seconds()/raw[i+1])
 			}
 		}
-		redundant.bars = append(redundant.bars, bar{name: p.name, parts: []float64{median(ratios)}, bound: boundRedundant, least: least(ratios),
-			note: fmt.Sprintf("the copy takes %.2f s; saved on the host in %.2f s before", median(raw[1:]), median(field(list[1:], func(x *stored) float64 { return x.save.Seconds() })))})
+		redundant.Bars = append(redundant.Bars, bar{Name: p.name, Parts: []float64{median(ratios)}, Bound: boundRedundant, Least: least(ratios),
+			Note: fmt.Sprintf("the copy takes %.2f s; saved on the host in %.2f s before", median(raw[1:]), median(field(list[1:], func(x *stored) float64 { return x.save.Seconds() })))})
 		if p.size != *tierSize {
-			redundant.bars[len(redundant.bars)-1].note += fmt.Sprintf("; %d MiB", p.size>>20)
+			redundant.Bars[len(redundant.Bars)-1].Note += fmt.Sprintf("; %d MiB", p.size>>20)
 			continue
 		}
-		pauses.bars = append(pauses.bars, bar{name: p.name, parts: []float64{median(field(list[1:], func(x *stored) float64 { return x.pause.Seconds() })) / pause}, note: fmt.Sprintf("local alone pauses for %.1f ms", pause*1000)})
+		pauses.Bars = append(pauses.Bars, bar{Name: p.name, Parts: []float64{median(field(list[1:], func(x *stored) float64 { return x.pause.Seconds() })) / pause}, Note: fmt.Sprintf("local alone pauses for %.1f ms", pause*1000)})
 	}
 	all := ""
 	for _, p := range b.places() {
@@ -323,19 +339,18 @@ func (b *bench) tiers() ([]figure, error) {
 		name string
 		list []*stored
 	}{{"local alone", alone}, {"all tiers", list}} {
-		x := bar{name: c.name, parts: []float64{
+		x := bar{Name: c.name, Parts: []float64{
 			median(field(c.list[1:], func(x *stored) float64 { return x.pause.Seconds() })) / between.Seconds(),
 			median(field(c.list[1:], func(x *stored) float64 { return x.cpu.Seconds() })) / between.Seconds()}}
 		if c.name == "all tiers" {
-			x.bound = boundSlowdown
+			x.Bound = boundSlowdown
 		}
-		costs.parts, costs.bars = []string{"pause", "processor time of the helper"}, append(costs.bars, x)
+		costs.Parts, costs.Bars = []string{"pause", "processor time of the helper"}, append(costs.Bars, x)
 	}
 	memory := func(x *stored) float64 { return float64(x.memory) }
 	base := median(field(alone, memory))
-	memories.bars = []bar{{name: "all tiers", parts: []float64{(median(field(list, memory)) - base) / boundHelper}, bound: 1, note: fmt.Sprintf("local alone: %.0f MiB", base/(1<<20))}}
-	coder, err := b.coder()
-	return append([]figure{redundant, pauses, costs, memories}, coder...), err
+	memories.Bars = []bar{{Name: "all tiers", Parts: []float64{(median(field(list, memory)) - base) / boundHelper}, Bound: 1, Note: fmt.Sprintf("local alone: %.0f MiB", base/(1<<20))}}
+	return []figure{redundant, pauses, costs, memories}, nil
 }
 
 // coder runs the benchmarks of package erasure, which compare it with the
@@ -345,7 +360,7 @@ func (b *bench) coder() ([]figure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go test: %w\n%s", err, out)
 	}
-	fig := figure{title: "Reed–Solomon coder: speed, at least 0.7", unit: "the stream coder of reedsolomon, processor time"}
+	fig := figure{Title: "Reed–Solomon coder: speed, at least 0.7", Unit: "the stream coder of reedsolomon, processor time"}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
 		name, ok := strings.CutPrefix(line, "Benchmark")
@@ -353,7 +368,7 @@ func (b *bench) coder() ([]figure, error) {
 			continue
 		}
 		name, _, _ = strings.Cut(strings.Fields(name)[0], "-")
-		x := bar{name: strings.ToLower(strings.Replace(name, "/", " ", 1)), least: 0}
+		x := bar{Name: strings.ToLower(strings.Replace(name, "/", " ", 1)), Least: 0}
 		mem := ""
 		for i := 2; i+1 < len(f); i += 2 {
 			v, err := strconv.ParseFloat(f[i], 64)
@@ -361,19 +376,19 @@ func (b *bench) coder() ([]figure, error) {
 			case err != nil:
 				return nil, err
 			case f[i+1] == "×stream-cpu":
-				x.parts = []float64{v}
+				x.Parts = []float64{v}
 			case f[i+1] == "×mem-cpu":
 				mem = f[i]
 			}
 		}
-		x.note = "of its coder of memory " + mem
-		if x.parts == nil {
+		x.Note = "of its coder of memory " + mem
+		if x.Parts == nil {
 			return nil, fmt.Errorf("no figure in %q", line)
 		}
-		if x.atLeast = boundCoder; x.sum() < boundCoder {
-			x.note += "; below 0.7: NOT HELD"
+		if x.AtLeast = boundCoder; x.sum() < boundCoder {
+			x.Note += "; below 0.7: NOT HELD"
 		}
-		fig.bars = append(fig.bars, x)
+		fig.Bars = append(fig.Bars, x)
 	}
 	return []figure{fig}, nil
 }
