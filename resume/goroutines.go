@@ -83,10 +83,21 @@ func StartBackground(at string, f func()) {
 	b.launch()
 }
 
-// background is a goroutine that StartBackground has started.
+// StartRebuilt is StartBackground for a goroutine that a function with a comment
+// //cairn:rebuild starts. After a restart, that function starts it again.
+func StartRebuilt(at string, f func()) {
+	if run == nil || f == nil {
+		go f()
+		return
+	}
+	b := &background{savedGoroutine{At: at, F: f}, false}
+	b.launch()
+}
+
+// background is a goroutine that StartBackground or StartRebuilt has started.
 type background struct {
 	savedGoroutine
-	again bool // a restart starts it; otherwise init does
+	again bool // a restart starts it; otherwise init or a rebuilding function does
 }
 
 // launch starts the goroutine. A cut does not wait for goroutines whose creator

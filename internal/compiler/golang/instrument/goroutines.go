@@ -22,7 +22,9 @@ func (in *instrumenter) markGoroutines(path map[*callgraph.Function]bool, mark f
 		if l.Site != nil && slices.ContainsFunc(l.Site.Callees, func(f *callgraph.Function) bool { return path[f] }) {
 			text = rewrite.GoPointsMark
 		}
-		if l.Background {
+		if l.Rebuilt {
+			text = rewrite.RebuiltMark
+		} else if l.Background {
 			text = rewrite.BackgroundMark
 		}
 		mark(l.Pkg, l.At, text)
@@ -39,6 +41,7 @@ var runtimeSource = []struct{ imports, text string }{
 func Start(at string, f func()) { panic(0) }
 func StartWhole(at string, f func()) { panic(0) }
 func StartBackground(at string, f func()) { panic(0) }
+func StartRebuilt(at string, f func()) { panic(0) }
 func Recv[T any](c <-chan T) T { panic(0) }
 func RecvOK[T any](c <-chan T) (T, bool) { panic(0) }
 func To[T any](c chan<- T) Sender[T] { panic(0) }

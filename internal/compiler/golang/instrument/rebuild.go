@@ -10,12 +10,9 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/golang/place"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
-
-// rebuildComment is at functions that make values which cannot be saved. They
-// run again after a restart.
-const rebuildComment = "//cairn:rebuild"
 
 // rebuilder is a function with such a comment, and the package variables that
 // it assigns. These are not saved.
@@ -35,7 +32,7 @@ func findRebuilders(p *lower.Program) (list []rebuilder, err error) {
 			at := map[token.Pos]bool{} // comments without a function
 			for _, g := range f.Comments {
 				for _, c := range g.List {
-					if strings.TrimSpace(c.Text) == rebuildComment {
+					if strings.TrimSpace(c.Text) == place.RebuildComment {
 						at[c.Pos()] = true
 					}
 				}
@@ -53,13 +50,13 @@ func findRebuilders(p *lower.Program) (list []rebuilder, err error) {
 				}
 				r, why := newRebuilder(s, d)
 				if why != "" {
-					errs = append(errs, fmt.Sprintf("%s: %s %s", p.At(d.Pos()), rebuildComment, why))
+					errs = append(errs, fmt.Sprintf("%s: %s %s", p.At(d.Pos()), place.RebuildComment, why))
 					continue
 				}
 				list = append(list, r)
 			}
 			for pos := range at {
-				errs = append(errs, fmt.Sprintf("%s: %s belongs to no function: put it directly before one that assigns package variables", p.At(pos), rebuildComment))
+				errs = append(errs, fmt.Sprintf("%s: %s belongs to no function: put it directly before one that assigns package variables", p.At(pos), place.RebuildComment))
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"slices"
+	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
@@ -24,6 +25,7 @@ type Launch struct {
 	At         token.Pos // of its mark
 	Site       *callgraph.Site
 	Background bool // it does not matter for the state
+	Rebuilt    bool // likewise: a function with RebuildComment starts it
 }
 
 // findRoots finds the functions where goroutines begin, main's first, and what
@@ -59,10 +61,11 @@ func (pl *Placement) findRoots(several bool) {
 			if !fn.Pkg.Rewritable() || !all[fn] {
 				continue
 			}
+			rebuilt := rebuilds(fn)
 			launch := func(call *ast.CallExpr, at token.Pos, serves bool) {
 				t := sites[call]
-				background := serves && debugOnly || pl.inBackground(call.Pos())
-				pl.Launches = append(pl.Launches, Launch{fn.Pkg, at, t, background})
+				background := serves && debugOnly || pl.inBackground(call.Pos()) || rebuilt
+				pl.Launches = append(pl.Launches, Launch{fn.Pkg, at, t, background, rebuilt})
 				if t == nil || background {
 					return
 				}
@@ -104,6 +107,18 @@ func (pl *Placement) findRoots(several bool) {
 		}
 		pl.findLocks()
 	}
+}
+
+// RebuildComment is at functions that make values which cannot be saved. They
+// run again after a restart.
+const RebuildComment = "//cairn:rebuild"
+
+// rebuilds reports whether a function has this comment. After a restart it
+// starts its goroutines again.
+func rebuilds(fn *callgraph.Function) bool {
+	return fn.Decl != nil && fn.Decl.Doc != nil && slices.ContainsFunc(fn.Decl.Doc.List, func(c *ast.Comment) bool {
+		return strings.TrimSpace(c.Text) == RebuildComment
+	})
 }
 
 // Several reports whether other goroutines than main's are saved.

@@ -12,12 +12,14 @@ import (
 // that may block: after the arrow, the word select or range, or the opening
 // parenthesis. GoMark is after the word go, or the opening parenthesis of a
 // call of WaitGroup.Go; GoPointsMark likewise, if the goroutine's function
-// leads to points or waits; BackgroundMark if it does not matter for the state.
+// leads to points or waits; BackgroundMark if it does not matter for the state; RebuiltMark
+// if a function with a comment //cairn:rebuild starts it.
 const (
 	ParkMark       = "/*cairn:park*/"
 	GoMark         = "/*cairn:go*/"
 	GoPointsMark   = "/*cairn:gopoints*/"
 	BackgroundMark = "/*cairn:background*/"
+	RebuiltMark    = "/*cairn:rebuilt*/"
 )
 
 // EachWait calls f for the operations that may block and that the run time can

@@ -25,7 +25,7 @@ func LowerWaits(p *rewrite.Package, runtime string) (*rewrite.Package, error) {
 		for _, g := range f.Comments {
 			for _, c := range g.List {
 				switch c.Text {
-				case rewrite.ParkMark, rewrite.GoMark, rewrite.GoPointsMark, rewrite.BackgroundMark:
+				case rewrite.ParkMark, rewrite.GoMark, rewrite.GoPointsMark, rewrite.BackgroundMark, rewrite.RebuiltMark:
 					l.marks[c.Pos()] = c.Text
 				}
 			}
@@ -255,6 +255,8 @@ func (l *waitLowerer) start(n ast.Node, mark, f string) string {
 		function = "StartWhole"
 	case rewrite.BackgroundMark:
 		function = "StartBackground"
+	case rewrite.RebuiltMark:
+		function = "StartRebuilt"
 	}
 	at := l.p.Fset.Position(n.Pos())
 	name := filepath.Base(at.Filename)
