@@ -310,20 +310,25 @@ const framesName = "frames"
 func Returning() { returning = true }
 
 // End is deferred by main before anything else. The run has finished, unless
-// the program panics.
+// the program panics, or its other goroutines continue.
 func End() {
 	if nested--; nested > 0 || run == nil {
 		return
 	}
-	if !returning && panicking() {
+	switch by := endsBy(); {
+	case returning || by == "":
+		finish(true, 0)
+	case by == "runtime.Goexit":
+		cuts.close()
+		warn("no checkpoint is taken any more: the main goroutine has ended with runtime.Goexit; let it wait for the other goroutines instead")
+	default:
 		finish(false, 0)
-		return
 	}
-	finish(true, 0)
 }
 
-// panicking reports whether a panic, or Goexit, runs main's deferred calls.
-func panicking() bool {
+// endsBy returns the function of the Go runtime that runs main's deferred calls
+// because of a panic or Goexit, or "".
+func endsBy() string {
 	pcs := make([]uintptr, 64)
 	for skip := 1; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)
@@ -332,11 +337,11 @@ func panicking() bool {
 			var f runtime.Frame
 			f, more = frames.Next()
 			if f.Function == "runtime.gopanic" || f.Function == "runtime.Goexit" {
-				return true
+				return f.Function
 			}
 		}
 		if n < len(pcs) {
-			return false
+			return ""
 		}
 	}
 }
