@@ -8,11 +8,81 @@ import (
 	cairndevice "github.com/cairnrun/cairn/device"
 )
 
+//go:embed "floyd.go"
+//go:embed "floyd_kernels.go"
 //go:embed "mg_kernels.go"
 var cairnKernelFiles embed.FS
 
 func init() {
 	current := cairndevice.Unchanged(cairnKernelFiles,
+		`func floydInitial(w *device.Work) {
+	dist, path := device.Slice[uint32](w, 0), device.Slice[uint32](w, 1)
+	n, limit := device.Value[uint32](w, 2), device.Value[uint32](w, 3)
+	left, right := w.Range(0)
+	lo, hi := w.Range(1)
+	for i := lo; i < hi; i++ {
+		for j := left; j < right; j++ {
+			at := i*int(n) + j
+			dist[at], path[at] = floydWeight(uint32(i), uint32(j), n, limit), uint32(i)
+		}
+	}
+}`,
+		`func floydWeight(i, j, n, limit uint32) uint32 {
+	at := i*n + j
+	switch {
+	case i == j:
+		return 0
+	case floydMix(2*at) < limit:
+		return 1 + floydMix(2*at+1)%1000
+	}
+	return floydFar
+}`,
+		`func floydMix(x uint32) uint32 {
+	x ^= x >> 16
+	x *= 0x7feb352d
+	x ^= x >> 15
+	x *= 0x846ca68b
+	return x ^ x>>16
+}`,
+		`const (
+	floydFar    = 1 << 30 // no path; twice this number fits into a uint32
+	floydDegree = 16      // edges from each node, on average
+
+	// floydPlain is the largest number of nodes with a complete reference.
+	floydPlain = 2048
+)`,
+		`func floydVia(w *device.Work) {
+	dist, path := device.Slice[uint32](w, 0), device.Slice[uint32](w, 1)
+	n, k := int(device.Value[uint32](w, 2)), int(device.Value[uint32](w, 3))
+	left, right := w.Range(0)
+	lo, hi := w.Range(1)
+	last := (n - 1) * n
+	for i := lo; i < hi; i++ {
+		r0 := floydRows * i * n
+		r1, r2, r3 := min(r0+n, last), min(r0+2*n, last), min(r0+3*n, last)
+		f0, f1, f2, f3 := dist[r0+k], dist[r1+k], dist[r2+k], dist[r3+k]
+		if min(f0, f1, f2, f3) < floydFar { // nothing gets shorter otherwise
+			through := dist[k*n:][:right]
+			d0, d1, d2, d3 := dist[r0:][:right], dist[r1:][:right], dist[r2:][:right], dist[r3:][:right]
+			for j := left; j < right; j++ {
+				t, o0, o1, o2, o3 := through[j], d0[j], d1[j], d2[j], d3[j]
+				if d := f0 + t; d < o0 {
+					d0[j], path[r0+j] = d, uint32(k)
+				}
+				if d := f1 + t; d < o1 {
+					d1[j], path[r1+j] = d, uint32(k)
+				}
+				if d := f2 + t; d < o2 {
+					d2[j], path[r2+j] = d, uint32(k)
+				}
+				if d := f3 + t; d < o3 {
+					d3[j], path[r3+j] = d, uint32(k)
+				}
+			}
+		}
+	}
+}`,
+		`const floydRows = 4`,
 		`func mgExtend(w *device.Work) {
 	fine, coarse := device.Slice[float64](w, 0), device.Slice[float64](w, 1)
 	n, add := int(device.Value[int32](w, 2)), device.Value[int32](w, 3) != 0
@@ -191,6 +261,190 @@ func init() {
 }`,
 	)
 	source0 := `#ifndef CAIRN_INDEX
+#define CAIRN_INDEX long
+#endif
+
+uint floydMix_(uint x_)
+{
+	x_ = (x_ ^ (uint)(x_ >> 16));
+	x_ = (x_ * 2146121005u);
+	x_ = (x_ ^ (uint)(x_ >> 15));
+	x_ = (x_ * 2221713035u);
+	return (x_ ^ (uint)(x_ >> 16));
+}
+
+uint floydWeight_(uint i_, uint j_, uint n_, uint limit_)
+{
+	uint at_ = ((i_ * n_) + j_);
+	{
+		if ((i_ == j_)) {
+			return 0u;
+		} else if ((floydMix_((2u * at_)) < limit_)) {
+			return (1u + (uint)(floydMix_(((2u * at_) + 1u)) % 1000u));
+		}
+	}
+	return 1073741824u;
+}
+
+__kernel void floydInitial_(__global uint *dist_, __global uint *path_, uint a2, uint a3, long size0, long size1, long size2)
+{
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
+	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
+	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
+	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+		return;
+	uint n_ = a2;
+	uint limit_ = a3;
+	const long left_ = lo0;
+	const long right_ = (lo0 + 1);
+	const long lo_ = lo1;
+	const long hi_ = (lo1 + 1);
+	{
+		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
+		do {
+			{
+				const long j_ = (long)(CAIRN_INDEX)get_global_id(0);
+				do {
+					long at_ = (long)((ulong)(long)((ulong)i_ * (ulong)(long)n_) + (ulong)j_);
+					uint t = floydWeight_((uint)i_, (uint)j_, n_, limit_);
+					uint t1 = (uint)i_;
+					dist_[(CAIRN_INDEX)at_] = t;
+					path_[(CAIRN_INDEX)at_] = t1;
+				} while (0);
+			}
+		} while (0);
+	}
+}
+
+long cairn_min_long(long a, long b)
+{
+	return a < b ? a : b;
+}
+
+uint cairn_min_uint(uint a, uint b)
+{
+	return a < b ? a : b;
+}
+
+__kernel void floydVia_(__global uint *dist_, __global uint *path_, uint a2, uint a3, long size0, long size1, long size2)
+{
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
+	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
+	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
+	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+		return;
+	long n_ = (long)a2;
+	long k_ = (long)a3;
+	const long left_ = lo0;
+	const long right_ = (lo0 + 1);
+	const long lo_ = lo1;
+	const long hi_ = (lo1 + 1);
+	long last_ = (long)((ulong)(long)((ulong)n_ - (ulong)1L) * (ulong)n_);
+	{
+		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
+		do {
+			long r0_ = (long)((ulong)(long)((ulong)4L * (ulong)i_) * (ulong)n_);
+			long r1_ = cairn_min_long((long)((ulong)r0_ + (ulong)n_), last_);
+			long r2_ = cairn_min_long((long)((ulong)r0_ + (ulong)(long)((ulong)2L * (ulong)n_)), last_);
+			long r3_ = cairn_min_long((long)((ulong)r0_ + (ulong)(long)((ulong)3L * (ulong)n_)), last_);
+			uint f0_ = dist_[(CAIRN_INDEX)(long)((ulong)r0_ + (ulong)k_)];
+			uint f1_ = dist_[(CAIRN_INDEX)(long)((ulong)r1_ + (ulong)k_)];
+			uint f2_ = dist_[(CAIRN_INDEX)(long)((ulong)r2_ + (ulong)k_)];
+			uint f3_ = dist_[(CAIRN_INDEX)(long)((ulong)r3_ + (ulong)k_)];
+			if ((cairn_min_uint(cairn_min_uint(cairn_min_uint(f0_, f1_), f2_), f3_) < 1073741824u)) {
+				__global uint *through_ = (dist_ + (CAIRN_INDEX)(long)((ulong)k_ * (ulong)n_));
+				__global uint *d0_ = (dist_ + (CAIRN_INDEX)r0_);
+				__global uint *d1_ = (dist_ + (CAIRN_INDEX)r1_);
+				__global uint *d2_ = (dist_ + (CAIRN_INDEX)r2_);
+				__global uint *d3_ = (dist_ + (CAIRN_INDEX)r3_);
+				{
+					const long j_ = (long)(CAIRN_INDEX)get_global_id(0);
+					do {
+						uint t_ = through_[(CAIRN_INDEX)j_];
+						uint o0_ = d0_[(CAIRN_INDEX)j_];
+						uint o1_ = d1_[(CAIRN_INDEX)j_];
+						uint o2_ = d2_[(CAIRN_INDEX)j_];
+						uint o3_ = d3_[(CAIRN_INDEX)j_];
+						{
+							uint d_ = (f0_ + t_);
+							if ((d_ < o0_)) {
+								uint t = d_;
+								uint t1 = (uint)k_;
+								long i = j_;
+								long i1 = (long)((ulong)r0_ + (ulong)j_);
+								d0_[i] = t;
+								path_[i1] = t1;
+							}
+						}
+						{
+							uint d_1 = (f1_ + t_);
+							if ((d_1 < o1_)) {
+								uint t2 = d_1;
+								uint t3 = (uint)k_;
+								long i2 = j_;
+								long i3 = (long)((ulong)r1_ + (ulong)j_);
+								d1_[i2] = t2;
+								path_[i3] = t3;
+							}
+						}
+						{
+							uint d_2 = (f2_ + t_);
+							if ((d_2 < o2_)) {
+								uint t4 = d_2;
+								uint t5 = (uint)k_;
+								long i4 = j_;
+								long i5 = (long)((ulong)r2_ + (ulong)j_);
+								d2_[i4] = t4;
+								path_[i5] = t5;
+							}
+						}
+						{
+							uint d_3 = (f3_ + t_);
+							if ((d_3 < o3_)) {
+								uint t6 = d_3;
+								uint t7 = (uint)k_;
+								long i6 = j_;
+								long i7 = (long)((ulong)r3_ + (ulong)j_);
+								d3_[i6] = t6;
+								path_[i7] = t7;
+							}
+						}
+					} while (0);
+				}
+			}
+		} while (0);
+	}
+}
+`
+	cairndevice.Register(floydInitial, cairndevice.Translation{
+		Source: source0, Entry: "floydInitial_",
+		Dims: [3]bool{true, true, false}, Groups: false,
+		Unchanged: current,
+		Params: []cairndevice.Param{
+			{Type: "uint32", Size: 4, Array: true, Local: false, Writes: true, Len: false},
+			{Type: "uint32", Size: 4, Array: true, Local: false, Writes: true, Len: false},
+			{Type: "uint32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+			{Type: "uint32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+		},
+	})
+	cairndevice.Register(floydVia, cairndevice.Translation{
+		Source: source0, Entry: "floydVia_",
+		Dims: [3]bool{true, true, false}, Groups: false,
+		Unchanged: current,
+		Params: []cairndevice.Param{
+			{Type: "uint32", Size: 4, Array: true, Local: false, Writes: true, Len: false},
+			{Type: "uint32", Size: 4, Array: true, Local: false, Writes: true, Len: false},
+			{Type: "uint32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+			{Type: "uint32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+		},
+	})
+	source1 := `#ifndef CAIRN_INDEX
 #define CAIRN_INDEX long
 #endif
 
@@ -582,7 +836,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 }
 `
 	cairndevice.Register(mgExtend, cairndevice.Translation{
-		Source: source0, Entry: "mgExtend_",
+		Source: source1, Entry: "mgExtend_",
 		Dims: [3]bool{true, true, true}, Groups: true,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -594,7 +848,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgGhosts, cairndevice.Translation{
-		Source: source0, Entry: "mgGhosts_",
+		Source: source1, Entry: "mgGhosts_",
 		Dims: [3]bool{true, false, false}, Groups: false,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -605,7 +859,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgReduce, cairndevice.Translation{
-		Source: source0, Entry: "mgReduce_",
+		Source: source1, Entry: "mgReduce_",
 		Dims: [3]bool{true, true, true}, Groups: true,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -618,7 +872,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgResidual, cairndevice.Translation{
-		Source: source0, Entry: "mgResidual_",
+		Source: source1, Entry: "mgResidual_",
 		Dims: [3]bool{true, true, true}, Groups: true,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -634,7 +888,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgSmooth, cairndevice.Translation{
-		Source: source0, Entry: "mgSmooth_",
+		Source: source1, Entry: "mgSmooth_",
 		Dims: [3]bool{true, true, true}, Groups: true,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -650,7 +904,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgWrap, cairndevice.Translation{
-		Source: source0, Entry: "mgWrap_",
+		Source: source1, Entry: "mgWrap_",
 		Dims: [3]bool{true, false, false}, Groups: false,
 		Unchanged: current,
 		Params: []cairndevice.Param{
@@ -660,7 +914,7 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		},
 	})
 	cairndevice.Register(mgZero, cairndevice.Translation{
-		Source: source0, Entry: "mgZero_",
+		Source: source1, Entry: "mgZero_",
 		Dims: [3]bool{true, false, false}, Groups: false,
 		Unchanged: current,
 		Params: []cairndevice.Param{

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"math"
 
@@ -12,12 +11,9 @@ import (
 
 func init() { programs["floyd"] = func() program { return &floyd{} } }
 
-//go:embed floyd.cl
-var floydSource string
-
 var (
-	floydGraph = device.NewKernel(floydSource, "floyd_graph", floydGraphHost)
-	floydStep  = device.NewKernel(floydSource, "floyd_step", floydStepHost)
+	floydGraph = device.KernelOf(floydInitial)
+	floydStep  = device.KernelOf(floydVia)
 )
 
 const (
@@ -34,6 +30,7 @@ const (
 type floyd struct {
 	dev  *device.Device
 	n    int
+
 	dist *device.Array[uint32] // n×n
 	path *device.Array[uint32] // the last node that was inserted into the path
 }
@@ -43,9 +40,13 @@ func (f *floyd) setup(size string, devs []*device.Device) error {
 	if !ok {
 		return fmt.Errorf("floyd has no size %q", size)
 	}
+	f.prepare(n, devs)
+	return nil
+}
+
+func (f *floyd) prepare(n int, devs []*device.Device) {
 	f.n, f.dev = n, devs[0]
 	f.dist, f.path = device.New[uint32](n, n), device.New[uint32](n, n)
-	return nil
 }
 
 // begin makes the graph, on the device.
@@ -66,7 +67,7 @@ func (f *floyd) spread(devs []*device.Device) error {
 func (f *floyd) steps() int { return f.n }
 
 func (f *floyd) step(_ context.Context, k int) error {
-	return f.dev.Launch(floydStep, device.Size{f.n, f.n}, device.InOut(f.dist), device.InOut(f.path), uint32(f.n), uint32(k))
+	return f.dev.Launch(floydStep, device.Size{f.n, (f.n + floydRows - 1) / floydRows}, device.InOut(f.dist), device.InOut(f.path), uint32(f.n), uint32(k))
 }
 
 // result returns two numbers for each node: the sum of the distances to all
@@ -178,53 +179,3 @@ func dijkstra(from, n uint32, row func(uint32) []uint32) []uint32 {
 
 // floydLimit returns the value of floydMix below which there is an edge.
 func floydLimit(n int) uint32 { return uint32(floydDegree * (1 << 32) / n) }
-
-func floydMix(x uint32) uint32 {
-	x ^= x >> 16
-	x *= 0x7feb352d
-	x ^= x >> 15
-	x *= 0x846ca68b
-	return x ^ x>>16
-}
-
-// floydWeight returns the length of the edge from i to j.
-func floydWeight(i, j, n, limit uint32) uint32 {
-	at := i*n + j
-	switch {
-	case i == j:
-		return 0
-	case floydMix(2*at) < limit:
-		return 1 + floydMix(2*at+1)%1000
-	}
-	return floydFar
-}
-
-func floydGraphHost(w *device.Work) {
-	dist, path := device.Slice[uint32](w, 0), device.Slice[uint32](w, 1)
-	n, limit := device.Value[uint32](w, 2), device.Value[uint32](w, 3)
-	lo, hi := w.Range(1)
-	for i := uint32(lo); i < uint32(hi); i++ {
-		for j := range n {
-			dist[i*n+j], path[i*n+j] = floydWeight(i, j, n, limit), i
-		}
-	}
-}
-
-func floydStepHost(w *device.Work) {
-	n, k := int(device.Value[uint32](w, 2)), int(device.Value[uint32](w, 3))
-	dist, path := device.Slice[uint32](w, 0), device.Slice[uint32](w, 1)
-	lo, hi := w.Range(1)
-	through := dist[k*n:][:n]
-	for i := lo; i < hi; i++ {
-		first := dist[i*n+k]
-		if first >= floydFar || i == k { // nothing gets shorter, and row k is read by others
-			continue
-		}
-		row, way := dist[i*n:][:n], path[i*n:][:n]
-		for j, t := range through {
-			if d := first + t; d < row[j] {
-				row[j], way[j] = d, uint32(k)
-			}
-		}
-	}
-}

@@ -186,6 +186,30 @@ func TestFTPasses(t *testing.T) {
 	}
 }
 
+// uneven is floyd with any number of nodes.
+type uneven struct {
+	floyd
+	nodes int
+}
+
+func (u *uneven) setup(_ string, devs []*device.Device) error {
+	u.prepare(u.nodes, devs)
+	return nil
+}
+
+// The last item may have fewer rows than the others.
+func TestFloydUneven(t *testing.T) {
+	for _, list := range []string{"host", "discrete", "opencl:0.0", "cuda:0"} {
+		t.Run(list, func(t *testing.T) {
+			devs := openList(t, list)
+			for _, n := range []int{1, 2, 3, 21, 38, 59, 60} {
+				u := &uneven{nodes: n}
+				sameBits(t, runMesh(t, u, devs), u.reference())
+			}
+		})
+	}
+}
+
 // The reference for large graphs agrees with the complete one on a small graph.
 func TestDijkstra(t *testing.T) {
 	f := new(floyd)

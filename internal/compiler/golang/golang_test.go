@@ -414,7 +414,7 @@ func TestExplain_Examples(t *testing.T) {
 		// initial states of some have not much less work.
 		{"testbed", "./examples/testbed", "", []string{"harness.go (*harness).loop", "shwa.go (*shwa).reference",
 			"ftmd.go (*ft).toWaves", "ftmd.go (*ft).toWaves", "summa.go (*summa).begin", "summa.go (*summa).reference",
-			"floyd.go (*floyd).reference", "summa.go (*summa).prepare"}},
+			"summa.go (*summa).prepare"}},
 	} {
 		if !slices.Contains([]string{"heat", "npb-cg", "npb", "testbed"}, c.name) && os.Getenv("CAIRN_LONG") == "" {
 			continue
