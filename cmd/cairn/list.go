@@ -119,11 +119,10 @@ func list(ctx context.Context, c *call) error {
 	if doc.Pinned, err = c.allPins(ctx, pinnedIn); err != nil {
 		c.notef("what is pinned is not known: %v", err)
 	}
-	checkpoints, err := c.members(dir)
-	if err != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
-		return err
+	checkpoints, none := c.members(dir)
+	if none != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
+		return none
 	}
-	err = nil
 	committed := make(map[uint64]bool)
 	var failed error
 	damaged := false
@@ -167,6 +166,8 @@ func list(ctx context.Context, c *call) error {
 		return err
 	case failed != nil:
 		return failed
+	case none != nil && doc.Line == 0:
+		return none
 	case damaged, doc.Line == 0:
 		return errFound
 	}

@@ -331,7 +331,7 @@ func TestConditions(t *testing.T) {
 		s := server(t)
 		s.IgnoreConditions, s.RefuseConditions = !refuse, refuse
 		o := options(s)
-		if _, err := Open(t.Context(), o); !errors.Is(err, ErrConditions) || !strings.Contains(err.Error(), "lock objects") {
+		if _, err := Open(t.Context(), o); !errors.Is(err, ErrConditions) || !strings.Contains(err.Error(), "use another store") {
 			t.Errorf("open: %v", err)
 		}
 		var warnings []string
