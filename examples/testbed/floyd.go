@@ -28,8 +28,8 @@ const (
 // of a random graph, on one device. Each step allows one more node on the way.
 // All numbers are integers, so the result is the same everywhere.
 type floyd struct {
-	dev  *device.Device
-	n    int
+	dev *device.Device
+	n   int
 
 	dist *device.Array[uint32] // n×n
 	path *device.Array[uint32] // the last node that was inserted into the path
