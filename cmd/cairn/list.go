@@ -157,13 +157,13 @@ func list(ctx context.Context, c *call) error {
 		}
 	}
 	if c.json {
-		err = c.document(doc)
+		if err := c.document(doc); err != nil {
+			return err
+		}
 	} else {
 		c.listText(&doc)
 	}
 	switch {
-	case err != nil:
-		return err
 	case failed != nil:
 		return failed
 	case none != nil && doc.Line == 0:
