@@ -63,8 +63,18 @@ func flippedFile(t *testing.T, lab *lab, file string) {
 	}
 	c.prog = program{source: "plain", made: true, ranks: 1, mode: "append", seed: 1, steps: 60, pause: "3ms"}
 	s := &scenario{every: 5, run: "run", out: "out"}
-	if err := c.halted(s, 3); err != nil {
-		t.Fatal(err)
+	for err := c.halted(s, 3); err != nil || c.over(s); err = c.halted(s, 3) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It has ended before it was killed.
+		if err := os.RemoveAll(c.work()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(c.work(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c.prog.steps *= 2
 	}
 	name := c.file(filepath.Join("run", file))
 	text, err := os.ReadFile(name)
