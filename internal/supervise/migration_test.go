@@ -280,7 +280,7 @@ func TestMove_RankLost(t *testing.T) {
 		{"destination:%switch", nil, "rank 1 on c was killed by signal 9", nil},
 		{"destination:!switch", nil, "it cannot, destination at switch", nil},
 		{"other:%switch", nil, "rank 0 on a was killed by signal 9", nil},
-		{"other:~switch", func(m *moveLimits) { m.link = 50 * time.Millisecond }, "rank 0 did not connect to the new processes within 50 ms", nil},
+		{"other:~switch", func(m *moveLimits) { m.link = 50 * time.Millisecond }, " did not connect to the new processes within 50 ms", nil}, // rank 0, and on a busy machine rank 1, too
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			args := []string{"fault:" + c.fault + ":1", "pause:8:1"}
