@@ -3,9 +3,8 @@ package hdf5
 import "fmt"
 
 const (
-	linkHard     = 0
-	linkSoft     = 1
-	linkExternal = 64
+	linkHard = 0
+	linkSoft = 1
 )
 
 type link struct {

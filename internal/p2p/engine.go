@@ -51,7 +51,7 @@ type Config struct {
 	// advance.
 	Machine        string
 	Oversubscribed bool
-	// Observer may be nil, and be set later by SetObserver.
+	// Observer may be nil.
 	Observer Observer
 	// Uncounted leaves out the counting for checkpoints, to measure its
 	// cost.
@@ -171,9 +171,6 @@ func (e *Engine) Size() int { return e.size }
 // Lock keeps the engine from moving anything until Unlock.
 func (e *Engine) Lock()   { e.lock() }
 func (e *Engine) Unlock() { e.mu.Unlock() }
-
-// SetObserver sets the observer. The lock is held.
-func (e *Engine) SetObserver(o Observer) { e.observer = o }
 
 // Sent returns the number of complete messages sent to a rank. The lock is
 // held.

@@ -75,7 +75,7 @@ func TestBlockedOn_Storing(t *testing.T) {
 	waits := make(chan struct{})
 	w := &blockedWatcher{e: e, now: waits, watcher: watcher{arrived: map[int]int{}}}
 	e.Lock()
-	e.SetObserver(w)
+	e.observer = w
 	e.Unlock()
 	m := &slowMemory{data: make([]byte, len(want)), storing: make(chan struct{}), finish: make(chan struct{})}
 	r := e.IrecvMemory(0, 0, 5, &Memory{Parts: m})

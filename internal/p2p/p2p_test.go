@@ -180,7 +180,7 @@ func TestCapture(t *testing.T) {
 				w := &watcher{arrived: make(map[int]int)}
 				e.Lock()
 				defer e.Unlock()
-				e.SetObserver(w)
+				e.observer = w
 				e.Pause()
 				e.Pull(true)
 				if err := e.Serve(func() bool { return e.Received(0) == n && len(w.control) == 1 }); err != nil {

@@ -10,6 +10,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir/irtext"
 )
 
+// mustParse returns the program that the text describes.
+func mustParse(text string) *ir.Program {
+	p, err := irtext.Parse("test", text)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 func TestMeasure_Counts(t *testing.T) {
 	const f = "\nproc f(p) { p = p + p; p = p }\n" // 2, 3
 	for _, c := range []struct {
@@ -49,7 +58,7 @@ func TestMeasure_Counts(t *testing.T) {
 		{"single iteration", "for i = 0; i < 1; i = i + 1 trip 1 { a = b }", 2, 1},
 		{"do while false", "do { a = b } while 0", 2, 1},
 	} {
-		p := irtext.MustParse("proc main { " + c.body + " }" + f + "proc g() { a = b; a = b; a = b + c }\nextern nosource(a)\n")
+		p := mustParse("proc main { " + c.body + " }" + f + "proc g() { a = b; a = b; a = b + c }\nextern nosource(a)\n")
 		if r := Measure(p); r.S != c.s || r.A != c.a {
 			t.Errorf("%s: %s has s %v and a %v, not %v and %v", c.name, c.body, r.S, r.A, c.s, c.a)
 		}
@@ -57,7 +66,7 @@ func TestMeasure_Counts(t *testing.T) {
 }
 
 func TestMeasure_Recursion(t *testing.T) {
-	p := irtext.MustParse(`
+	p := mustParse(`
 		proc main { call even(n); call odd(n) }
 		proc even(n) {
 			for i < n {
@@ -90,13 +99,13 @@ func TestMeasure_Recursion(t *testing.T) {
 		t.Errorf("%d of %d loops count", r.Population, len(r.Loops))
 	}
 	// A search that calls itself in its loop: the loop is the outermost one.
-	r = Measure(irtext.MustParse("proc main { call solve(0) }\nproc solve(r) { for c < 8 { if ok { call solve(r + 1); x = y } } }"))
+	r = Measure(mustParse("proc main { call solve(0) }\nproc solve(r) { for c < 8 { if ok { call solve(r + 1); x = y } } }"))
 	if r.Population != 1 || r.Loops[0].S != 2 || r.S != 2 {
 		t.Errorf("search: %+v", r.Loops[0])
 	}
 	// Two loops whose bodies call each other's procedure: the first one is
 	// outermost.
-	r = Measure(irtext.MustParse("proc main { call f() }\nproc f() { for x { x = y; call g() } }\nproc g() { for x { x = y; call f() } }"))
+	r = Measure(mustParse("proc main { call f() }\nproc f() { for x { x = y; call g() } }\nproc g() { for x { x = y; call f() } }"))
 	if r.Population != 1 || r.Loops[0].Line != 2 || !strings.Contains(r.Loops[1].Out, "only through other loops of the same recursion") {
 		t.Errorf("%+v", r.Loops)
 	}
@@ -110,7 +119,7 @@ func lines(list []*Loop) (l []int) {
 }
 
 func TestMeasure_Population(t *testing.T) {
-	p := irtext.MustParse(`proc main {
+	p := mustParse(`proc main {
 		for i < n {                    # 2
 			for j < n { a = b }    # 3
 			call inner(a)
@@ -163,7 +172,7 @@ func TestMeasure_Population(t *testing.T) {
 
 // TestChoose_SeveralLoopsOnALine distinguishes loops on one line.
 func TestChoose_SeveralLoopsOnALine(t *testing.T) {
-	r := Measure(irtext.MustParse("proc main { for i { a = b }; for j { a = b + c; a = b + c } }"))
+	r := Measure(mustParse("proc main { for i { a = b }; for j { a = b + c; a = b + c } }"))
 	for col, want := range map[int]int{0: 13, 13: 13, 30: 30, 7: 13} {
 		c := r.Choose(Options{Skip: []ir.Pos{at(1)}, Points: []ir.Pos{{File: "test", Line: 1, Col: col}}, Profile: map[ir.Pos]float64{}})
 		if v := c.byLoop[c.find(ir.Pos{File: "test", Line: 1, Col: col}, true)]; v.Col != want || !v.Chosen {
@@ -175,7 +184,7 @@ func TestChoose_SeveralLoopsOnALine(t *testing.T) {
 // TestMeasure_UntimedIteration has the shape of NPB CG: all code runs once
 // before the main loop.
 func TestMeasure_UntimedIteration(t *testing.T) {
-	c := Measure(irtext.MustParse(`proc main {
+	c := Measure(mustParse(`proc main {
 		for i < n { x = 1; z = y }
 		for i = 1; i <= 1; i = i + 1 trip 1 { call grad(x); for j < n { n1 = n1 + x; n2 = n2 + z } }
 		for i = 1; i <= niter; i = i + 1 { call grad(x); for j < n { n1 = n1 + x; n2 = n2 + z }; zeta = n1 }
@@ -206,7 +215,7 @@ proc report(a) { a = b }
 func at(n int) ir.Pos { return ir.Pos{File: "test", Line: n} }
 
 func TestChoose_Options(t *testing.T) {
-	r := Measure(irtext.MustParse(work))
+	r := Measure(mustParse(work))
 	for _, c := range []struct {
 		name     string
 		o        Options
@@ -238,7 +247,7 @@ func TestChoose_Options(t *testing.T) {
 }
 
 func TestChoose_Reasons(t *testing.T) {
-	p := irtext.MustParse(work)
+	p := mustParse(work)
 	c := Measure(p).Choose(Options{})
 	var got []string
 	for _, v := range c.Loops {
@@ -274,7 +283,7 @@ func TestChoose_Reasons(t *testing.T) {
 
 func TestChoose_Descends(t *testing.T) {
 	text := strings.Replace(work, "for t < steps {", "for t < steps trip 5 {", 1)
-	r := Measure(irtext.MustParse(text))
+	r := Measure(mustParse(text))
 	for few, want := range map[int][]int{0: {4, 5}, 5: {4, 5}, 4: {4}, -1: {4}} {
 		c := r.Choose(Options{Descend: few})
 		if l := lines(c.Chosen()); !slices.Equal(l, want) {
@@ -283,17 +292,17 @@ func TestChoose_Descends(t *testing.T) {
 	}
 	// A loop with hardly any of the outer loop's work stays closed.
 	body := strings.Repeat("x = y + z + y + z; ", 20)
-	r = Measure(irtext.MustParse("proc main { for i < 3 trip 3 { " + body + "; for j < n { x = y } } }"))
+	r = Measure(mustParse("proc main { for i < 3 trip 3 { " + body + "; for j < n { x = y } } }"))
 	if c := r.Choose(Options{}); len(c.Chosen()) != 1 || !strings.Contains(c.Loops[1].Why, "too little of the loop at test:1") {
 		t.Errorf("%d chosen: %s", len(c.Chosen()), c.Loops[1].Why)
 	}
 	// A comment overrides the descent.
-	r = Measure(irtext.MustParse("proc main { for i < 3 trip 3 {\n for j < n { x = y }\n } }"))
+	r = Measure(mustParse("proc main { for i < 3 trip 3 {\n for j < n { x = y }\n } }"))
 	if c := r.Choose(Options{Skip: []ir.Pos{at(2)}}); !slices.Equal(lines(c.Chosen()), []int{1}) {
 		t.Errorf("lines %v", lines(c.Chosen()))
 	}
 	// Two levels, through calls and a loop with a single iteration.
-	r = Measure(irtext.MustParse(`proc main { for i < 3 trip 3 { x = y; for j < 1 trip 1 { call f(x) } } }
+	r = Measure(mustParse(`proc main { for i < 3 trip 3 { x = y; for j < 1 trip 1 { call f(x) } } }
 		proc f(x) { call g(x); x = 1 }
 		proc g(x) { for i < 2 trip 2 { for j < n { x = y + z } } }`))
 	c := r.Choose(Options{})
@@ -322,7 +331,7 @@ func TestChoose_WarnsOfDominantLoop(t *testing.T) {
 		{"launched once", "for x { " + big + " }\n launch l", "test:5: this loop has most of the program's communication"},
 		{"recursive", "for x { " + big + " }\n call r(x)", "test:4: this loop has most of the program's communication"},
 	} {
-		p := irtext.MustParse("proc main { " + c.body + " }\nproc f(x) { kernel \"k\" in x }\nproc r(x) { for y { call r(x); send to x } }\nproc l() { for y { send to x } }")
+		p := mustParse("proc main { " + c.body + " }\nproc f(x) { kernel \"k\" in x }\nproc r(x) { for y { call r(x); send to x } }\nproc l() { for y { send to x } }")
 		got := Measure(p).Choose(Options{}).Warnings
 		if c.warn == "" && len(got) > 0 || c.warn != "" && (len(got) != 1 || !strings.HasPrefix(got[0], c.warn)) {
 			t.Errorf("%s: %q", c.name, got)
@@ -355,7 +364,7 @@ proc light(x) {
 `
 
 func TestModes_Several(t *testing.T) {
-	p := irtext.MustParse(modes)
+	p := mustParse(modes)
 	if l := lines(Measure(p).Choose(Options{}).Chosen()); !slices.Equal(l, []int{12}) {
 		t.Errorf("without modes lines %v are chosen", l)
 	}
@@ -368,13 +377,13 @@ func TestModes_Several(t *testing.T) {
 			t.Errorf("in %s lines %v are chosen, want %v", list[i].Name, l, want)
 		}
 	}
-	if list := Modes(irtext.MustParse(work), Options{}); len(list) > 0 {
+	if list := Modes(mustParse(work), Options{}); len(list) > 0 {
 		t.Errorf("a program that does one thing has modes %v", list)
 	}
 }
 
 func TestMeasure_KernelProcedures(t *testing.T) {
-	p := irtext.MustParse(`
+	p := mustParse(`
 proc main(x) {
     for i = 0; i < x; i = i + 1 { kernel "k" in x }
     kernel "k" in x

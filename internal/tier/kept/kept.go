@@ -521,10 +521,6 @@ func (s *Store) openFile(id copies.ID) (vfs.File, *entry, error) {
 func (s *Store) Remove(parts []copies.PartID, ids []copies.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.remove(parts, ids)
-}
-
-func (s *Store) remove(parts []copies.PartID, ids []copies.ID) error {
 	var errs []error
 	dirs := []string{}
 	removed := func(path string) bool {
@@ -584,34 +580,6 @@ func (s *Store) needed() map[string]bool {
 		}
 	}
 	return out
-}
-
-// Retain removes everything but the parts of some checkpoints and what is here
-// of their objects. It is for a store that nothing is copied to or from: else,
-// copies.Node decides.
-func (s *Store) Retain(keep []recovery.Checkpoint) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var parts []copies.PartID
-	needed := map[string]bool{}
-	for id, p := range s.parts {
-		if !slices.Contains(keep, id.Checkpoint) {
-			parts = append(parts, id)
-			continue
-		}
-		for _, o := range p.Objects {
-			needed[o.Name] = true
-		}
-	}
-	var ids []copies.ID
-	for id := range s.files {
-		if !needed[id.Object] {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(parts, comparePartIDs)
-	slices.SortFunc(ids, compareIDs)
-	return s.remove(parts, ids)
 }
 
 // Rotten is a copy or a shard that was found damaged. It is not used any more.

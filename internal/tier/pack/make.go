@@ -571,7 +571,6 @@ func slice(list []Extent, off, n int64) (out []Extent) {
 type writer struct {
 	f    *os.File
 	at   int64
-	buf  []byte
 	d    tier.Digester
 	done bool
 }

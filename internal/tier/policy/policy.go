@@ -90,22 +90,6 @@ func (p *Policy) Of(k Kind) *Tier {
 	return nil
 }
 
-// HostKeep returns how many checkpoints hosts keep on their disks: as many as
-// the tier on hosts that keeps most.
-func (p *Policy) HostKeep() int {
-	keep := 0
-	for _, t := range p.Tiers {
-		switch {
-		case !t.Kind.OnHosts():
-		case t.Keep == KeepAll:
-			return KeepAll
-		default:
-			keep = max(keep, t.Keep)
-		}
-	}
-	return keep
-}
-
 // Defaults returns a tier of a kind with the default values of its options.
 func Defaults(k Kind) Tier {
 	t := Tier{Kind: k, Every: 1, Keep: 2}

@@ -70,9 +70,6 @@ func TestParse_Values(t *testing.T) {
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
-	if got := p.HostKeep(); got != 2 {
-		t.Errorf("hosts keep %d", got)
-	}
 }
 
 func TestParse_Errors(t *testing.T) {

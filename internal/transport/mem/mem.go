@@ -129,23 +129,6 @@ func (f *Fabric) Release(from, to int) {
 	f.wake(to)
 }
 
-// Inflight returns how many frames Send took from one rank to another that
-// were not handed to the handler yet.
-func (f *Fabric) Inflight(from, to int) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := 0
-	for l := range f.links {
-		if l.d.rank == to && l.in[from] != nil {
-			n += len(l.in[from].frames)
-		}
-		if l.d.rank == from {
-			n += len(l.queue[to])
-		}
-	}
-	return n
-}
-
 // Kill ends a rank as a crash would: what it sent is delivered unless it is
 // held back or did not fit its window, and then all peers lose it. The
 // rank itself loses all its peers, so that what runs in it can end. Drivers

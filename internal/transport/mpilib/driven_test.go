@@ -31,12 +31,20 @@ func drive(d *Driver) *driven {
 				return
 			case <-tick.C:
 				v.mu.Lock()
-				v.Progress()
+				v.progress()
 				v.mu.Unlock()
 			}
 		}
 	})
 	return v
+}
+
+// progress lets MPI continue with what it has begun, and tells no handler
+// anything. It does not block.
+func (v *driven) progress() {
+	if !v.closed && !v.stuck {
+		v.lib.probe(idleTag, v.comm)
+	}
 }
 
 func (v *driven) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {

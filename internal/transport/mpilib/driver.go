@@ -205,15 +205,6 @@ func (d *Driver) Allgather(address []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Progress lets MPI continue with what it has begun, and tells no handler
-// anything. Poll does so too; this is for a rank that has nothing to poll for
-// while others may wait for it, as the package comment says. It does not block.
-func (d *Driver) Progress() {
-	if !d.closed && !d.stuck {
-		d.lib.probe(idleTag, d.comm)
-	}
-}
-
 // Name is "mpi".
 func (*Driver) Name() string { return "mpi" }
 

@@ -34,8 +34,7 @@ type dependence struct {
 	addressed map[string][]types.Object     // variables whose address is taken, by type
 	held      map[*types.Var]holding
 	reached   map[*callgraph.Function][]*callgraph.Function
-	launched  map[*ast.CallExpr]Cause  // launches with some devices only, or once for each
-	values    map[*types.Var]token.Pos // slices of an array's values, where values that depend on the devices are written to them
+	launched  map[*ast.CallExpr]Cause // launches with some devices only, or once for each
 	changed   bool
 }
 
@@ -44,8 +43,6 @@ type Cause struct {
 	At   token.Pos
 	Text string
 }
-
-var errorType = types.Universe.Lookup("error").Type()
 
 // usesDevices reports whether a program imports package device.
 func usesDevices(ld *load.Program) bool {

@@ -92,15 +92,6 @@ func Parse(file, text string) (prog *ir.Program, err error) {
 	return p.prog, nil
 }
 
-// MustParse is Parse for tests; it panics.
-func MustParse(text string) *ir.Program {
-	p, err := Parse("test", text)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
 // syntax is what the parser panics with. Parse recovers it.
 type syntax struct {
 	at   ir.Pos

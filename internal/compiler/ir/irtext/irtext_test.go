@@ -60,6 +60,15 @@ proc f(a, b) (r, s) { return }
 proc g(a) { _ = dgemm }
 `
 
+// mustParse returns the program that the text describes.
+func mustParse(text string) *ir.Program {
+	p, err := Parse("test", text)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 // same compares programs without their positions.
 func same(t *testing.T, a, b *ir.Program) {
 	t.Helper()
@@ -69,7 +78,7 @@ func same(t *testing.T, a, b *ir.Program) {
 }
 
 func TestPrint_ParsedAgain(t *testing.T) {
-	p := MustParse(everything)
+	p := mustParse(everything)
 	text := Format(p)
 	q, err := Parse("again", text)
 	if err != nil {
@@ -125,7 +134,7 @@ func strip(p *ir.Program) (list []any) {
 }
 
 func TestParse_Meaning(t *testing.T) {
-	p := MustParse(everything)
+	p := mustParse(everything)
 	if p.Main.Name != "main" || len(p.Procs) != 4 || p.Procs[0].Known || !p.Main.Known {
 		t.Fatal("wrong procedures")
 	}
@@ -164,7 +173,7 @@ func TestParse_Meaning(t *testing.T) {
 		"-(a + b)":            "-(a + b)",
 		"(rank - 1 + size)%2": "(rank - 1 + size) % 2",
 	} {
-		a := MustParse("proc main { x = " + text + " }").Main.Body[0].(*ir.Assign)
+		a := mustParse("proc main { x = " + text + " }").Main.Body[0].(*ir.Assign)
 		if got := String(a.Src[0]); got != want {
 			t.Errorf("%s became %s", text, got)
 		}

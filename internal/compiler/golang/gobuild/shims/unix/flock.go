@@ -24,9 +24,7 @@ const (
 	EMLINK      = syscall.EMLINK
 	ENOENT      = syscall.ENOENT
 	ENOSPC      = syscall.ENOSPC
-	EEXIST      = syscall.EEXIST
 	ENOSYS      = syscall.ENOSYS
-	ENOTEMPTY   = syscall.ENOTEMPTY
 	ENOTSUP     = syscall.ENOTSUP
 	EOPNOTSUPP  = syscall.EOPNOTSUPP
 	EPERM       = syscall.EPERM
