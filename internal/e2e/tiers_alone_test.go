@@ -294,12 +294,9 @@ func TestTiersAlone_Refused(t *testing.T) {
 	a.tiers = "shred=/x"
 	a.refuses("shred")
 	a.tiers = good
-	env := a.env
 	a.env = append(a.env, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2")
 	a.refuses("several ranks", "cairn run -n N --tiers")
-	a.env = []string{"PATH=/nowhere"}
-	a.env, env = env, a.env
-	a.env = append(a.env[:0:0], "CAIRN_HELPER=/nowhere/cairn")
+	a.env = []string{"CAIRN_HELPER=/nowhere/cairn"}
 	a.refuses("tiers need the cairn command", "CAIRN_HELPER")
 	a.env = []string{"CAIRN_HELPER=" + build(t, "./cmd/cairn", runtime.GOARCH)}
 	d := a.starts(0)

@@ -18,7 +18,6 @@ func TestClosedFiles(t *testing.T) {
 	type files struct {
 		data, first *os.File
 		more        []*os.File
-		text        string
 	}
 	path := filepath.Join(out, "data")
 	var s files

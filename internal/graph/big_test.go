@@ -20,13 +20,13 @@ func TestCollect_LongList(t *testing.T) {
 	}
 	var c Collector
 	start := time.Now()
-	img, err := c.Collect([]Root{{"head", &head}}, nil)
-	if err != nil {
+	if _, err := c.Collect([]Root{{"head", &head}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	first := time.Since(start)
 	start = time.Now()
-	if img, err = c.Collect([]Root{{"head", &head}}, nil); err != nil {
+	img, err := c.Collect([]Root{{"head", &head}}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Log("collect", first, "again", time.Since(start))

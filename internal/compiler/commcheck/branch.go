@@ -61,10 +61,10 @@ func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 		switch {
 		case a.ends(then):
 			a.walk(then, Unknown, why)
-			no, maybe = no.or(maybe), newSet(a.n)
+			no = no.or(maybe)
 		case plain && a.ends(els):
 			a.walk(els, Unknown, why)
-			yes, maybe = yes.or(maybe), newSet(a.n)
+			yes = yes.or(maybe)
 		case one:
 			a.noteAssumption(st.At(), sym)
 			t := a.clone(s)

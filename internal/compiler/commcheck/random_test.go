@@ -18,8 +18,6 @@ type maker struct {
 	b      strings.Builder
 	depth  int
 	loops  int
-	vars   int
-	tags   int
 	reqs   int
 	wilds  bool
 	calm   bool // few mistakes, and few unknown values

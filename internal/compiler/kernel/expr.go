@@ -278,11 +278,12 @@ func (f *function) slice(x ast.Expr) *slice {
 			f.refuse(x, "a kernel cannot cut an array: pass the array's elements, or use local memory (device.LocalSlice)")
 		}
 		of := *f.slice(x.X)
-		low, lowPoly := "0L", poly{}
+		low := "0L"
 		if x.Low != nil {
-			low, lowPoly = f.convert(x, types.Typ[types.Int], f.Info.TypeOf(x.Low), f.expr(x.Low)), f.poly(x.Low)
+			low = f.convert(x, types.Typ[types.Int], f.Info.TypeOf(x.Low), f.expr(x.Low))
+			from := f.poly(x.Low)
 			of.ptr = fmt.Sprintf("(%s + %s)", of.ptr, f.subscript(&of, x.Low))
-			of.off = of.off.add(lowPoly, 1)
+			of.off = of.off.add(from, 1)
 		}
 		switch {
 		case x.High != nil:

@@ -558,9 +558,7 @@ func (x *iteration) declStmt(s *ast.DeclStmt, st *state) []*state {
 func (x *iteration) returnStmt(s *ast.ReturnStmt, st *state) {
 	f := x.top()
 	if len(s.Results) == 1 {
-		for _, o := range x.outcomes(s.Results[0], st) {
-			f.returns = append(f.returns, o)
-		}
+		f.returns = append(f.returns, x.outcomes(s.Results[0], st)...)
 		return
 	}
 	var values []value

@@ -101,7 +101,7 @@ func where(owner ast.Node, end, pos token.Pos, path []step) []step {
 		s := st.list[st.i]
 		if pos < s.End() || st.i+1 == len(st.list) {
 			for _, o := range lists(s) {
-				last := o.End()
+				var last token.Pos
 				if b, ok := o.(*ast.BlockStmt); ok {
 					last = b.Rbrace
 				} else {

@@ -27,14 +27,23 @@ import (
 //	len, cap, min, max, real, imag, complex     in order
 //	append, copy, make, new                     in order
 //	[]byte(s), []rune(s)                        in order
-//	x[i:j]                                      in order; its bounds, unless they are variables, before the next bound
-//	x.(T)                                       in order, unless T is a pointer, or depends on type parameters
-//	map[K]V{…}                                  in order, entry by entry, the constant ones first; last if all are constant
-//	m[k], the element                           last, but with string(bytes) in its key in order, where it is not assigned to
+//	x[i:j]                                      in order; its bounds, unless
+//	                                            they are variables, before the
+//	                                            next bound
+//	x.(T)                                       in order, unless T is a pointer,
+//	                                            or depends on type parameters
+//	map[K]V{…}                                  in order, entry by entry, the
+//	                                            constant ones first; last if all
+//	                                            are constant
+//	m[k], the element                           last, but with string(bytes) in
+//	                                            its key in order, where it is
+//	                                            not assigned to
 //	m[k], the key                               see keyEarly
 //	operands that become part of an interface   see earlyCopies
-//	x == y of structs and arrays                in order when both are known, unless they are addressable
-//	m[k] = append(m[k], …)                      m and k in order, unless they are variables
+//	x == y of structs and arrays                in order when both are known,
+//	                                            unless they are addressable
+//	m[k] = append(m[k], …)                      m and k in order, unless they
+//	                                            are variables
 //
 // TestFunctions_Order compares all of this with the installed compiler.
 
@@ -406,7 +415,7 @@ func (w *funcNormalizer) constantPart(e ast.Expr, t types.Type) bool {
 	if !ok || types.IsInterface(t) {
 		return false
 	}
-	field := func(int, ast.Expr) types.Type { return nil }
+	var field func(int, ast.Expr) types.Type
 	switch u := rewrite.CoreType(tv.Type).(type) {
 	case *types.Array:
 		field = func(int, ast.Expr) types.Type { return u.Elem() }
