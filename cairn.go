@@ -3,7 +3,8 @@
 // values fit together. Cairn saves them when a checkpoint is due (after a time,
 // for example), and restores them when the program is started again.
 //
-//	run, err := cairn.Open(ctx, cairn.Options{Dir: "ckpt", Every: 10 * time.Minute})
+//	o := cairn.Options{Dir: "ckpt", Every: 10 * time.Minute}
+//	run, err := cairn.Open(ctx, o)
 //	if err != nil {
 //		return err
 //	}
@@ -16,7 +17,7 @@
 //		return err
 //	}
 //	for ; step < steps; step++ {
-//		if err := run.Point(ctx); err != nil { // saves only when a checkpoint is due
+//		if err := run.Point(ctx); err != nil { // saves only when one is due
 //			return err
 //		}
 //		relax(grid)
@@ -449,11 +450,11 @@ func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollbac
 //
 // Call OpenFile before Restore, on every start: it does not truncate an
 // existing file whose content a checkpoint determines, or that the program had
-// closed at the checkpoint. After Restore, OpenFile returns a file that was open
-// in the checkpoint as it is, and does not open it again. With O_EXCL, it also
-// opens a file that the run has made after the checkpoint, and empties it: the
-// program makes it again. Protected values may hold the *os.File. A relative
-// name is relative to the working directory, also after a restart.
+// closed at the checkpoint. After Restore, OpenFile returns a file that was
+// open in the checkpoint as it is, and does not open it again. With O_EXCL, it
+// also opens a file that the run has made after the checkpoint, and empties it:
+// the program makes it again. Protected values may hold the *os.File. A
+// relative name is relative to the working directory, also after a restart.
 func (r *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return r.run.OpenFile(name, flag, perm)
 }

@@ -3,13 +3,16 @@
 // OpenCL devices, and on the host's own processors. It needs none of their
 // libraries to be built: it finds the devices when it starts.
 //
-//	const source = `__kernel void saxpy(__global const float *x, __global float *y, float a, int n) {
+//	const source = `
+//	__kernel void saxpy(__global const float *x, __global float *y,
+//	                    float a, int n) {
 //		int i = get_global_id(0);
 //		if (i < n) y[i] += a * x[i];
 //	}`
 //
 //	func saxpy(w *device.Work) { // the same for the host
-//		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
+//		x, y := device.Slice[float32](w, 0), device.Slice[float32](w, 1)
+//		a := device.Value[float32](w, 2)
 //		lo, hi := w.Range(0)
 //		for i := lo; i < hi; i++ {
 //			y[i] += float32(a * x[i])
@@ -24,7 +27,9 @@
 //		const n = 1 << 20
 //		x, y := device.New[float32](n), device.New[float32](n)
 //		k := device.NewKernel(source, "saxpy", saxpy)
-//		if err := devs[0].Launch(k, device.Size{n}, device.In(x), device.InOut(y), float32(2), int32(n)); err != nil {
+//		err = devs[0].Launch(k, device.Size{n},
+//			device.In(x), device.InOut(y), float32(2), int32(n))
+//		if err != nil {
 //			log.Fatal(err)
 //		}
 //		values, err := y.Read() // waits for the kernel, and copies the result
@@ -58,13 +63,14 @@
 //
 // # Files
 //
-//	devices.go, group.go               which devices there are
-//	device.go, throttle.go             one device and its queue of launches
-//	kernel.go, work.go, launch.go      kernels and launches
-//	array.go, raw*.go                  arrays, and arrays in the program's own memory
-//	tile.go, region.go, copy.go        views with gaps, and copies between arrays
-//	message.go                         arrays in messages of package mpi
-//	memory.go, transfer.go, staging.go the memory of an array, and copies between its places
-//	checkpoint.go, restore.go          what a checkpoint does with devices and arrays
-//	host_copy.go                       host copies that the program has slices of
+//	devices.go, group.go           which devices there are
+//	device.go, throttle.go         one device and its queue of launches
+//	kernel.go, work.go, launch.go  kernels and launches
+//	array.go, raw*.go              arrays, also in the program's own memory
+//	tile.go, region.go, copy.go    views with gaps, and copies between arrays
+//	message.go                     arrays in messages of package mpi
+//	memory.go, transfer.go,        the memory of an array, and copies between
+//	staging.go                     its places
+//	checkpoint.go, restore.go      what a checkpoint does with devices, arrays
+//	host_copy.go                   host copies that the program has slices of
 package device

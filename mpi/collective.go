@@ -20,17 +20,18 @@ import (
 // The algorithm depends on the number of ranks n and the bytes of a vector,
 // which are the same on all ranks:
 //
-//	                    short                          long
-//	Barrier             dissemination, ⌈log₂ n⌉ steps
-//	Bcast               binomial tree                  blocks from the root, then ring
-//	Gather, Scatter     binomial tree                  each rank with the root
-//	Gatherv, Scatterv   each rank with the root, since only it knows the counts
-//	Allgather(v)        Bruck, ⌈log₂ n⌉ steps          ring
-//	Alltoall(v)         pairs at distance 1, 2, 3 …, some at a time
-//	Reduce              binomial tree                  blocks all to all, then to the root
-//	Allreduce           recursive doubling             blocks all to all, then ring
-//	ReduceScatter       as Allreduce                   blocks all to all
-//	Scan, Exscan        recursive doubling
+//	                   short                   long
+//	Barrier            dissemination, ⌈log₂ n⌉ steps
+//	Bcast              binomial tree           blocks from the root, then ring
+//	Gather, Scatter    binomial tree           each rank with the root
+//	Gatherv, Scatterv  each rank with the root, since only it knows the counts
+//	Allgather(v)       Bruck, ⌈log₂ n⌉ steps   ring
+//	Alltoall(v)        pairs at distance 1, 2, 3 …, some at a time
+//	Reduce             binomial tree           blocks all to all, then to the
+//	                                           root
+//	Allreduce          recursive doubling      blocks all to all, then ring
+//	ReduceScatter      as Allreduce            blocks all to all
+//	Scan, Exscan       recursive doubling
 //
 // Algorithms for short vectors take few steps. Those for long vectors move few
 // bytes: no rank sends more than about twice the vector, for any n. See

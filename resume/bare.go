@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// Bare waits. To store frames and to announce a call before each wait costs more
-// than many waits. So a function of the program first waits without that. If a
-// cut is wanted meanwhile, the wait ends without an effect, and keeps its
+// Bare waits. To store frames and to announce a call before each wait costs
+// more than many waits. So a function of the program first waits without that.
+// If a cut is wanted meanwhile, the wait ends without an effect, and keeps its
 // operands. Then the function stores its frame and waits as waits.go describes:
 //
 //	v, ok := BareRecvOK(c)
@@ -26,8 +26,8 @@ import (
 var interruptedNow int32
 
 // Interrupted reports whether the bare wait that has just returned was
-// interrupted. Then the function that stands for the same operation is called. A
-// plain read suffices: this goroutine itself has written the variable.
+// interrupted. Then the function that stands for the same operation is called.
+// A plain read suffices: this goroutine itself has written the variable.
 func Interrupted() bool {
 	if raceDetector {
 		return atomic.LoadInt32(&interruptedNow) != 0 && interruptedHere()

@@ -15,13 +15,13 @@ import (
 
 // A cut is a moment at which all goroutines stand still: at a point, in a wait
 // that will be repeated, or before they begin. No wait can end, because the
-// goroutine that would end it stands still, too. So the state is all frames, all
-// channels with what is in them, locked mutexes and counters.
+// goroutine that would end it stands still, too. So the state is all frames,
+// all channels with what is in them, locked mutexes and counters.
 //
-// A point at which a checkpoint is due requests a cut, and so does the engine. Each
-// goroutine arrives with its frames. The main one takes the checkpoint when all
-// have arrived, and releases them. If some do not arrive in time, the cut is
-// given up, and all continue.
+// A point at which a checkpoint is due requests a cut, and so does the engine.
+// Each goroutine arrives with its frames. The main one takes the checkpoint
+// when all have arrived, and releases them. If some do not arrive in time, the
+// cut is given up, and all continue.
 var cuts cutState
 
 type cutState struct {
@@ -202,8 +202,8 @@ func (c *cutState) watch(number uint64) {
 	}
 }
 
-// urge waits for some time. Meanwhile it interrupts goroutines that had found no
-// cut wanted, and began to wait when it was.
+// urge waits for some time. Meanwhile it interrupts goroutines that had found
+// no cut wanted, and began to wait when it was.
 func (c *cutState) urge(number uint64, d time.Duration) {
 	const first = 50 * time.Microsecond
 	for pause := first; d > 0; pause *= 2 {
@@ -343,9 +343,9 @@ func (g *routine) arrive(frames []any) {
 	c.Unlock()
 }
 
-// stopOthers makes all other goroutines arrive at a cut while the main one is at
-// a point with other ranks, or returns why they do not. The caller has locked mu
-// and calls releaseOthers later.
+// stopOthers makes all other goroutines arrive at a cut while the main one is
+// at a point with other ranks, or returns why they do not. The caller has
+// locked mu and calls releaseOthers later.
 func (c *cutState) stopOthers() string {
 	if !several || c.others() == nil {
 		return ""
@@ -492,8 +492,8 @@ func startRestored() {
 	saved.Goroutines, saved.Background = nil, nil
 }
 
-// whyLate says which of the missing goroutines is the reason, and whether all of
-// them are blocked. A goroutine that is about to arrive is not blocked.
+// whyLate says which of the missing goroutines is the reason, and whether all
+// of them are blocked. A goroutine that is about to arrive is not blocked.
 func whyLate(missing map[string]*routine) (why string, blocked bool) {
 	if len(missing) == 0 {
 		return "", false
@@ -599,8 +599,8 @@ func stackTraces() string {
 	return string(buf[:k])
 }
 
-// tracesSize is how many bytes the stack traces of all goroutines take: each try
-// with too few stops all goroutines for nothing.
+// tracesSize is how many bytes the stack traces of all goroutines take: each
+// try with too few stops all goroutines for nothing.
 var tracesSize atomic.Int64
 
 // traces reads stack traces.

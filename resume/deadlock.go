@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Deadlocks. The Go runtime ends a program if all its goroutines are blocked for
-// ever. In a program with a run, Cairn's own goroutines never are. So Cairn
+// Deadlocks. The Go runtime ends a program if all its goroutines are blocked
+// for ever. In a program with a run, Cairn's own goroutines never are. So Cairn
 // looks for deadlocks itself, while the process uses no processor time. In a
 // deadlock, no goroutine of the program can run, and neither a timer, nor a
 // signal, nor anything outside the process can wake one. If Cairn does not know

@@ -36,21 +36,23 @@
 //	ranks.go                programs with several ranks, or with cairn.Open
 //	register.go             variables, functions and types of the program
 //	files.go, random.go, signals.go, waiters.go, timers.go, contexts.go,
-//	finalizers.go           functions that stand for those of the standard library
+//	finalizers.go           functions that stand for those of the standard
+//	                        library
 //
 // # Environment
 //
 // Without a supervisor, and without CAIRN_DIR, a program runs as if it had not
 // been changed.
 //
-//	CAIRN_DIR           the checkpoint directory, without a supervisor
-//	CAIRN_FRESH         1: discard an earlier run in CAIRN_DIR and start over
-//	CAIRN_EVERY, …      options of the library (docs/settings.md)
-//	CAIRN_KILL_AT       for tests: numbers of points, 3 or 3,7,8, counted over all
-//	                    starts of the run. The process saves there and, when the
-//	                    checkpoint is committed, kills itself with SIGKILL. "each"
-//	                    means all points. If nothing can be saved at a point, the
-//	                    next one takes its place. Points before the restored
-//	                    checkpoint do not count.
-//	CAIRN_KILL_RANK     only this rank kills itself. All ranks must reach the point.
+//	CAIRN_DIR         the checkpoint directory, without a supervisor
+//	CAIRN_FRESH       1: discard an earlier run in CAIRN_DIR and start over
+//	CAIRN_EVERY, …    options of the library (docs/settings.md)
+//	CAIRN_KILL_AT     for tests: numbers of points, 3 or 3,7,8, counted over all
+//	                  starts of the run. The process saves there and, when the
+//	                  checkpoint is committed, kills itself with SIGKILL. "each"
+//	                  means all points. If nothing can be saved at a point, the
+//	                  next one takes its place. Points before the restored
+//	                  checkpoint do not count.
+//	CAIRN_KILL_RANK   only this rank kills itself. All ranks must reach the
+//	                  point.
 package resume

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestDue_LoopWithoutWrites shows that a loop which writes nothing finds out that
-// a checkpoint has come due: the compiler must not merge its test with the one
-// before it.
+// TestDue_LoopWithoutWrites shows that a loop which writes nothing finds out
+// that a checkpoint has come due: the compiler must not merge its test with the
+// one before it.
 func TestDue_LoopWithoutWrites(t *testing.T) {
 	defer atomic.StoreUint32(&due, 0)
 	for before := true; before; {
@@ -27,8 +27,8 @@ func TestDue_LoopWithoutWrites(t *testing.T) {
 	}
 }
 
-// search computes until a checkpoint is due. before reports that it was when the
-// loop began, ended that it was before the loop's end.
+// search computes until a checkpoint is due. before reports that it was when
+// the loop began, ended that it was before the loop's end.
 //
 //go:noinline
 func search(x uint64) (y uint64, before, ended bool) {

@@ -83,8 +83,9 @@ func StartBackground(at string, f func()) {
 	b.launch()
 }
 
-// StartRebuilt is StartBackground for a goroutine that a function with a comment
-// //cairn:rebuild starts. After a restart, that function starts it again.
+// StartRebuilt is StartBackground for a goroutine that a function with a
+// comment //cairn:rebuild starts. After a restart, that function starts it
+// again.
 func StartRebuilt(at string, f func()) {
 	if run == nil || f == nil {
 		go f()

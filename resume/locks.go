@@ -9,10 +9,10 @@ import (
 )
 
 // Waits for locks. The goroutine that waits tries to lock, and sleeps until an
-// unlock wakes it, or a cut does. So no goroutine waits inside the lock when the
-// state is copied. A lock that is locked at a point is saved as locked; the
-// goroutine that has locked it unlocks it after a restart. An unlock in code that
-// is not rewritten wakes no goroutine. For such code, poll wakes the first
+// unlock wakes it, or a cut does. So no goroutine waits inside the lock when
+// the state is copied. A lock that is locked at a point is saved as locked; the
+// goroutine that has locked it unlocks it after a restart. An unlock in code
+// that is not rewritten wakes no goroutine. For such code, poll wakes the first
 // goroutine that waits for a lock from time to time.
 
 // lock is a lock and how it is to be locked. One of M and RW is set.
@@ -54,8 +54,8 @@ func (l lock) address() unsafe.Pointer {
 // locks holds the goroutines that wait for locks.
 var locks = lockQueues{waiting: lockFilter{bits: &waitingLocks}, urgent: lockFilter{bits: &urgentLocks}}
 
-// waitingLocks and urgentLocks are the bits of the filters. They are variables of
-// their own, so that functions that load them can be inlined.
+// waitingLocks and urgentLocks are the bits of the filters. They are variables
+// of their own, so that functions that load them can be inlined.
 var waitingLocks, urgentLocks uint32
 
 type lockQueues struct {
@@ -294,8 +294,8 @@ func (s *lockQueues) update(q *lockQueue, l lock) {
 	q.urgent = is
 }
 
-// remove removes a goroutine, which has locked or unwinds. Others may be able to
-// lock now.
+// remove removes a goroutine, which has locked or unwinds. Others may be able
+// to lock now.
 func (s *lockQueues) remove(me *lockWaiter, locked bool) {
 	s.Lock()
 	defer s.Unlock()
@@ -326,8 +326,8 @@ func (s *lockQueues) wake(address unsafe.Pointer) {
 	}
 }
 
-// rouse wakes a goroutine from a wait. The goroutine then looks whether it has to
-// continue or to unwind.
+// rouse wakes a goroutine from a wait. The goroutine then looks whether it has
+// to continue or to unwind.
 func (g *routine) rouse() {
 	select {
 	case g.wake <- struct{}{}:
@@ -479,7 +479,8 @@ func CondWait(c *sync.Cond) {
 	}
 }
 
-// ticketFor waits until a ticket is called. It returns false if a cut is wanted.
+// ticketFor waits until a ticket is called. It returns false if a cut is
+// wanted.
 func ticketFor(g *routine, c *sync.Cond, ticket uint32) bool {
 	conditions.join(g, c, ticket)
 	defer conditions.remove(c, ticket)

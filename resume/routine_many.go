@@ -11,8 +11,8 @@ import (
 const several = true
 
 // Start stands for a go statement, at a place of the source. The goroutine can
-// be saved at its points and in its waits. A program that starts goroutines does
-// not compile without the build tag: its checkpoints would lack them.
+// be saved at its points and in its waits. A program that starts goroutines
+// does not compile without the build tag: its checkpoints would lack them.
 func Start(at string, f func()) { startRoutine(at, f, false) }
 
 // StartWhole is Start for a function without points and waits. It can be saved
@@ -75,8 +75,8 @@ func (g *routine) setUnwinding(on bool) {
 }
 
 // Unwinding reports whether the function that was called unwinds: then its
-// caller does, too. A plain read suffices: this goroutine itself has written the
-// variable.
+// caller does, too. A plain read suffices: this goroutine itself has written
+// the variable.
 func Unwinding() bool {
 	if raceDetector {
 		return atomic.LoadInt32(&unwindingNow) != 0 && unwindingHere()

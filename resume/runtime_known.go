@@ -15,11 +15,11 @@ import (
 // wakes it, by the Go runtime's own data. So a wait costs what it costs in the
 // plain program: a select with a second channel takes twice as long.
 //
-// What the runtime guarantees, and this relies on: a waiting goroutine is in the
-// channel's queue with its sudog, which is added and removed with the channel's
-// lock held. The lock is released only when the goroutine is parked. Whoever
-// removes the sudog, and nobody else, makes the goroutine runnable. After that
-// the goroutine reads success, and requires elem to be nil:
+// What the runtime guarantees, and this relies on: a waiting goroutine is in
+// the channel's queue with its sudog, which is added and removed with the
+// channel's lock held. The lock is released only when the goroutine is parked.
+// Whoever removes the sudog, and nobody else, makes the goroutine runnable.
+// After that the goroutine reads success, and requires elem to be nil:
 //
 //   - a receive returns the zero value and success as ok; so false is what it
 //     returns after close;
@@ -27,16 +27,16 @@ import (
 //     since that is done by whoever removes the sudog.
 //
 // In both cases woken tells the goroutine that its operation has not taken
-// place. A value that is sent, a close, or a timer that expires at the same time
-// finds the sudog removed, or removes it first, and then it is not found here.
-// The garbage collector sees all writes of pointers, because the types below
-// have pointers where those of the runtime have, and stack shrinking takes the
-// same lock.
+// place. A value that is sent, a close, or a timer that expires at the same
+// time finds the sudog removed, or removes it first, and then it is not found
+// here. The garbage collector sees all writes of pointers, because the types
+// below have pointers where those of the runtime have, and stack shrinking
+// takes the same lock.
 //
 // A goroutine in a select has a sudog in the queue of each of its channels.
-// Whoever sets selectDone of the goroutine, and nobody else, wakes it. So such a
-// goroutine is woken by the runtime's own functions, as if a value were sent to
-// it, or received from it.
+// Whoever sets selectDone of the goroutine, and nobody else, wakes it. So such
+// a goroutine is woken by the runtime's own functions, as if a value were sent
+// to it, or received from it.
 //
 // A goroutine that waits for a sync.Cond has a sudog in its list, and a ticket.
 // Whoever removes the sudog, with the list's lock held, wakes the goroutine. If
@@ -102,8 +102,8 @@ func clearRuntime(elemtype, p unsafe.Pointer)
 //go:linkname dequeueRuntime runtime.(*waitq).dequeue
 func dequeueRuntime(q *chanQueue) *chanWaiter
 
-// sendRuntime gives the value at ep to a waiter that receives, unlocks, and wakes
-// it. recvRuntime takes the value of one that sends.
+// sendRuntime gives the value at ep to a waiter that receives, unlocks, and
+// wakes it. recvRuntime takes the value of one that sends.
 //
 //go:linkname sendRuntime runtime.send
 func sendRuntime(c *chanHeader, s *chanWaiter, ep unsafe.Pointer, unlock func(), skip int)
@@ -237,8 +237,8 @@ func wakeChannel(channel unsafe.Pointer) {
 	}
 }
 
-// selectWaker wakes goroutines whose bare selects have a channel. All memory that
-// wake needs is allocated before.
+// selectWaker wakes goroutines whose bare selects have a channel. All memory
+// that wake needs is allocated before.
 type selectWaker struct {
 	c      *chanHeader
 	one    chanQueue
@@ -371,9 +371,9 @@ func Unlock(m *sync.Mutex) {
 	}
 }
 
-// condData is sync.Cond. Signal and Broadcast have nothing to do if no goroutine
-// waits: then the numbers of the list are equal. Package sync initializes the
-// checker, and reports copies.
+// condData is sync.Cond. Signal and Broadcast have nothing to do if no
+// goroutine waits: then the numbers of the list are equal. Package sync
+// initializes the checker, and reports copies.
 type condData struct {
 	locker  [2]uintptr
 	list    condList
@@ -401,7 +401,8 @@ func Broadcast(c *sync.Cond) {
 // plainWaits says that wakeChannel works with this Go runtime.
 var plainWaits bool
 
-// tryPlainWaits verifies the layout of the runtime's data, and tries wakeChannel.
+// tryPlainWaits verifies the layout of the runtime's data, and tries
+// wakeChannel.
 func tryPlainWaits() {
 	plainWaits = layoutKnown() && tryWake() && tryWakeCond()
 }

@@ -360,9 +360,9 @@ func TestSelecting_Closed(t *testing.T) {
 	}
 }
 
-// TestWakeCond_Queue interrupts goroutines that wait for two sync.Conds, all the
-// time, while others wait for the same ones in package sync. No signal may be
-// lost.
+// TestWakeCond_Queue interrupts goroutines that wait for two sync.Conds, all
+// the time, while others wait for the same ones in package sync. No signal may
+// be lost.
 func TestWakeCond_Queue(t *testing.T) {
 	usePlainWaits(t)
 	values := 3000

@@ -14,7 +14,8 @@ import (
 // operation that would block waits until it can be done, or until a cut is
 // wanted. In the latter case the function unwinds, with a frame that has its
 // arguments, and is called again after the cut, or after a restart. Then the
-// arguments are zero: a channel that is not nil means that this is the first call.
+// arguments are zero: a channel that is not nil means that this is the first
+// call.
 
 // wait is a wait of a goroutine whose frames can be saved.
 type wait struct {
@@ -459,8 +460,8 @@ func WaitGroup(wg *sync.WaitGroup) {
 
 // poll waits for a group as join does, on this goroutine. The goroutine of join
 // counts itself in the group, perhaps while the state is copied. That does no
-// harm, because a restored group has that count corrected, but the race detector
-// reports it.
+// harm, because a restored group has that count corrected, but the race
+// detector reports it.
 func (w wait) poll(wg *sync.WaitGroup) {
 	for waitGroupCount(wg) != 0 {
 		select {

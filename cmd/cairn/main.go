@@ -2,23 +2,24 @@
 // checkpoints: it lists, inspects, verifies, compares, exports and removes
 // them.
 //
-//	main.go           signals and the exit code
-//	root.go           the commands in their groups; finding and running one
-//	flags.go          unknown flags and wrong values
-//	help.go           help texts; man.go: manual pages, with the build tag man
-//	errors.go         exit codes; errors as users read them
-//	completion.go     shell completion
-//	terminal.go       whether a file is a terminal, and how wide it is
-//	target.go         what CHECKPOINT and DIR on a command line mean
-//	summary.go        a checkpoint in a few numbers
-//	text.go           sizes, ages, tables, JSON
-//	progress.go       the progress line; reporter.go: the steps of a build
-//	run_events.go     what run does with events; detach_linux.go: without a terminal
-//	top_frame.go      the picture of 'cairn top'
-//	screen.go         what 'cairn run' shows; display_queue.go: without blocking
-//	list.go, …        one file per command
-//	run_source.go     what run does with source; run_input.go: with stdin
-//	host.go           the helper that 'cairn run' starts on each host
+//	main.go         signals and the exit code
+//	root.go         the commands in their groups; finding and running one
+//	flags.go        unknown flags and wrong values
+//	help.go         help texts; man.go: manual pages, with the build tag man
+//	errors.go       exit codes; errors as users read them
+//	completion.go   shell completion
+//	terminal.go     whether a file is a terminal, and how wide it is
+//	target.go       what CHECKPOINT and DIR on a command line mean
+//	summary.go      a checkpoint in a few numbers
+//	text.go         sizes, ages, tables, JSON
+//	progress.go     the progress line; reporter.go: the steps of a build
+//	run_events.go   what run does with events; detach_linux.go: without a
+//	                terminal
+//	top_frame.go    the picture of 'cairn top'
+//	screen.go       what 'cairn run' shows; display_queue.go: without blocking
+//	list.go, …      one file per command
+//	run_source.go   what run does with source; run_input.go: with stdin
+//	host.go         the helper that 'cairn run' starts on each host
 package main
 
 import (

@@ -63,8 +63,8 @@ Without --name, the name is that of the checkpoint, such as ckpt-00000012. With
 	return cmd
 }
 
-// pinned is the directory of pinned checkpoints in a checkpoint directory, or in
-// the run directory if hosts share none.
+// pinned is the directory of pinned checkpoints in a checkpoint directory, or
+// in the run directory if hosts share none.
 const pinned = "pinned"
 
 func pin(ctx context.Context, c *call, name string) error {
@@ -127,7 +127,8 @@ func splitIndex(arg string) (dir string, index uint64) {
 	return arg, 0
 }
 
-// soundCheckpoint returns the directory of a checkpoint whose metadata is sound.
+// soundCheckpoint returns the directory of a checkpoint whose metadata is
+// sound.
 func (c *call) soundCheckpoint(g group) (string, error) {
 	var ranks []int
 	for _, p := range g.parts {
@@ -337,8 +338,8 @@ func pinOutput(ctx context.Context, dir string, open func(rank int) (vfs.File, e
 	return errors.Join(syncDir(out), syncDir(dir))
 }
 
-// linkCheckpoint makes links to all files of a checkpoint, those of the ranks last:
-// if the run removes it meanwhile, one of them fails.
+// linkCheckpoint makes links to all files of a checkpoint, those of the ranks
+// last: if the run removes it meanwhile, one of them fails.
 func linkCheckpoint(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

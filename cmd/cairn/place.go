@@ -16,8 +16,8 @@ func keyFlag(f *pflag.FlagSet, c *call) {
 	f.StringVar(&c.key, "key", "", "`FILE` with the key of a place on a tier, if it is encrypted")
 }
 
-// groupsAt finds the checkpoints at a place on a tier, and lets commands see them
-// as if they were in a checkpoint directory.
+// groupsAt finds the checkpoints at a place on a tier, and lets commands see
+// them as if they were in a checkpoint directory.
 func (c *call) groupsAt(arg string) (checkpoints []group, all bool, err error) {
 	p, err := supervise.OpenPlace(c.ctx, arg, c.key)
 	if err != nil {

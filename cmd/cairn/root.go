@@ -42,8 +42,8 @@ func (c *call) does(do action) func(*cobra.Command, []string) error {
 	}
 }
 
-// extra are commands that only some builds have; runCommands are those of them that
-// show runs.
+// extra are commands that only some builds have; runCommands are those of them
+// that show runs.
 var extra, runCommands []func(*call) *cobra.Command
 
 func init() { cobra.EnableCommandSorting = false } // help shows them as they are listed here

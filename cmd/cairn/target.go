@@ -74,9 +74,9 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	return checkpoints, true, err
 }
 
-// checkpointsIn returns where dir has its checkpoints: in itself, or below if it
-// is a run directory, or that of a run on this host. If the run's hosts share no
-// files, it asks them.
+// checkpointsIn returns where dir has its checkpoints: in itself, or below if
+// it is a run directory, or that of a run on this host. If the run's hosts
+// share no files, it asks them.
 func (c *call) checkpointsIn(dir string) (string, error) {
 	if err := c.askHosts(dir); err != nil {
 		return "", err
@@ -288,7 +288,8 @@ func (c *call) runDir(arg string) error {
 	return err
 }
 
-// locate finds out to which checkpoint directory and rank a file belongs, if any.
+// locate finds out to which checkpoint directory and rank a file belongs, if
+// any.
 func locate(file string) target {
 	for _, path := range []string{file, absolute(file)} {
 		parent := filepath.Dir(path)
@@ -393,8 +394,8 @@ func (c *call) whyForeign(path string) string {
 	return ""
 }
 
-// check opens a checkpoint and the files of older ones that it needs, and checks
-// their metadata, which is quick. The caller closes the checkpoint.
+// check opens a checkpoint and the files of older ones that it needs, and
+// checks their metadata, which is quick. The caller closes the checkpoint.
 func (c *call) check(t target) (*ckpt.File, error) {
 	s, err := c.open(t)
 	if err != nil {
@@ -466,8 +467,8 @@ func distinct(files, kept []dirFile) int64 {
 	return total
 }
 
-// sameFile reports whether two names are of one file. Files of other hosts and on
-// tiers say by a text which they are.
+// sameFile reports whether two names are of one file. Files of other hosts and
+// on tiers say by a text which they are.
 func sameFile(a, b os.FileInfo) bool {
 	id, elsewhere := a.Sys().(string)
 	return os.SameFile(a, b) || elsewhere && id != "" && b.Sys() == id
@@ -489,9 +490,9 @@ func (c *call) checkpointDirs(dir string) (map[uint64]string, error) {
 	return out, nil
 }
 
-// unneeded returns the files of a committed checkpoint that no checkpoint needs:
-// those that a crash left half written, and links to older files that the
-// checkpoint, rewritten since, does not refer to any more.
+// unneeded returns the files of a committed checkpoint that no checkpoint
+// needs: those that a crash left half written, and links to older files that
+// the checkpoint, rewritten since, does not refer to any more.
 func (c *call) unneeded(t target, h *ckpt.Header) ([]dirFile, error) {
 	files, err := c.files(filepath.Dir(t.file))
 	if err != nil {

@@ -26,9 +26,10 @@
 //	ft     any one device    all is on the first
 //	ftmd   any number        the waves are one array; devices have planes of it
 //	floyd  any one device    all is on the first
-//	spmv   any number        matrix and vector are one image; devices have rows of it
+//	spmv   any number        matrix and vector are one image; devices have rows
 //	summa  as many as before a device's blocks are arrays of its own, in a grid
-//	mg     as many as before a device's slab is an array of its own, with its neighbours' planes
+//	mg     as many as before a device's slab is an array of its own, with its
+//	                         neighbours' planes
 //	shwa   any number        the water is one array; devices have bands of rows
 //
 // # Sizes
@@ -40,20 +41,25 @@
 // the column "state" shows its size, for large and long. Steps are iterations
 // of the main loop.
 //
-//	       tiny       small      large              long                state
-//	ft     64³        128²·32    512·256² (B)       512³ (C)            512 MiB, 2 GiB: the waves
-//	       6 steps    6          20                 500
+//	       tiny       small    large            long              state
+//	ft     64³        128²·32  512·256² (B)     512³ (C)          512 MiB, 2 GiB
+//	       6 steps    6        20               500
 //	ftmd   as ft
-//	floyd  128 nodes  1024       16384              16384               2 GiB: distances and paths
-//	       128 steps  1024       16384              16384
-//	spmv   1024 rows  8192       32768, 1 % full    32768, 3.4 % full   124 MiB, 412 MiB: matrix and vector
-//	       50 steps   500        10000              25000
-//	summa  128²       1024²      8192²              16384²              1.5 GiB, 6 GiB: three matrices
-//	       8 steps    8          8                  128: 64 panels, 2 products
-//	mg     32³        128³       256³ (B)           512³ (C)            387 MiB, 3 GiB: u, r and v of the finest grid
-//	       4 steps    4          20                 480: solved 24 times
-//	shwa   64·48      400²       800²               800²                10 MiB: depth, momenta, contaminant
-//	       200 steps  2000       20000              100000
+//	floyd  128 nodes  1024     16384            16384             2 GiB
+//	       128 steps  1024     16384            16384
+//	spmv   1024 rows  8192     32768, 1 % full  32768, 3.4 %      124, 412 MiB
+//	       50 steps   500      10000            25000
+//	summa  128²       1024²    8192²            16384²            1.5, 6 GiB
+//	       8 steps    8        8                128: 64 panels,
+//	                                            2 products
+//	mg     32³        128³     256³ (B)         512³ (C)          387 MiB, 3 GiB
+//	       4 steps    4        20               480: 24 solutions
+//	shwa   64·48      400²     800²             800²              10 MiB
+//	       200 steps  2000     20000            100000
+//
+// The state of ft and ftmd is the waves; of floyd, distances and paths; of
+// spmv, matrix and vector; of summa, three matrices; of mg, u, r and v of the
+// finest grid; of shwa, depth, momenta and contaminant.
 //
 // The checkpoints of the paper (table 5) have 770 MB for FT (the waves, and a
 // factor for each), 2048 for Floyd, 410 for Spmv, 1536 for Summa, 300 for MG (u
@@ -67,7 +73,8 @@
 // -verify it is compared with a computation that uses no device, or with
 // published numbers:
 //
-//	       compared with                                       allowed, of the largest number
+//	       compared with                                       allowed, of the
+//	                                                           largest number
 //	ft     NPB's checksums; beyond them, sums of the waves     1e-12, as NPB
 //	       that the checksum sees
 //	floyd  the same algorithm; from 2049 nodes on, Dijkstra's  0

@@ -112,7 +112,8 @@ func simulate(ctx context.Context, c config) (err error) {
 	s := newSolver(c.n)
 	for b.Step < c.steps {
 		if p != nil {
-			// 5. All variables are consistent here: save, if a checkpoint is due.
+			// 5. All variables are consistent here: save, if a checkpoint is
+			// due.
 			if err := p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) && !errors.Is(err, cairn.ErrStopped) {
 				fmt.Fprintln(os.Stderr, "water: continuing without a checkpoint:", err)
 			} else if err != nil {

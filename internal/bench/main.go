@@ -4,7 +4,8 @@
 // Machines are noisy, so the baseline of each measurement is taken directly
 // beside it, and the median of the ratios is shown.
 //
-//	go run ./internal/bench [-part checkpoints,objects,ranks,arrays] [-size MiB] [-rounds N] [-dir DIR] [-strict]
+//	go run ./internal/bench [-part checkpoints,objects,ranks,arrays]
+//		[-size MiB] [-rounds N] [-dir DIR] [-strict]
 //
 // A line whose bound is missed says so. With -strict, the exit status is 1
 // then.

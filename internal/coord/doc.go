@@ -249,7 +249,8 @@
 //	Saved      flags index sent received rank text
 //	                                             sums; failed: rank and why
 //	Outcome    flags index rank text             failed: rank and why
-//	CalledOff  flags epoch point text            stop, over, failed, move; last due point that is done
+//	CalledOff  flags epoch point text            stop, over, failed, move; last due point
+//	                                             that is done
 //	Finished   point rank
 //	Ended, End
 //	Lost       rank text

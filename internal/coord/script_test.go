@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 //	1 copied | 1 saved [error]
 //	1 finished | 1 lost 2
 //	1 askmove 7                 rank 1 is asked for move 7
-//	1 replaced                  a destination takes rank 1's place; it is before the same point
+//	1 replaced                  a destination takes rank 1's place; it is before
+//	                            the same point
 //	1 moved
 //	0 to 1                      hands in the control messages from 0 to 1
 //	deliver                     all control messages, until there are none

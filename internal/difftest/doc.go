@@ -12,9 +12,12 @@
 //	//difftest:exit 3         its exit status
 //	//difftest:stdin FILE     its standard input, from the directory "in"
 //	//difftest:refuse REGEXP  what the tool says about it
-//	//difftest:supervised     without a supervisor, its output before main is repeated
-//	//difftest:killed 5       it can be saved at point 5 and at some before, and is killed there
-//	//difftest:daily          the program is tried every day, not only by CAIRN_LONG=1
+//	//difftest:supervised     without a supervisor, its output before main is
+//	                          repeated
+//	//difftest:killed 5       it can be saved at point 5 and at some before, and
+//	                          is killed there
+//	//difftest:daily          the program is tried every day, not only by
+//	                          CAIRN_LONG=1
 //	for … { //difftest:loop   a loop that gets a point; others get none
 //	for … { //difftest:loop unsaved   a loop that asks for one, and gets none
 //

@@ -29,7 +29,8 @@ import (
 //	arriving   the destinations, when they have just begun
 //	ahead      a source
 //	gathering  a rank that does not move
-//	sending    a destination, after the sources have connected, when all are paused
+//	sending    a destination, after the sources have connected, when all are
+//	           paused
 //	leaving    a source, when it has sent all
 //	linking    a rank that does not move, after it was paused
 var movePhases = []string{"preparing", "arriving", "ahead", "gathering", "sending", "leaving", "linking"}

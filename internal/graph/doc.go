@@ -27,9 +27,12 @@
 //	string     {obj, off, len}       off: element index × slots + slot
 //	slice      {obj, off, len, cap}  obj = 2^64-1: not nil, but no memory
 //	map        {obj}                 a region of struct{Key K; Val V}
-//	interface  {type, obj, off}      type: index + 1 into the table of dynamic types
-//	func       {obj}                 a region of one function, see SaveWholeProgram
-//	chan       {obj, size, closed}   a region of struct{Val T}, see SaveWholeProgram
+//	interface  {type, obj, off}      type: index + 1 into the table of dynamic
+//	                                 types
+//	func       {obj}                 a region of one function, see
+//	                                 SaveWholeProgram
+//	chan       {obj, size, closed}   a region of struct{Val T}, see
+//	                                 SaveWholeProgram
 //
 // A slot is the position of a leaf (a number, a pointer…) in a type. Offsets in
 // slots are the same on machines with other sizes and paddings.
@@ -55,9 +58,10 @@
 // A file's name begins with its concept.
 //
 //	type_*     what is known about a Go type, and portable descriptions of it
-//	collect*   Collector: finds all regions, merges those that overlap, and keeps
-//	           the numbers of regions from one image to the next
-//	image*     Collector: makes the image; Copies: of roots copied one after the other
+//	collect*   Collector: finds all regions, merges those that overlap, and
+//	           keeps the numbers of regions from one image to the next
+//	image*     Collector: makes the image; Copies: of roots copied one after the
+//	           other
 //	restore_*  Builder: restores an image
 //	standin_*  what is saved in place of a value (see above), in both directions
 //	binary_*   types, functions and variables of the running program, by name

@@ -13,7 +13,8 @@
 //	journal.head   how many lines of it count
 //	journal.kept/  what was overwritten or removed
 //	journal.lost   in place of journal.json: a change could not be recorded
-//	journal.names  files that were changed in epochs that are not in the log any more
+//	journal.names  files that were changed in epochs that are not in the log any
+//	               more
 //	journal.lock   several ranks: whose turn it is to change a file
 //
 // With several ranks the names have the rank's number: journal-0001.json.

@@ -19,9 +19,13 @@
 //
 // The frame header, in little-endian order:
 //
-//	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
+//	 0 kind
+//	 1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)
+//	 2 –
 //	 4 context u32   8 tag i32 (Rollback: the rank that began it)
-//	12 epoch u32   16 number of the message in its pair, of the Detach or Rollback; offset of the part (Ready, Data) u64
+//	12 epoch u32
+//	16 number of the message in its pair, of the Detach or Rollback; offset of
+//	   the part (Ready, Data) u64
 //	24 length (Ready: of the part, 0: all) u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64

@@ -120,7 +120,8 @@ func (f *flow) run() {
 	e.sleep.wake() // links may have something to send
 }
 
-// works counts goroutines of flows. While one works, the program is not blocked.
+// works counts goroutines of flows. While one works, the program is not
+// blocked.
 func (e *Engine) works(n int) {
 	before := e.working
 	e.working += n
@@ -419,8 +420,8 @@ func (discard) Store(int, int) error { return nil }
 func (discard) Free()                {}
 func (discard) Drop()                {}
 
-// Blocking messages of up to smallMessage bytes are copied before they are sent,
-// and after they have come: a flow would take longer than the copy.
+// Blocking messages of up to smallMessage bytes are copied before they are
+// sent, and after they have come: a flow would take longer than the copy.
 const smallMessage = 128 << 10
 
 // SendMemory is Send for other memory than slices.

@@ -2,15 +2,19 @@
 // them atomically.
 //
 //	DIR/
-//	  lock, lock-0001 …               held by the processes that write, one per rank
-//	  run-id                          the identity of the run, which every file has, too
-//	  line                            the last checkpoint that all ranks had (see PerHost)
-//	  end                             the run has finished, or is being discarded
+//	  lock, lock-0001 …              held by the processes that write, one per
+//	                                 rank
+//	  run-id                         the identity of the run, which every file
+//	                                 has, too
+//	  line                           the last checkpoint that all ranks had (see
+//	                                 PerHost)
+//	  end                            the run has finished, or is being discarded
 //	  ckpt-00000012/
-//	    rank-0000.h5                  the file of rank 0; it is committed
-//	    rank-0000.base-00000010.h5    hard link to rank 0's file of checkpoint 10,
-//	                                  which has blocks that did not change since
-//	    rank-0000.tmp                 being written, or left by a crash
+//	    rank-0000.h5                 the file of rank 0; it is committed
+//	    rank-0000.base-00000010.h5   hard link to rank 0's file of checkpoint
+//	                                 10, which has blocks that did not change
+//	                                 since
+//	    rank-0000.tmp                being written, or left by a crash
 //
 // A file gets its final name when its content is durable; the links that it
 // needs are made before. So a checkpoint's directory is complete by itself. If

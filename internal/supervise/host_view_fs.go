@@ -289,8 +289,8 @@ func (i viewInfo) Mode() fs.FileMode {
 	return fs.FileMode(i.info.Mode)
 }
 
-// viewFile is a file of another host or on a tier, open for reading. It keeps the
-// last pieces: metadata is read in many small steps.
+// viewFile is a file of another host or on a tier, open for reading. It keeps
+// the last pieces: metadata is read in many small steps.
 type viewFile struct {
 	info  control.FileInfo
 	fetch func(at int64) ([]byte, error) // the piece that begins there

@@ -36,7 +36,8 @@ type Place struct {
 	list []*tier.Manifest // those that count, or the chosen one, newest first
 }
 
-// IsPlace reports whether a name is that of a place, perhaps with the checkpoint.
+// IsPlace reports whether a name is that of a place, perhaps with the
+// checkpoint.
 func IsPlace(name string) bool {
 	if strings.HasPrefix(name, "s3://") {
 		return true
@@ -141,7 +142,8 @@ func (p *Place) Checkpoints(ctx context.Context) (out []PlacedCheckpoint, err er
 	return out, nil
 }
 
-// Verify reads every object of the checkpoints, and compares it with its digest.
+// Verify reads every object of the checkpoints, and compares it with its
+// digest.
 func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 	out := &VerifiedTier{Tier: p.Name, Damage: []TierDamage{}}
 	seen := make(map[string]error)
@@ -158,9 +160,9 @@ func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 	return out, nil
 }
 
-// FS returns a file system that shows the checkpoints in directory dir, which it
-// returns, as package store would keep them there. Other paths are those of base.
-// Nothing in dir can be changed.
+// FS returns a file system that shows the checkpoints in directory dir, which
+// it returns, as package store would keep them there. Other paths are those of
+// base. Nothing in dir can be changed.
 func (p *Place) FS(ctx context.Context, base vfs.FS) (f vfs.FS, dir string, err error) {
 	dir = filepath.Clean(p.Name)
 	root, err := filepath.Abs(dir)
@@ -197,8 +199,8 @@ type placeFS struct {
 	files map[string]map[string]tier.Object // by directory and name
 }
 
-// find returns what a path is. ok is false if it is none of this place: base may
-// show another checkpoint of it.
+// find returns what a path is. ok is false if it is none of this place: base
+// may show another checkpoint of it.
 func (f *placeFS) find(name string) (o tier.Object, isDir, ok bool) {
 	abs, err := filepath.Abs(name)
 	if err != nil {

@@ -28,9 +28,10 @@ import (
 //
 //	local        a home gets its file from another host's directory, from what
 //	             hosts keep, or from a tier
-//	partner, rs  the owner of a part gets its objects, then copies what others lack
-//	shared, s3   single objects are replaced; a checkpoint whose manifest or parts
-//	             are damaged is copied or uploaded again
+//	partner, rs  the owner of a part gets its objects, then copies what others
+//	             lack
+//	shared, s3   single objects are replaced; a checkpoint whose manifest or
+//	             parts are damaged is copied or uploaded again
 //
 // Nothing is removed that can be used, and each step leaves everything better
 // than it was, so repair may be killed and repeated. It changes neither the

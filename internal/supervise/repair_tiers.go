@@ -108,8 +108,8 @@ func (t *outerTier) read(ctx context.Context, r *repairer) error {
 	return err
 }
 
-// repairAttempt looks for the record of the newest start, and creates it if it is
-// lost. The run directory has it, too.
+// repairAttempt looks for the record of the newest start, and creates it if it
+// is lost. The run directory has it, too.
 func (t *outerTier) repairAttempt(ctx context.Context, r *repairer) error {
 	was, err := readAttempt(ctx, t.x, r.rec.ID)
 	mine := r.rec.Started
@@ -385,7 +385,8 @@ type hostFile struct {
 }
 
 // onHosts returns what hosts have that may be an object: what they keep, shards
-// of it, files of checkpoint directories and packs. The caller compares digests.
+// of it, files of checkpoint directories and packs. The caller compares
+// digests.
 func (r *repairer) onHosts(p *localInventory, w *tier.Wanted) (out []hostFile) {
 	object := ""
 	if w.File != nil {

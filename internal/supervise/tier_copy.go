@@ -25,10 +25,11 @@ import (
 )
 
 // CopyRun copies a run to a place: s3://BUCKET/PREFIX, or a directory of a run on
-// a shared tier. from is such a place, a run directory or a checkpoint directory.
-// With FROM@INDEX, or FROM@NAME for a pinned one, it copies one checkpoint.
-// fromKey and toKey are files with keys, if the places are encrypted. The copy is
-// a run of its own, with its own identity, which 'cairn run --from' resumes.
+// a shared tier. from is such a place, a run directory or a checkpoint
+// directory. With FROM@INDEX, or FROM@NAME for a pinned one, it copies one
+// checkpoint. fromKey and toKey are files with keys, if the places are
+// encrypted. The copy is a run of its own, with its own identity, which 'cairn
+// run --from' resumes.
 func CopyRun(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, error) {
 	dir, index, pin := splitCheckpoint(from)
 	dir, err := filepath.Abs(dir)
@@ -54,8 +55,8 @@ func CopyRun(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun, 
 	return copyPlace(ctx, from, to, fromKey, toKey)
 }
 
-// copyRecorded copies the run of a run directory: from its directory, or from its
-// tiers if its hosts share none.
+// copyRecorded copies the run of a run directory: from its directory, or from
+// its tiers if its hosts share none.
 func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uint64, pin, to, fromKey, toKey string) (*CopiedRun, error) {
 	if rec.Local == "" && pin != "" {
 		return nil, fmt.Errorf("%s@%s: the pinned checkpoints of this run are directories: name %s", run, pin, filepath.Join(rec.CheckpointDir, "pinned", pin))
@@ -87,8 +88,8 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 	return nil, fmt.Errorf("%s: the checkpoints of this run are on its hosts, and it cannot be copied from a tier: %w; resume it with shared=DIR in --tiers, stop it, and copy it from there", run, why)
 }
 
-// copyDir copies a checkpoint of a run whose ranks share a directory, the newest
-// that is complete.
+// copyDir copies a checkpoint of a run whose ranks share a directory, the
+// newest that is complete.
 func copyDir(ctx context.Context, from string, src local.Source, index uint64, to, toKey string) (*CopiedRun, error) {
 	members, err := store.Members(vfs.OS(), src.Checkpoints)
 	if err != nil {

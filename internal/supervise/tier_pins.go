@@ -85,8 +85,8 @@ func findPinned(ctx context.Context, x tier.Tier, t *policy.Tier, runs []string,
 	return best, nil
 }
 
-// OutputOf returns the directory of the ranks' output of the run whose directory
-// has a checkpoint directory; "": it is no run's.
+// OutputOf returns the directory of the ranks' output of the run whose
+// directory has a checkpoint directory; "": it is no run's.
 func OutputOf(checkpoints string) (string, error) {
 	rec, err := rundir.ReadRecord(filepath.Dir(checkpoints))
 	if err != nil || rec == nil || rundir.RealPath(rec.CheckpointDir) != rundir.RealPath(checkpoints) {

@@ -14,11 +14,14 @@
 //	RUN/checkpoints/00000012.json          the manifest of checkpoint 12
 //	RUN/parts/00000012-PART-TOKEN.json     what one host uploaded of it
 //	RUN/files/rank-0000-00000010-TOKEN.h5  rank 0's file of checkpoint 10
-//	RUN/files/extra-TOKEN-0003             a journal, a record, a file of the program
-//	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   in place of these: all of some ranks
+//	RUN/files/extra-TOKEN-0003             a journal, a record, a file of the
+//	                                       program
+//	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   in place of these: all of some
+//	                                              ranks
 //	RUN/claims/00000012-PART-TOKEN.json    an upload is under way
 //	RUN/condemned/TOKEN.json               a collection is under way
-//	RUN/pins/best.json                     a checkpoint that no collection removes
+//	RUN/pins/best.json                     a checkpoint that no collection
+//	                                       removes
 //
 // Each host uploads the files of its ranks, with the bases that they need, and
 // then a part, which lists them (Upload). When all parts are there, one process
@@ -73,8 +76,8 @@ var (
 	// ErrKey means that an object was encrypted with another key than the one
 	// that is given.
 	ErrKey = errors.New("encrypted with another key")
-	// ErrNoKey means that an object is encrypted, and the tier was opened without
-	// a key.
+	// ErrNoKey means that an object is encrypted, and the tier was opened
+	// without a key.
 	ErrNoKey = errors.New("encrypted, and no key is given: name its file with key=FILE in --tiers, or with --key")
 	// ErrTemporary means that the operation may succeed if it is repeated: a
 	// network failed, a store was busy. All other errors are permanent.

@@ -3,7 +3,8 @@
 // who have a token.
 //
 //	GET  /            the page, with its style and script in it
-//	GET  /stream      the history, then every event and every change of the state
+//	GET  /stream      the history, then every event and every change of the
+//	                  state
 //	GET  /output      the last lines of a rank's output
 //	GET  /metrics     Prometheus text
 //	POST /checkpoint  \

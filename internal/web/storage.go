@@ -65,8 +65,8 @@ func measureDir(dir string) (s storage) {
 	return s
 }
 
-// space returns the size of the file system of a directory, which need not exist
-// yet, and what is free for users.
+// space returns the size of the file system of a directory, which need not
+// exist yet, and what is free for users.
 func space(dir string) (total, free int64) {
 	var st unix.Statfs_t
 	for unix.Statfs(dir, &st) != nil {

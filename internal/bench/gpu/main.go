@@ -2,7 +2,8 @@
 // the device's own speed in the same run: its copy from memory to memory, and
 // its copy to pinned host memory.
 //
-//	go run ./internal/bench/gpu [-part state,split,kernels,programs,restart,torch] [-sizes 1,8,64] [-device LIST] [-o DIR] [-strict]
+//	go run ./internal/bench/gpu [-sizes 1,8,64] [-device LIST] [-o DIR]
+//		[-part state,split,kernels,programs,restart,torch] [-strict]
 //
 // The parts split, programs and restart measure what papers have measured:
 // split is figure 2 of Parasyris and Bautista Gomez, programs is table 5 and

@@ -3,7 +3,8 @@
 // results as docs/migration.svg and docs/tiers.svg. The figures of migrations
 // are those of Cores et al.
 //
-//	go run ./internal/bench/move [-part pipeline,programs,pause,tiers,slowdown,coder] [-rounds N] [-figures FILE] [-o FILE]
+//	go run ./internal/bench/move [-rounds N] [-figures FILE] [-o FILE]
+//		[-part pipeline,programs,pause,tiers,slowdown,coder]
 //
 // "make migration" and "make tiers" run it, as root: hosts are network
 // namespaces of this machine, on links with a limited rate. Variants are
@@ -20,7 +21,8 @@
 //	           the move takes compared with the slowest of its three stages
 //	           alone. The stages alone are
 //	             write     finding and digesting the state, without sending it
-//	             transfer  the same bytes from memory to memory, on the same link
+//	             transfer  the same bytes from memory to memory, on the same
+//	                       link
 //	             read      checking and placing them, from memory
 //	           Also with chunks of several sizes, and with precopy; and the
 //	           memory of source and destination, compared with what the

@@ -75,8 +75,9 @@ func (c *content) check() error {
 }
 
 // runRank is the rank. It creates a file when it has begun. When another file
-// tells it to end, it writes the result of its check. If computes is set, rank 0
-// computes without a pause, and the others wait for it. Such ranks are killed.
+// tells it to end, it writes the result of its check. If computes is set, rank
+// 0 computes without a pause, and the others wait for it. Such ranks are
+// killed.
 func runRank(ctx context.Context, size int64, dirty float64, period time.Duration, files string, computes bool) (err error) {
 	p, err := cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour})
 	if err != nil {

@@ -45,8 +45,8 @@ func readMeter(name string) (p progress, err error) {
 		time.Duration(binary.LittleEndian.Uint64(text[16:]))}, nil
 }
 
-// compute rewrites all of the state: rank 0 many times before it tells the other
-// ranks, which wait for it.
+// compute rewrites all of the state: rank 0 many times before it tells the
+// other ranks, which wait for it.
 func (m *meter) compute(c *content, w *mpi.Comm) error {
 	for range 8 {
 		c.change(len(c.versions), 0)

@@ -2,7 +2,8 @@
 // built to be restartable ('cairn build') and no checkpoint is taken, and how
 // long one checkpoint pauses it.
 //
-//	go run ./internal/bench/restart [-rounds N] [-programs LIST] [-dir DIRECTORY[,ARGS] …]
+//	go run ./internal/bench/restart [-rounds N] [-programs LIST]
+//		[-dir DIRECTORY[,ARGS] …]
 //
 // Each program is built by 'go build' (plain) and by 'cairn build'. The result
 // of 'cairn build' runs by itself (alone) and under 'cairn run --every 1h'

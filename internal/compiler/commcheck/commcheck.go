@@ -10,20 +10,21 @@
 //
 //	commcheck.go       what callers use
 //	scan.go, flow.go   before: which variables and statements matter
-//	value.go           a value: one entry per rank, which is a number, a symbol (not
-//	                  known, but the same wherever the symbol is the same) or anything
+//	value.go           a value: one entry per rank, which is a number, a symbol
+//	                   (not known, but the same wherever the symbol is the same)
+//	                   or anything
 //	state.go           a state: values, buffer, and which ranks are here
 //	interpret.go       statements
-//	branch.go,         conditions: ranks that know their way take it; a condition that
-//	divergence.go      is the same symbol on all ranks makes two states, which are
-//	                  joined again where their buffers are the same
-//	loop.go            loops: unrolled while the condition is known and iterations
-//	                  are few, else to a fixed point
-//	call.go,           calls: interpreted with the caller's state, and remembered by
-//	recursion.go       it; recursion to a fixed point
+//	branch.go,         conditions: ranks that know their way take it; a
+//	divergence.go      condition that is the same symbol on all ranks makes two
+//	                   states, which are joined where their buffers are the same
+//	loop.go            loops: unrolled while the condition is known and
+//	                   iterations are few, else to a fixed point
+//	call.go,           calls: interpreted with the caller's state, and
+//	recursion.go       remembered by it; recursion to a fixed point
 //	comm.go            matching of messages and collectives
 //	objects.go,        fields of objects, which are followed like variables; a
-//	references.go,     reference that may lead to several objects is split into cases
+//	references.go,     reference that may lead to several objects is split
 //	heap*.go,
 //	object_pool.go,    persistent tables, so that a state costs what it changes
 //	global_table.go

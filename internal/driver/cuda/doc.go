@@ -14,30 +14,42 @@
 // by word, into CUDA C++, and lines keep their numbers in the compiler's
 // messages:
 //
-//	kernels          __kernel void f(…), reqd_work_group_size; other functions, inline and static
-//	address spaces   __global, __constant, __local, __private, with and without __;
-//	                 __local variables in kernels, __local pointers as parameters;
-//	                 __constant variables outside of functions and in them
-//	positions        get_global_id, get_local_id, get_group_id, get_global_size, get_local_size,
-//	                 get_num_groups, get_work_dim, get_global_offset
-//	waiting          barrier, mem_fence, read_mem_fence, write_mem_fence, CLK_LOCAL_MEM_FENCE, CLK_GLOBAL_MEM_FENCE
-//	scalars          char, uchar, short, ushort, int, uint, long and ulong (64 bits), float, double,
-//	                 size_t, ptrdiff_t, structs, typedef
-//	vectors          int, uint, long, ulong, float and double with 2 and 4 elements: (float2)(a, b),
-//	                 (float4)(v2, v2), (float4)(x); one component, .x .y .z .w or .s0 … .s3;
-//	                 + - * / % & | ^ and their assignments, between vectors and with scalars;
+//	kernels          __kernel void f(…), reqd_work_group_size; other functions,
+//	                 inline and static
+//	address spaces   __global, __constant, __local, __private, with and without
+//	                 __; __local variables in kernels, __local pointers as
+//	                 parameters; __constant variables outside of functions and
+//	                 in them
+//	positions        get_global_id, get_local_id, get_group_id, get_global_size,
+//	                 get_local_size, get_num_groups, get_work_dim,
+//	                 get_global_offset
+//	waiting          barrier, mem_fence, read_mem_fence, write_mem_fence,
+//	                 CLK_LOCAL_MEM_FENCE, CLK_GLOBAL_MEM_FENCE
+//	scalars          char, uchar, short, ushort, int, uint, long and ulong (64
+//	                 bits), float, double, size_t, ptrdiff_t, structs, typedef
+//	vectors          int, uint, long, ulong, float and double with 2 and 4
+//	                 elements: (float2)(a, b), (float4)(v2, v2), (float4)(x);
+//	                 one component, .x .y .z .w or .s0 … .s3; + - * / % & | ^
+//	                 and their assignments, between vectors and with scalars;
 //	                 dot; vload2, vload4, vstore2, vstore4
-//	float, double    sqrt cbrt rsqrt fabs exp exp2 exp10 expm1 log log2 log10 log1p pow powr pown sin cos tan
-//	                 asin acos atan atan2 sinh cosh tanh asinh acosh atanh sinpi cospi sincos erf erfc tgamma
-//	                 lgamma floor ceil trunc round rint fmin fmax fdim fmod remainder copysign hypot ldexp
-//	                 nextafter fma mad mix step sign isnan isinf isfinite signbit
-//	float only       native_ and half_ of sin cos tan exp exp2 exp10 log log2 log10 sqrt rsqrt recip divide powr
-//	integers         abs abs_diff mul24 mad24 mul_hi mad_hi rotate popcount clz bitselect
-//	all numbers      min max clamp select; convert_T and as_T for all scalars and vectors above;
-//	                 convert_int and convert_long with _rte and _rtz
-//	atomics          atomic_ add sub inc dec min max and or xor xchg cmpxchg for int and uint, in global and
-//	                 local memory; atom_ the same, also for long and ulong; atomic_xchg for float
-//	constants        M_PI and so on, INFINITY, NAN, FLT_MAX, INT_MAX and the like
+//	float, double    sqrt cbrt rsqrt fabs exp exp2 exp10 expm1 log log2 log10
+//	                 log1p pow powr pown sin cos tan asin acos atan atan2 sinh
+//	                 cosh tanh asinh acosh atanh sinpi cospi sincos erf erfc
+//	                 tgamma lgamma floor ceil trunc round rint fmin fmax fdim
+//	                 fmod remainder copysign hypot ldexp nextafter fma mad mix
+//	                 step sign isnan isinf isfinite signbit
+//	float only       native_ and half_ of sin cos tan exp exp2 exp10 log log2
+//	                 log10 sqrt rsqrt recip divide powr
+//	integers         abs abs_diff mul24 mad24 mul_hi mad_hi rotate popcount clz
+//	                 bitselect
+//	all numbers      min max clamp select; convert_T and as_T for all scalars
+//	                 and vectors above; convert_int and convert_long with _rte
+//	                 and _rtz
+//	atomics          atomic_ add sub inc dec min max and or xor xchg cmpxchg for
+//	                 int and uint, in global and local memory; atom_ the same,
+//	                 also for long and ulong; atomic_xchg for float
+//	constants        M_PI and so on, INFINITY, NAN, FLT_MAX, INT_MAX and the
+//	                 like
 //	preprocessor     all but #include; #pragma OPENCL is left out
 //
 // What is behind it is a C++ compiler, which is stricter than one for C: void *

@@ -20,7 +20,8 @@ import (
 //	+text          it prints, and its helper sends that
 //	late +text     it prints, and its helper sends that after the next event
 //	FROM a         a piece of an earlier launch comes
-//	cut N          it restores a checkpoint, and its helper says that the file was cut
+//	cut N          it restores a checkpoint, and its helper says that the file
+//	               was cut
 //	uncut N        the same, and its helper has not seen that
 //	commit N       a checkpoint in which the file has N bytes is secure
 //	FAIL, FINISH   the run ends

@@ -18,19 +18,24 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // followed by what it leads to: the actions of the hosts, indented.
 //
 //	hosts 3 partner=1 rs=2+1 incoming=1    a new world: hosts a, b, c, connected
-//	objects 2 bd                           what checkpoint 2 has; without it: one object
-//	a keep partner 1                       a's part of checkpoint 1 is to be on that tier
-//	a retain partner 1 rs 1                these checkpoints are kept, and no others
+//	objects 2 bd                           what checkpoint 2 has; without it:
+//	                                       one object
+//	a keep partner 1                       a's part of checkpoint 1 is to be on
+//	                                       that tier
+//	a retain partner 1 rs 1                these checkpoints are kept, and no
+//	                                       others
 //	a b                                    b gets the next message of a
 //	a bytes b ID                           the bytes have come
-//	b writes ID | b fails ID               they are durable, or could not be written
+//	b writes ID | b fails ID               they are durable, or could not be
+//	                                       written
 //	b writes part 1 | b fails part 1       … the part of checkpoint 1
 //	a again
 //	cut a b | join a b | lose c | replace c
 //	b rots ID
 //	b restarts
 //	view                                   all get the newest view
-//	run                                    everything that can happen without misfortunes
+//	run                                    everything that can happen without
+//	                                       misfortunes
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

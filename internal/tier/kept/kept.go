@@ -1,6 +1,6 @@
 // Package kept is the store of a host for objects of checkpoints: those of its
-// own ranks, as hard links to their files and packs, and copies and shards that it holds
-// for other hosts.
+// own ranks, as hard links to their files and packs, and copies and shards that
+// it holds for other hosts.
 //
 //	DIR/RUN/
 //	  files/rank-0003-00000010-HEADER-DIGEST.h5         a copy of an object
@@ -10,10 +10,10 @@
 //	  incoming/7                                        being received; removed by Open
 //	  files/….bad, shards/….bad                         found damaged, and not used any more
 //
-// An object's name ends with the digest of its content, so a copy or a shard can
-// be checked without anything else. HEADER is the first half of the digest of
-// the file's /Header: by it, Link finds a base that it knows without reading it
-// again.
+// An object's name ends with the digest of its content, so a copy or a shard
+// can be checked without anything else. HEADER is the first half of the digest
+// of the file's /Header: by it, Link finds a base that it knows without reading
+// it again.
 //
 // A file gets its name when its content is durable and was checked, and the
 // name is durable when it is reported. So every name in files and shards is a
@@ -250,8 +250,8 @@ func fileSize(id copies.ID, size int64) int64 {
 
 func code(id copies.ID) erasure.Code { return erasure.Code{Data: id.Data, Parity: id.Parity} }
 
-// FileSize returns the bytes that a host stores, and another sends, of a copy or
-// a shard of an object of some size.
+// FileSize returns the bytes that a host stores, and another sends, of a copy
+// or a shard of an object of some size.
 func FileSize(id copies.ID, size int64) (int64, error) {
 	if err := checkID(id); err != nil {
 		return 0, err
@@ -356,7 +356,8 @@ func partName(id copies.PartID) string {
 	return fmt.Sprintf("%08d-rank-%04d-%.16s.json", id.Index, id.Rank, id.Attempt)
 }
 
-// CheckPart returns an error if a part, perhaps of another host, cannot be kept.
+// CheckPart returns an error if a part, perhaps of another host, cannot be
+// kept.
 func CheckPart(p *recovery.Part) error {
 	if err := tier.CheckName(p.Attempt); err != nil || strings.ContainsAny(p.Attempt, "/.") || len(p.Attempt) > 64 {
 		return fmt.Errorf("%.100q is no attempt", p.Attempt)
@@ -588,8 +589,8 @@ type Rotten struct {
 	Err error
 }
 
-// damaged takes a damaged file out of use, unless it was replaced meanwhile. The
-// caller has locked the store.
+// damaged takes a damaged file out of use, unless it was replaced meanwhile.
+// The caller has locked the store.
 func (s *Store) damaged(id copies.ID, e *entry, why error) {
 	if s.files[id] != e {
 		return
@@ -615,7 +616,8 @@ func (e *ObjectError) Error() string { return fmt.Sprintf("%s: %v", e.ID, e.Err)
 func (e *ObjectError) Unwrap() error { return e.Err }
 
 // Verify reads all of a copy or a shard. If it is damaged, it is not used any
-// more, and the error is an ObjectError that wraps tier.ErrDamaged. l, if not nil, bounds the rate.
+// more, and the error is an ObjectError that wraps tier.ErrDamaged. l, if not
+// nil, bounds the rate.
 func (s *Store) Verify(ctx context.Context, id copies.ID, l *tier.Limiter) error {
 	f, e, err := s.openFile(id)
 	if err != nil {

@@ -4,16 +4,17 @@
 // see: what is in it, and how helpers bring files of ranks from one host's
 // directory to another's.
 //
-//	LOCAL/sim-7d0c51e9/      one run
-//	  host                   record: whose directory this is, and its own ID
-//	  attempt                record: control.AttemptRecord, the newest that reached this host
-//	  setup.lock             locked while a helper sets the directory up
-//	  hosts/NAME.lock        locked by a helper; lists its ranks
-//	  ckpt/                  checkpoint directory of the ranks on this host
-//	  output/                their output files
-//	  packs/                 their packs (package pack), for tiers
-//	  held-shared/           links to checkpoints that are being uploaded
-//	  incoming-0003/         files of rank 3 that are being brought
+//	LOCAL/sim-7d0c51e9/   one run
+//	  host                record: whose directory this is, and its own ID
+//	  attempt             record: control.AttemptRecord, the newest that reached
+//	                      this host
+//	  setup.lock          locked while a helper sets the directory up
+//	  hosts/NAME.lock     locked by a helper; lists its ranks
+//	  ckpt/               checkpoint directory of the ranks on this host
+//	  output/             their output files
+//	  packs/              their packs (package pack), for tiers
+//	  held-shared/        links to checkpoints that are being uploaded
+//	  incoming-0003/      files of rank 3 that are being brought
 //
 // The ID is random and made once. A blank disk in the place of another has no
 // ID, and gets a new one; so nobody takes it for the directory that it was.

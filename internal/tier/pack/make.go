@@ -36,8 +36,8 @@ type Options struct {
 	All         int    // ranks of the run
 	// File returns the path of a rank's file of the checkpoint.
 	File func(rank int) string
-	// Own returns the names of a rank's own files: paths below Dir, with slashes.
-	// Stdout returns that of its standard output.
+	// Own returns the names of a rank's own files: paths below Dir, with
+	// slashes. Stdout returns that of its standard output.
 	Own    func(rank int) []string
 	Stdout func(rank int) string
 }
@@ -54,8 +54,8 @@ const tries = 3
 // Make makes the packs of a committed checkpoint, or returns those that it has
 // made before. They are durable when it returns. It removes older packs that
 // are no bases of the new ones. If it returns journal.ErrPassed, newer
-// checkpoints have replaced the checkpoint. Only one Make may use a directory at
-// a time.
+// checkpoints have replaced the checkpoint. Only one Make may use a directory
+// at a time.
 func Make(ctx context.Context, o Options) ([]Pack, error) {
 	m := &maker{Options: o, ranks: make(map[int]*rankPack)}
 	packs, err := m.run(ctx)
@@ -397,8 +397,8 @@ func (r *reuse) add(at int64, text []byte, digest string, zero bool) error {
 
 var noBytes = make([]byte, chunk)
 
-// storeFile stores a file in packs, up to a size; -1: all of it. It returns how many
-// bytes it has read.
+// storeFile stores a file in packs, up to a size; -1: all of it. It returns how
+// many bytes it has read.
 func storeFile(ctx context.Context, f io.ReaderAt, size int64, in []*reuse) (int64, error) {
 	buf := make([]byte, chunk)
 	for at := int64(0); ; {

@@ -1,7 +1,8 @@
 // Package policy parses and prints the line that says on which storage tiers
 // the checkpoints of a run are kept:
 //
-//	local=/scratch, partner, rs=4+2:every=4, shared=/gpfs/me:every=16, s3=s3://bucket/run:every=32,keep=10
+//	local=/scratch, partner, rs=4+2:every=4, shared=/gpfs/me:every=16,
+//	s3=s3://bucket/run:every=32,keep=10
 //
 // The grammar, where a space or a tab may stand around separators:
 //

@@ -49,8 +49,9 @@
 //
 // Frames are MPI messages of bytes on a communicator of their own:
 //
-//	tag 16+2g    kind, 2 bytes | length of payload, 6 bytes | header, 48 | payload, if it is short
-//	tag 17+2g    payload, if it is long, in pieces of at most 1 GiB
+//	tag 16+2g   kind, 2 bytes | length of payload, 6 bytes | header, 48 |
+//	            payload, if it is short
+//	tag 17+2g   payload, if it is long, in pieces of at most 1 GiB
 //
 // Short messages go through buffers of the link; long payloads lie where the
 // sender has them and arrive where they are to be. MPI keeps the order of each

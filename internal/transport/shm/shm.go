@@ -16,13 +16,16 @@
 // START the time at which the process was started, as the kernel counts: a file
 // whose process is gone is removed by the next Open.
 //
-//	inbox    0     head page   ready u64, NONCE [16], rings u64, ring size u64, INBOX [16],
-//	                           at 1024 sleeping u64 (alone in its line),
-//	                           at 2048 rank of each ring's writer, u32 each
-//	         4096  ring 0      control page: at 0 read u64 (by the reader), at 64 blocked u64 and
-//	                           gone u64, at 128 attached u64 and the writer's INBOX [16] (by the writer);
-//	                           then the ring itself
-//	         …     ring 1 …    (the head takes more pages if there are more than 512 rings)
+//	inbox   0     head page   ready u64, NONCE [16], rings u64, ring size u64,
+//	                          INBOX [16], at 1024 sleeping u64 (alone in its
+//	                          line), at 2048 rank of each ring's writer, u32
+//	                          each
+//	        4096  ring 0      control page: at 0 read u64 (by the reader), at 64
+//	                          blocked u64 and gone u64, at 128 attached u64 and
+//	                          the writer's INBOX [16] (by the writer); then the
+//	                          ring itself
+//	        …     ring 1 …    (the head takes more pages if there are more than
+//	                          512 rings)
 //
 // A pair is connected when each has attached itself to the inbox that the other
 // one has written into its own: a Connect that was given up and another one

@@ -23,7 +23,8 @@
 // Before anything else, both sides show that they know the run's secret.
 // D is the rank that dials, A the one that accepts:
 //
-//	D → A   "cairnTCP" version=2 | rank of D, 4 | rank of A, 4 | size, 4 | identity of D, 16 | identity of A, 16 | nonce of D, 32
+//	D → A   "cairnTCP" version=2 | rank of D, 4 | rank of A, 4 | size, 4 |
+//	        identity of D, 16 | identity of A, 16 | nonce of D, 32
 //	A → D   nonce of A, 32 | proof of A, 32
 //	D → A   proof of D, 32
 //	A → D   verdict, 1 byte: 1 welcome, 2 this rank is connected already

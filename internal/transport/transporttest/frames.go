@@ -14,7 +14,8 @@ import (
 // number, so that the receiver can check that it is the next frame and
 // complete.
 //
-//	header   from u16, to u16, round u32, number u64, length u64, crc32c of the payload u32, filler [20]
+//	header   from u16, to u16, round u32, number u64, length u64, crc32c of the
+//	         payload u32, filler [20]
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var le = binary.LittleEndian

@@ -444,8 +444,8 @@ func (c *candidate) inputs(stmts []ast.Stmt) (used map[types.Object]token.Pos, c
 }
 
 // constants refuses if the values of an array that the division follows from
-// may change: if it was not made with NewConstant, or if the loop writes to such
-// arrays on the host.
+// may change: if it was not made with NewConstant, or if the loop writes to
+// such arrays on the host.
 func (c *candidate) constants(contents map[types.Object]token.Pos) *Refusal {
 	for o, at := range contents {
 		no := &Refusal{Variable: Variable{o.Name(), at, Cause{o.Pos(), "the division follows from its values, which may change"}}}

@@ -12,8 +12,8 @@ import (
 )
 
 // origins finds which arrays an expression may be: the calls of device.New that
-// may have made them. It knows no order of statements, and merges all objects of
-// a type: a variable, or a field of a struct type, has all arrays that any
+// may have made them. It knows no order of statements, and merges all objects
+// of a type: a variable, or a field of a struct type, has all arrays that any
 // assignment may give it, or an element of it.
 type origins struct {
 	d       *dependence

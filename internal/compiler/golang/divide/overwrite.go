@@ -18,8 +18,8 @@ import (
 // looks for such arrays. An array belongs to the call of device.New that made
 // it, and the calls whose arrays may be read are found in two ways:
 //
-//   - What the program may do when the loop has ended is taken without regard to
-//     order: all that it may read then is needed.
+//   - What the program may do when the loop has ended is taken without regard
+//     to order: all that it may read then is needed.
 //   - One iteration is followed statement by statement, into the functions that
 //     it calls (iteration.go). A read is harmless if the iteration has surely
 //     overwritten the same array before.

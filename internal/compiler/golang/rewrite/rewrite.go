@@ -9,14 +9,15 @@
 //	normalize.RenameLocals rename variables and types whose names are in the way
 //	normalize.MoveLoopLiterals  move func literals out of the heads of loops
 //	normalize.LowerWaits   turn waits and go statements into calls
-//	normalize.LowerCallbacks  copy functions of the standard library that call the
-//	                       program's functions into the package
+//	normalize.LowerCallbacks  copy functions of the standard library that call
+//	                       the program's functions into the package
 //	normalize.LowerOnce    copy sync.OnceValue and the like into the package
 //	normalize.HoistTypes   move local types to package level
 //	normalize.LowerRanges  turn loops over functions into calls
 //	normalize.MoveResults  move captured named results to variables
 //	normalize.LowerGotos   turn jumps back into loops
-//	closures.Lift          turn func literals that are only called into functions
+//	closures.Lift          turn func literals that are only called into
+//	                       functions
 //	closures.Convert       turn func values that may be saved into records
 //	normalize.Functions    give each call that leads to a point a statement, and
 //	                       each loop around one an index that can be saved

@@ -12,8 +12,8 @@ import (
 // that may block: after the arrow, the word select or range, or the opening
 // parenthesis. GoMark is after the word go, or the opening parenthesis of a
 // call of WaitGroup.Go; GoPointsMark likewise, if the goroutine's function
-// leads to points or waits; BackgroundMark if it does not matter for the state; RebuiltMark
-// if a function with a comment //cairn:rebuild starts it.
+// leads to points or waits; BackgroundMark if it does not matter for the state;
+// RebuiltMark if a function with a comment //cairn:rebuild starts it.
 const (
 	ParkMark       = "/*cairn:park*/"
 	GoMark         = "/*cairn:go*/"

@@ -23,10 +23,10 @@ import (
 //	                                …
 //	                        }
 //
-// A select is written as the program's own statement: see resume/bare.go. So are
-// sends and receives in functions with a loop that has one. These look up the
-// goroutine's control block when they begin; without a loop, that would cost more
-// than it saves.
+// A select is written as the program's own statement: see resume/bare.go. So
+// are sends and receives in functions with a loop that has one. These look up
+// the goroutine's control block when they begin; without a loop, that would
+// cost more than it saves.
 
 // bareWaits are the functions of the run time that have a bare form.
 var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny", "CondWait"}
@@ -51,8 +51,8 @@ func (e *emitter) bareWait(m *mark) *ast.Ident {
 	return name
 }
 
-// waitName returns the name of the run time's function in the call of a mark, or
-// nil.
+// waitName returns the name of the run time's function in the call of a mark,
+// or nil.
 func (e *emitter) waitName(m *mark) *ast.Ident {
 	if !m.call {
 		return nil
@@ -199,8 +199,8 @@ func names(a *ast.AssignStmt) (list []string) {
 	return list
 }
 
-// ifInterrupted writes the code for a bare wait that was interrupted. call is the
-// bare wait, if it reports that.
+// ifInterrupted writes the code for a bare wait that was interrupted. call is
+// the bare wait, if it reports that.
 func (e *emitter) ifInterrupted(m *mark, call string) string {
 	c := &continuation{emitter: *e, m: m}
 	again := c.callAgain(resumableCall(m.stmt()))

@@ -527,8 +527,8 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 }
 
 // reenter returns a statement that goes before the call in the function that
-// stands for a method expression. When a program resumes, all arguments are zero,
-// and a nil receiver may not lead to the method.
+// stands for a method expression. When a program resumes, all arguments are
+// zero, and a nil receiver may not lead to the method.
 func (e *emitter) reenter(x ast.Expr) string {
 	call, ok := x.(*ast.CallExpr)
 	if !ok {

@@ -7,7 +7,8 @@
 //	fastpath.go       choose how the function reaches a checkpoint
 //	boxes.go          write variables that others may point to
 //	defers.go         issue pending deferred calls again
-//	continuation*.go  write the code after each mark, which a resumed function runs
+//	continuation*.go  write the code after each mark, which a resumed function
+//	                  runs
 //	search_loop.go    leave out tests where they would cost too much
 //	shadowing.go      rename variables that the new code could not name
 //	frame_info.go     report what is saved
@@ -65,8 +66,9 @@ type Again struct {
 
 // Emit turns marks into code. runtime is the import path of the run time.
 // replace maps functions of libraries to functions of the run time that take
-// their place: os.Exit to Exit. %s stands for the replaced function. fast holds the functions that get a fast path,
-// by name; FastPaths must have returned them.
+// their place: os.Exit to Exit. %s stands for the replaced function. fast holds
+// the functions that get a fast path, by name; FastPaths must have returned
+// them.
 func Emit(p *rewrite.Package, runtime string, replace map[string]string, fast map[string]bool) (*Result, error) {
 	w, perFile, err := newGenerator(p)
 	if err != nil {

@@ -488,8 +488,8 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	w.repl[x] = text
 }
 
-// callByValue replaces I.M(x, y), where I is an interface, by a call of method M
-// of a variable, which determines the callee when the call is made again.
+// callByValue replaces I.M(x, y), where I is an interface, by a call of method
+// M of a variable, which determines the callee when the call is made again.
 func (w *funcNormalizer) callByValue(o *lines, c *ast.CallExpr) {
 	f := ast.Unparen(c.Fun).(*ast.SelectorExpr)
 	t := w.name("t")
@@ -529,8 +529,8 @@ func (w *funcNormalizer) path(c *ast.CallExpr) []*types.Var {
 }
 
 // dots writes the fields of path, and returns the type of the last. If a field
-// cannot be named here, it returns nothing for a receiver that leads to the same
-// value at any time, and else refuses.
+// cannot be named here, it returns nothing for a receiver that leads to the
+// same value at any time, and else refuses.
 func (w *funcNormalizer) dots(c *ast.CallExpr) (text string, last types.Type) {
 	path := w.path(c)
 	for _, f := range path {

@@ -142,8 +142,8 @@ func (r *ranges) declareHelper() {
 
 const rangeHelper = `
 
-// cairn_badRange panics as Go does when a function that a loop ranges over continues
-// when it must not, or hides a panic.
+// cairn_badRange panics as Go does when a function that a loop ranges over
+// continues when it must not, or hides a panic.
 func cairn_badRange(state int) {
 	switch state {
 	case 0:
