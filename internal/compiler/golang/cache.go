@@ -59,11 +59,21 @@ func (m *Made) store(cache, key, work string) error {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(work, dir); err != nil { // another build stored it, too, or left an incomplete one
-		if err := os.RemoveAll(dir); err != nil {
+	for try := 1; ; try++ {
+		err := os.Rename(work, dir)
+		if err == nil {
+			break
+		}
+		// Another build has stored the same program, and may be copying it now;
+		// or there is an incomplete one.
+		if stored := findCached(cache, key); stored != nil {
+			m.Path = stored.Path
+			return nil
+		}
+		if try == 3 {
 			return err
 		}
-		if err := os.Rename(work, dir); err != nil {
+		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}

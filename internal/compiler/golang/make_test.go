@@ -303,6 +303,40 @@ func TestRewrite_DigestVendored(t *testing.T) {
 	}
 }
 
+// TestStore_BuiltTwice shows that the second of two builds at once leaves the
+// first one's program alone, which the first may be copying.
+func TestStore_BuiltTwice(t *testing.T) {
+	cache := t.TempDir()
+	store := func() os.FileInfo {
+		t.Helper()
+		work, err := os.MkdirTemp(cache, ".new-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		programtest.Write(t, filepath.Join(work, "program"), "x")
+		m := &Made{Name: "program"}
+		if err := m.store(cache, "key", work); err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(m.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	first := store()
+	if second := store(); !os.SameFile(first, second) {
+		t.Error("the second build replaces the program of the first")
+	}
+	// An incomplete one is replaced.
+	if err := os.Remove(filepath.Join(cache, "key", "made.json")); err != nil {
+		t.Fatal(err)
+	}
+	if third := store(); os.SameFile(first, third) {
+		t.Error("an incomplete program stays")
+	}
+}
+
 func TestPrune_LeastRecentlyUsed(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {
