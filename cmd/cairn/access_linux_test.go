@@ -54,14 +54,21 @@ func as(t *testing.T, uid uint32, name string, args ...string) (string, error) {
 
 // TestRun_FilesArePrivate makes a run with checkpoints, with an open umask, in
 // a directory that all may read. No other user may be able to read the run's
-// files.
+// files, except the group of that directory with --group.
 func TestRun_FilesArePrivate(t *testing.T) {
-	t.Chdir(t.TempDir())
+	here := t.TempDir()
+	t.Chdir(here)
 	old := syscall.Umask(0o022)
 	defer syscall.Umask(old)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
+	}
+	root := os.Geteuid() == 0
+	if root { // what is created here has a group that is not root's own
+		if err := errors.Join(os.Chown(here, -1, nobody), os.Chmod(here, 0o755|fs.ModeSetgid), os.Chmod(filepath.Dir(here), 0o755)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	write(t, "go", "")
 	for _, group := range []bool{true, false} {
@@ -78,13 +85,30 @@ func TestRun_FilesArePrivate(t *testing.T) {
 		if err := r.copy(made, r.program(made, "r.cairn")); err != nil {
 			t.Fatal(err)
 		}
-		for _, root := range []string{"r.cairn", "ckpt"} {
-			if odd := modes(t, root, dir, file); len(odd) > 0 {
+		for _, top := range []string{"r.cairn", "ckpt"} {
+			if odd := modes(t, top, dir, file); len(odd) > 0 {
 				t.Errorf("group %v: other modes than %o and %o:\n%s", group, dir, file, strings.Join(odd, "\n"))
 			}
 		}
+		if group && root {
+			copied := filepath.Join(here, "cairn")
+			if err := os.Link(program, copied); err != nil {
+				text, err := os.ReadFile(program)
+				if err == nil {
+					err = os.WriteFile(copied, text, 0o755)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for command, want := range map[string]string{"status": "\nstate       failed", "list": " on disk", "verify": ": sound, "} {
+				if out, err := as(t, nobody, copied, "_cairn", command, filepath.Join(here, "r.cairn")); err != nil || !strings.Contains(out, want) {
+					t.Errorf("the group cannot use %s: %v, %s", command, err, out)
+				}
+			}
+		}
 	}
-	if os.Geteuid() != 0 {
+	if !root {
 		t.Skip("only root can become another user")
 	}
 	for _, name := range []string{newestFile(t, "ckpt"), "ckpt/lock", "r.cairn/run.json", "r.cairn/log", "r.cairn/lock", "r.cairn/bin/true"} {

@@ -270,7 +270,7 @@ func TestMigrate_SupervisorLost(t *testing.T) {
 	if c := <-code; c != exitUnknown || errs.String() != "cairn: whether rank 1 moved to slow is unknown: the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it\n" {
 		t.Errorf("%d, %q", c, errs.String())
 	}
-	cairnRun(t, "status").exit(exitFine).says("interrupted", "whether rank 1 moved to slow is unknown: the supervisor was lost before it was over")
+	cairnRun(t, "status").exit(exitFine).says("interrupted: its supervisor, 'cairn run', was killed; the same command resumes the run\n", "whether rank 1 moved to slow is unknown: the supervisor was lost before it was over")
 	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFailed).complains("is gone; the same 'cairn run' command resumes it")
 	gate := r.gate
 	r = ringStart(t, r.cmd.Args[1:])

@@ -319,7 +319,7 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	if c := <-code; c != supervise.StoppedStatus {
 		t.Fatalf("exit code %d\n%s", c, errs.b.String())
 	}
-	cairnRun(t, "status", "c.cairn").exit(exitFine).says("state       stopped: interrupted", "checkpoint  2, ")
+	cairnRun(t, "status", "c.cairn").exit(exitFine).says("state       stopped: interrupted", "\nended       ", "checkpoint  2, ")
 	write(t, gate, "")
 	errs.b.Reset()
 	if c := run(t.Context(), args, &out, &errs); c != 0 {
@@ -412,6 +412,11 @@ func TestStatusLine(t *testing.T) {
 	if got := statusLine(&st, now, 130); got != all {
 		t.Errorf("%q, want %q", got, all)
 	}
+	st.Unsaved = &control.Unsaved{Since: time.Date(2026, 11, 19, 4, 53, 32, 0, time.Local), Count: 2}
+	if got, want := statusLine(&st, now, 102), "running · 2 ranks · 1 min 40 s · checkpoint 3, 5 s ago · checkpoints fail since 04:53:32 · 20 s lost"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	st.Unsaved = nil
 	for width := range 130 { // what does not fit is omitted completely
 		got := statusLine(&st, now, width)
 		if utf8.RuneCountInString(got) > max(width, len("running")) || !strings.HasPrefix(got, "running") {

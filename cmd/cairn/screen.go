@@ -283,6 +283,9 @@ func statusLine(st *control.RunState, now time.Time, width int) string {
 		add(" · ", "checkpoint "+parts[0]+", "+parts[1])
 		sizes = parts[2:]
 	}
+	if u := st.Unsaved; u != nil {
+		add(" · ", "checkpoints fail since "+u.Since.Local().Format(time.TimeOnly))
+	}
 	if st.LostNS > 0 {
 		add(" · ", roughly(time.Duration(st.LostNS))+" lost")
 	}

@@ -120,6 +120,9 @@ func status(ctx context.Context, c *call, verbose bool) error {
 		}
 		c.printf("\n")
 	}
+	if !st.Ended.IsZero() {
+		c.printf("ended       %s, %s, after %s\n", st.Ended.Local().Format(time.DateTime), age(c.now, st.Ended), roughly(st.Ended.Sub(st.Began)))
+	}
 	c.printf("start       %d", st.Attempt)
 	if st.Restored != nil {
 		c.printf(", from checkpoint %d", *st.Restored)

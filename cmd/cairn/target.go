@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
 // target is a rank's file of a checkpoint that a command line names.
@@ -87,6 +88,12 @@ func (c *call) checkpointsIn(dir string) (string, error) {
 			if _, err := c.fsys.Stat(filepath.Join(dir, name)); err == nil {
 				return sub, nil
 			}
+		}
+	}
+	// With --dir or Options.Dir, its record says where.
+	if named := rundir.CheckpointDir(dir); named != "" {
+		if st, err := c.fsys.Stat(named); err == nil && st.IsDir() {
+			return named, nil
 		}
 	}
 	return dir, nil

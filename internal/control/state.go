@@ -12,6 +12,7 @@ type RunState struct {
 	Pid         int              `json:"pid,omitempty"`
 	Job         string           `json:"job,omitempty"`  // the scheduler's job that it belongs to
 	Began       time.Time        `json:"began,omitzero"` // when it was started first
+	Ended       time.Time        `json:"ended,omitzero"` // when it was stopped, has finished or has failed
 	Attempt     int              `json:"attempt"`
 	LostNS      int64            `json:"lostNS"`   // computing time that was repeated after failures
 	Failures    int              `json:"failures"` // in a row without progress

@@ -11,8 +11,9 @@ import (
 
 // Files and directories of Cairn are for its user alone: directories have mode
 // 0700, files 0600. In a directory that is open to its group and to nobody else
-// (0750 or 0770), new directories get 0750 and new files 0640. Locks and
-// sockets are never open to the group: whoever can open a lock can hold it.
+// (0750 or 0770), new directories get 0750 and new files 0640. Their group is
+// that of the directory, as it has the set-group-ID bit. Locks and sockets are
+// never open to the group: whoever can open a lock can hold it.
 
 // Access says who else may use a directory.
 type Access struct {
@@ -57,8 +58,8 @@ func Trust(fsys FS, path string, a Access) error {
 			return err
 		}
 	}
-	if perm := st.Mode().Perm(); a.Group && (perm&0o050 != 0o050 || perm&0o007 != 0) {
-		return os.Chmod(path, perm&^0o007|0o050)
+	if mode := st.Mode(); a.Group && (mode&0o057 != 0o050 || mode&fs.ModeSetgid == 0) {
+		return os.Chmod(path, mode&^0o007|0o050|fs.ModeSetgid)
 	}
 	return nil
 }

@@ -48,6 +48,12 @@ func TestAccess_Modes(t *testing.T) {
 			if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, c.parent)); err != nil {
 				t.Fatal(err)
 			}
+			const other = 65534 // a group that is not the process's own
+			if os.Geteuid() == 0 {
+				if err := os.Chown(dir, -1, other); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := Trust(OS(), dir, Access{Group: c.group}); err != nil {
 				t.Fatal(err)
 			}
@@ -70,6 +76,13 @@ func TestAccess_Modes(t *testing.T) {
 			lock.Close()
 			wantMode(t, sub, c.dir)
 			wantMode(t, file, c.file)
+			if c.group && os.Geteuid() == 0 {
+				for _, path := range []string{sub, file} {
+					if st, err := os.Stat(path); err != nil || st.Sys().(*syscall.Stat_t).Gid != other {
+						t.Errorf("%s does not have the group of its directory: %+v, %v", path, st, err)
+					}
+				}
+			}
 			wantMode(t, filepath.Join(dir, "lock"), 0o600)
 		})
 	}

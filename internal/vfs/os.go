@@ -47,7 +47,10 @@ func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (osFS) Mkdir(name string) error {
 	err := os.Mkdir(name, 0o700)
 	if err == nil && groupReads(filepath.Dir(name)) {
-		err = os.Chmod(name, 0o750)
+		var st fs.FileInfo
+		if st, err = os.Stat(name); err == nil {
+			err = os.Chmod(name, 0o750|st.Mode()&fs.ModeSetgid) // which it may have from its parent
+		}
 	}
 	return err
 }

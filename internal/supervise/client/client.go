@@ -40,23 +40,33 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 		return m.Run, nil
 	}
 	silent := ctx.Err() == nil && (short.Err() != nil || errors.Is(err, syscall.EAGAIN))
-	if err != nil && !silent && !errors.Is(err, ErrNotRunning) {
+	denied := errors.Is(err, fs.ErrPermission) // for others, the record must do
+	if err != nil && !silent && !denied && !errors.Is(err, ErrNotRunning) {
 		return nil, err
 	}
-	rec, err := rundir.ReadRecord(run)
-	if err != nil {
-		return nil, err
+	rec, rerr := rundir.ReadRecord(run)
+	if rerr != nil {
+		return nil, rerr
 	}
 	if rec == nil {
 		return nil, fmt.Errorf("%s: %w", run, rundir.ErrNoRun)
 	}
+	if s := rec.Settled(); denied && s != rundir.Stopped && s != rundir.Finished && s != rundir.Failed {
+		return nil, err
+	}
 	st := &control.RunState{Run: run, State: rec.Settled(), Command: rec.Command, Dir: rec.CheckpointDir, Output: rec.Output, Job: rec.Job.String(), Began: rec.Began, Attempt: rec.Attempt, LostNS: rec.LostNS, Why: rec.Why,
 		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, RolledBack: rec.RolledBack, Tiers: rec.Tiers, Scrub: rec.Scrub, Ranks: []control.RankState{}, Moves: rec.Moves, Settings: rec.Settings}
+	switch {
+	case st.State == rundir.Interrupted && st.Why == "":
+		st.Why = "its supervisor, 'cairn run', was killed; the same command resumes the run"
+	case st.State != rundir.Interrupted && st.State != rundir.Finishing:
+		st.Ended = rec.Time
+	}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}
 	if silent {
-		st.State = rundir.Silent
+		st.State, st.Ended = rundir.Silent, time.Time{}
 		st.Why = fmt.Sprintf("its supervisor (process %d on %s) does not answer; it may have been stopped (Ctrl-Z). This is what its record says", rec.Pid, rec.Host)
 		for r := range st.Ranks {
 			st.Ranks[r].State = "unknown"

@@ -247,6 +247,15 @@ func loadRecord(fsys vfs.FS, run string) (*Record, error) {
 	return best, nil
 }
 
+// CheckpointDir returns where the ranks of a run keep checkpoints, according to
+// its record; "" if that is not known, or on each host.
+func CheckpointDir(run string) string {
+	if r, err := ReadRecord(run); err == nil && r != nil && r.Local == "" {
+		return r.CheckpointDir
+	}
+	return ""
+}
+
 // ReadRecord reads the record of a run without starting it. It returns nil if
 // there is none.
 func ReadRecord(run string) (*Record, error) {
