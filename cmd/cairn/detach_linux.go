@@ -125,12 +125,12 @@ func onHangup(stop bool, s *supervise.Supervisor) (end func()) {
 	}
 	signal.Notify(told, syscall.SIGHUP)
 	go func() {
-		for {
+		for said := false; ; said = true { // the shell and the kernel send a signal each
 			select {
 			case <-told:
 				if stop {
 					s.Stop("the terminal is gone")
-				} else {
+				} else if !said {
 					s.Note("the terminal is gone, and the run continues in the background; 'cairn attach' shows it, 'cairn stop' makes it save and stop")
 				}
 			case <-ended:

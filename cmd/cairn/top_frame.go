@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,19 +37,26 @@ type (
 type topView struct {
 	run    string
 	state  *control.RunState
-	err    error
+	read   time.Time // when state was read
+	err    error     // why it could not be read since
 	events []events.Event
 	totals events.Totals
-	ask    string // a question, or what became of a request
+	pauses []time.Duration // of checkpoints, sorted
+	ask    string          // a question, or what became of a request
 }
 
 // add takes events into the view.
 func (v *topView) add(list []events.Event, anew bool) {
 	if anew {
-		v.events, v.totals = nil, events.Totals{}
+		v.events, v.totals, v.pauses = nil, events.Totals{}, nil
 	}
 	for i := range list {
 		v.totals.Add(&list[i])
+		if c := list[i].Checkpoint; c != nil && list[i].Kind == events.Checkpoint {
+			pause := time.Duration(c.PauseNS)
+			k, _ := slices.BinarySearch(v.pauses, pause)
+			v.pauses = slices.Insert(v.pauses, k, pause)
+		}
 	}
 	v.events = append(v.events, list...)
 }
@@ -80,6 +88,9 @@ func (v *topView) frame(now time.Time, width, height int) (rows []row) {
 	}
 	add(span{" " + st.State + " ", stateTone(st.State)}, span{"  " + printable(st.Run), strong}, span{"  " + printable(strings.Join(st.Command, " ")), soft})
 	switch {
+	case v.err != nil:
+		now = v.read
+		add(span{fmt.Sprintf("the run cannot be read; this is how it was at %s: %s", now.Format(time.TimeOnly), printable(v.err.Error())), bad})
 	case st.Unsaved != nil:
 		add(span{fmt.Sprintf("checkpoints fail since %s (%s): %s", st.Unsaved.Since.Format(time.TimeOnly), control.Count(st.Unsaved.Count, "time"), printable(st.Unsaved.Why)), bad})
 	case st.Why != "" && st.State != rundir.Running:
@@ -148,8 +159,8 @@ func (v *topView) figures(now time.Time, width int) []row {
 	if st.Last != nil {
 		list[2].value = fmt.Sprintf("%d, %s", st.Last.Index, age(now, st.Last.Time))
 	}
-	if t.Checkpoints > 0 {
-		list[4].value = control.TimeText(t.Pause/time.Duration(t.Checkpoints)) + ", max " + control.TimeText(t.LongPause)
+	if n := len(v.pauses); n > 0 { // the median and the longest
+		list[4].value = control.TimeText(v.pauses[n/2]) + ", max " + control.TimeText(v.pauses[n-1])
 	}
 	if st.LostNS > 0 {
 		list[6].value = roughly(time.Duration(st.LostNS))

@@ -90,10 +90,11 @@ func (t *top) look(ctx context.Context) func() {
 	if err == nil {
 		err = serr
 	}
+	now := time.Now()
 	return func() {
 		t.add(list, anew)
 		if t.err = err; st != nil {
-			t.state = st
+			t.state, t.read = st, now
 		}
 	}
 }

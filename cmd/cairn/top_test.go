@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,6 +77,18 @@ func TestTop_Frame(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is missing in\n%s", part, text)
 		}
+	}
+	// The pause is the median: one long pause does not hide the others.
+	for _, ms := range []int64{3, 2, 700, 3} {
+		v.add([]events.Event{at(90, events.Event{Kind: events.Checkpoint, Checkpoint: &control.CheckpointState{PauseNS: ms * 1e6}})}, false)
+	}
+	if text := frameText(v.frame(now, 100, 40)); !strings.Contains(text, " 3 ms, max 700 ms ") {
+		t.Errorf("another pause than 3 ms, max 700 ms:\n%s", text)
+	}
+	// A state that cannot be read any more stays as it was, with the reason.
+	v.read, v.err = now.Add(-10*time.Second), fs.ErrNotExist
+	if text := frameText(v.frame(now, 100, 40)); !strings.Contains(text, "the run cannot be read; this is how it was at "+v.read.Format(time.TimeOnly)+": file does not exist\n") || !strings.Contains(text, "1 min 30 s") {
+		t.Errorf("a run that cannot be read:\n%s", text)
 	}
 	for _, size := range [][2]int{{1, 1}, {5, 3}, {20, 8}, {80, 24}} { // nothing breaks on small screens
 		for _, r := range v.frame(now, size[0], size[1]) {

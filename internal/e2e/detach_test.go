@@ -163,6 +163,7 @@ func TestHangup(t *testing.T) {
 						unix.Poll(nil, 20)
 					}
 				}
+				cmd.Process.Signal(syscall.SIGHUP) // as a shell does, too
 				open()
 			}
 			select {
@@ -176,6 +177,9 @@ func TestHangup(t *testing.T) {
 			untilState(t, run, c.state)
 			text, _ := os.ReadFile(filepath.Join(run, "log"))
 			must(t, string(text), c.log)
+			if n := strings.Count(string(text), c.log); n != 1 {
+				t.Errorf("the log says %d times that %s", n, c.log)
+			}
 			out, _ := os.ReadFile(filepath.Join(run, "output", "rank-0000.out"))
 			if want := map[string]string{rundir.Finished: "before\nafter\n", rundir.Stopped: "before\n"}[c.state]; string(out) != want {
 				t.Errorf("the output is %q, want %q", out, want)

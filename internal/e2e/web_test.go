@@ -64,6 +64,26 @@ func TestWeb_Browser(t *testing.T) {
 		b.await(`document.getElementById("output").textContent.includes("residual")`)
 		b.shoot(fmt.Sprintf("run-%d-%s", v.width, v.scheme))
 	}
+
+	// The page says that 'cairn run' was killed, and continues with the next one.
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.ends()
+	b.await(`document.getElementById("state").textContent === "not connected" && document.title.startsWith("not connected") && document.getElementById("buttons").hidden`)
+	b.await(`document.getElementById("alert").textContent.startsWith("No connection since ")`)
+	b.shoot("run-gone")
+	average := b.eval(`run.gaps / run.between < 4000`)
+	s = r.start("-n", "6", "--every", "2s", "--http", regexp.MustCompile(`[0-9.]+:\d+`).FindString(url))
+	s.awaits("watch this run at ")
+	b.await(`document.getElementById("state").textContent === "running" && document.getElementById("alert").hidden`)
+	if average != "true" {
+		t.Errorf("checkpoints every 2 s come every %s ms on average", b.eval(`run.gaps / run.between`))
+	}
+	url = regexp.MustCompile(`http://\S+`).FindString(s.text())
+	b.open("about:blank", 1280, "light")
+	b.open(url, 1280, "light")
+	b.await(`document.getElementById("state").textContent === "running" && !document.getElementById("buttons").hidden`)
 	b.eval(`document.getElementById("stop").click()`)
 	b.await(`document.getElementById("dialog").open`)
 	b.eval(`document.getElementById("dialogYes").click()`)

@@ -8,11 +8,9 @@ import (
 
 // Totals are the sums over the events of a run.
 type Totals struct {
-	Checkpoints int           // committed, as far as ranks reported that
-	Written     int64         // bytes of these
-	Pause       time.Duration // of all together, and the longest
-	LongPause   time.Duration
-	Unsaved     int // checkpoints that could not be saved
+	Checkpoints int   // committed, as far as ranks reported that
+	Written     int64 // bytes of these
+	Unsaved     int   // checkpoints that could not be saved
 	Failures    int
 	Starts      int
 	Lost        time.Duration // computing time that was repeated
@@ -38,8 +36,6 @@ func (t *Totals) Add(e *Event) {
 		if c := e.Checkpoint; c != nil {
 			t.Checkpoints++
 			t.Written += c.Written
-			t.Pause += time.Duration(c.PauseNS)
-			t.LongPause = max(t.LongPause, time.Duration(c.PauseNS))
 		}
 	case Move:
 		if e.Move != nil && e.Move.State == control.Moved && len(e.Move.Ranks) > 0 {

@@ -94,7 +94,7 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 	send(counter, "cairn_failures_total", "Failures of ranks or hosts that ended an attempt.", float64(t.Failures))
 	send(counter, "cairn_lost_work_seconds_total", "Computing time that was repeated after failures.", t.Lost.Seconds())
 	send(counter, "cairn_moves_total", "Migrations that succeeded.", float64(t.Moves))
-	if v.state == nil {
+	if v.state == nil || v.err != nil { // what was true before may be so no more
 		return
 	}
 	state(v.state, func(name, help string, value float64, labels ...string) { send(gauge, name, help, value, labels...) })

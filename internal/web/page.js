@@ -4,7 +4,7 @@
 // text, never as HTML.
 
 const $ = id => document.getElementById(id);
-const run = { events: [], checkpoints: [], attempts: [], marks: [], state: null, storage: null, skew: 0, lost: 0, failures: 0, unsaved: 0, pauses: [], rates: new Map() };
+const run = { events: [], checkpoints: [], attempts: [], marks: [], state: null, storage: null, skew: 0, lost: 0, failures: 0, pauses: [], gaps: 0, between: 0, error: "", gone: 0 };
 const ns = 1e6; // nanoseconds in a millisecond
 const logSize = 300;
 
@@ -34,7 +34,7 @@ function roughly(ms) {
 }
 const count = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 const clock = t => new Date(t).toLocaleTimeString("en-GB");
-const now = () => Date.now() + run.skew;
+const now = () => run.gone || Date.now() + run.skew; // without a connection, the page shows when it was lost
 function set(id, text) {
   const e = $(id);
   if (e.textContent !== text) e.textContent = text;
@@ -43,7 +43,7 @@ function set(id, text) {
 // ---- the history
 
 function forget() {
-  Object.assign(run, { events: [], checkpoints: [], attempts: [], marks: [], lost: 0, failures: 0, unsaved: 0, pauses: [], sortedFor: 0 });
+  Object.assign(run, { events: [], checkpoints: [], attempts: [], marks: [], lost: 0, failures: 0, pauses: [], gaps: 0, between: 0, sortedFor: 0 });
   $("log").textContent = "";
 }
 
@@ -65,6 +65,8 @@ function add(e) {
     break;
   case "checkpoint":
     e.checkpoint.t = e.t;
+    e.checkpoint.attempt = run.attempts.length;
+    if (run.checkpoints.at(-1)?.attempt === run.attempts.length) { run.between++; run.gaps += e.t - run.checkpoints.at(-1).t; }
     run.checkpoints.push(e.checkpoint);
     run.pauses.push(e.checkpoint.pauseNS / ns);
     break;
@@ -78,8 +80,7 @@ function add(e) {
     run.marks.push({ t: e.t, kind: "fail", text: e.text });
     break;
   case "unsaved":
-    run.unsaved++;
-    run.marks.push({ t: e.t, kind: "fail", text: e.text });
+    run.marks.push({ t: e.t, kind: "unsaved", text: e.text });
     break;
   case "move":
     if (e.move && e.move.state === "moved") run.marks.push({ t: e.t, kind: "move", text: e.text });
@@ -183,10 +184,11 @@ function drawTimeline() {
   }
   g.strokeStyle = color("line");
   g.beginPath(); g.moveTo(plot.left, base + 0.5); g.lineTo(w - 8, base + 0.5); g.stroke();
-  // failures and moves
+  // failures, checkpoints that were not saved, and moves
   for (const m of run.marks) {
     if (!visible(m.t, m.t)) continue;
     const px = x(m.t);
+    if (m.kind === "unsaved") { g.fillStyle = color("bad"); g.fillRect(Math.round(px) - 1, base - high, 2, high); continue; }
     g.strokeStyle = color(m.kind === "fail" ? "bad" : "move"); g.lineWidth = 2.5;
     g.beginPath();
     if (m.kind === "fail") { g.moveTo(px - 5, 14); g.lineTo(px + 5, 24); g.moveTo(px + 5, 14); g.lineTo(px - 5, 24); }
@@ -232,7 +234,7 @@ function tip(ev) {
   const c = [run.checkpoints[i - 1], run.checkpoints[i]].filter(c => c && Math.abs(c.t - t) < near).sort((a, b) => Math.abs(a.t - t) - Math.abs(b.t - t))[0];
   const a = run.attempts.findLast(a => a.begin <= t);
   let text = "";
-  if (m && ev.offsetY < 66) text = clock(m.t) + "  " + m.text;
+  if (m && (ev.offsetY < 66) === (m.kind !== "unsaved")) text = clock(m.t) + "  " + m.text;
   else if (c && ev.offsetY >= 60) text = clock(c.t) + "  checkpoint " + c.index + "\n" + bytes(c.state) + ", " + bytes(c.written) + " written, paused " + span(c.pauseNS / ns) + (c.reason ? "\n" + c.reason : "");
   else if (a && (a.end === null || t <= a.end)) text = "start " + a.number + (a.from ? ", from checkpoint " + a.from : "") + "\n" + span((a.end === null ? now() : a.end) - a.begin) + (a.lost ? ", of which " + span(a.lost) + " are computed again" : "");
   box.hidden = !text;
@@ -263,8 +265,7 @@ function figures() {
     }
     set("pause", span(run.median));
     set("pauseInfo", "median; longest " + span(run.longest));
-    const c = run.checkpoints;
-    if (c.length > 1) set("countInfo", "every " + span((c.at(-1).t - c[0].t) / (c.length - 1)) + " on average");
+    set("countInfo", run.between ? "every " + span(run.gaps / run.between) + " on average" : "");
   }
   if (!st) return;
   set("attempt", loopText(st) || "start " + st.attempt + (st.restored ? ", from checkpoint " + st.restored : ""));
@@ -290,19 +291,28 @@ function loopText(st) {
   return "loop " + r.loop.where + " at " + Math.min(99, Math.floor(100 * r.loop.done / r.loop.total)) + " %" + (at(r) && left >= 1000 ? ", about " + span(left) + " left" : "");
 }
 
+// title sets the page's title, also in a tab that is not shown, and returns the
+// state in it.
+function title() {
+  const state = run.gone && live() ? "not connected" : run.state.state;
+  document.title = state + " · " + name() + " · Cairn";
+  return state;
+}
+const name = () => run.state.run.split("/").pop().replace(/\.cairn$/, "");
+
 function header() {
   const st = run.state;
-  const name = st.run.split("/").pop().replace(/\.cairn$/, "");
-  set("name", name);
-  document.title = st.state + " · " + name + " · Cairn";
+  set("name", name());
   set("command", st.command.map(a => /^[\w@%+=:,./-]+$/.test(a) ? a : JSON.stringify(a)).join(" "));
-  set("state", st.state);
-  $("state").className = "pill " + st.state;
+  const state = title();
+  set("state", state);
+  $("state").className = "pill " + state;
   set("where", st.run + (st.job ? " · " + st.job : ""));
   let alert = "";
-  if (st.unsaved) alert = "Checkpoints fail since " + clock(st.unsaved.since) + " (" + count(st.unsaved.count, "time") + "): " + st.unsaved.why + (st.unsaved.lost ? ". The work since the last checkpoint is lost." : ". If the run fails now, the work since the last checkpoint is lost.");
+  if (run.gone && live()) alert = "No connection since " + clock(run.gone) + ", and the page shows the run as it was then. If 'cairn run' has ended, 'cairn web' shows the run.";
+  else if (run.error) alert = "The run cannot be read, and the page shows it as it was before: " + run.error;
+  else if (st.unsaved) alert = "Checkpoints fail since " + clock(st.unsaved.since) + " (" + count(st.unsaved.count, "time") + "): " + st.unsaved.why + (st.unsaved.lost ? ". The work since the last checkpoint is lost." : ". If the run fails now, the work since the last checkpoint is lost.");
   else if (st.why && st.state !== "running") alert = st.why;
-  else if (st.state === "interrupted") alert = "Its supervisor, 'cairn run', was killed. The same command resumes the run.";
   set("alert", alert);
   $("alert").hidden = !alert;
 }
@@ -347,7 +357,7 @@ function ranks() {
   const t = now();
   if (!run.rate || run.rate.points > points) run.rate = { t, points, speed: 0 };
   else if (t - run.rate.t > 2000) run.rate = { t, points, speed: (points - run.rate.points) / (t - run.rate.t) * 1000 };
-  set("rankInfo", running.toLocaleString("en") + " of " + count(st.ranks.length, "rank") + " running" + (run.rate.speed >= 1 ? " · " + Math.round(run.rate.speed).toLocaleString("en") + " points/s" : ""));
+  set("rankInfo", running.toLocaleString("en") + " of " + count(st.ranks.length, "rank") + " running" + (run.rate.speed >= 1 ? " · " + Math.round(run.rate.speed).toLocaleString("en") + (Math.round(run.rate.speed) === 1 ? " point/s" : " points/s") : ""));
   const moves = (st.moves || []).filter(m => !["moved", "not moved", "rolled back", "unknown"].includes(m.state));
   set("moves", moves.map(m => "moving rank " + m.ranks.join(", ") + " from " + m.from + " to " + m.to + ": " + m.state).join("; "));
 }
@@ -507,6 +517,7 @@ function draw() {
   const begin = performance.now();
   measure();
   figures();
+  $("buttons").hidden = !(run.steer && live() && !run.gone);
   if (run.state) { header(); ranks(); devices(); storage(); }
   drawTimeline();
   drawSizes();
@@ -521,8 +532,10 @@ function take(m) {
   if (m.events) { m.events.forEach(add); log(m.events); }
   if (m.state) run.state = m.state;
   if (m.storage) run.storage = m.storage;
-  if (m.error && !m.state) { set("alert", m.error); $("alert").hidden = false; }
-  $("buttons").hidden = !(m.steer && token && live());
+  run.error = m.error || "";
+  if (run.error && !run.state) { set("alert", run.error); $("alert").hidden = false; }
+  run.steer = m.steer && token;
+  if (run.state) title();
   run.takeMs = performance.now() - begin;
   soon();
 }
@@ -533,6 +546,7 @@ async function follow(signal) {
   const r = await fetch("stream", { signal, headers: token ? { "Authorization": "Bearer " + token } : {} });
   if (!r.ok) throw new Error(await r.text());
   set("link", "live");
+  run.gone = 0;
   const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();
@@ -559,7 +573,7 @@ async function connect() {
     document.removeEventListener("visibilitychange", leave);
     clearTimeout(hidden);
     if (stop.signal.aborted) { set("link", "paused"); while (document.hidden) await shown(); }
-    else { set("link", why + "; trying again"); await pause(3000); }
+    else { set("link", why + "; trying again"); run.gone ||= now(); if (run.state) title(); soon(); await pause(3000); }
   }
 }
 

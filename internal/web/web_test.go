@@ -346,6 +346,16 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
+	// What is not known any more is left out.
+	if err := os.RemoveAll(s.dir.Path); err != nil {
+		t.Fatal(err)
+	}
+	s.watch.looking.Lock()
+	s.watch.asked = time.Time{}
+	s.watch.looking.Unlock()
+	if _, text := s.do("GET", "/metrics", ""); strings.Contains(text, "cairn_run_state{") || !strings.Contains(text, `cairn_checkpoints_total{run="sim"} 3`) {
+		t.Errorf("the metrics of a run that was removed:\n%s", text)
+	}
 }
 
 // TestMetrics_Documented shows that the table of docs/watching.md has the
