@@ -93,6 +93,8 @@ func (v *topView) frame(now time.Time, width, height int) (rows []row) {
 		add(span{fmt.Sprintf("the run cannot be read; this is how it was at %s: %s", now.Format(time.TimeOnly), printable(v.err.Error())), bad})
 	case st.Unsaved != nil:
 		add(span{fmt.Sprintf("checkpoints fail since %s (%s): %s", st.Unsaved.Since.Format(time.TimeOnly), control.Count(st.Unsaved.Count, "time"), printable(st.Unsaved.Why)), bad})
+	case st.Why != "" && st.State == rundir.Stopped:
+		add(span{"stopped: " + printable(st.Why) + "; the same 'cairn run' command resumes the run", attention})
 	case st.Why != "" && st.State != rundir.Running:
 		add(span{printable(st.Why), bad})
 	}

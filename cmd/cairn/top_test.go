@@ -139,6 +139,6 @@ func TestTop(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	cairnRun(t, "top", "--once").exit(exitFine).says(" stopped ", "timeline", "started: 1 rank")
+	cairnRun(t, "top", "--once").exit(exitFine).says(" stopped ", "stopped: cairn top; the same 'cairn run' command resumes the run", "timeline", "started: 1 rank")
 	cairnRun(t, "top", "nothing.cairn").exit(exitFailed).complains("nothing.cairn")
 }

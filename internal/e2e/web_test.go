@@ -88,6 +88,7 @@ func TestWeb_Browser(t *testing.T) {
 	b.await(`document.getElementById("dialog").open`)
 	b.eval(`document.getElementById("dialogYes").click()`)
 	b.await(`document.getElementById("state").textContent === "stopped" || document.getElementById("state").textContent === "stopping"`)
+	b.await(`/^Stopped: web page\. The same/.test(document.getElementById("alert").textContent) && document.getElementById("alert").className === "expected" || document.getElementById("link").textContent !== "live"`)
 	if code := s.ends(); code != 75 {
 		t.Errorf("the run ended with status %d:\n%s", code, s.text())
 	}

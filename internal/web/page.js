@@ -312,9 +312,11 @@ function header() {
   if (run.gone && live()) alert = "No connection since " + clock(run.gone) + ", and the page shows the run as it was then. If 'cairn run' has ended, 'cairn web' shows the run.";
   else if (run.error) alert = "The run cannot be read, and the page shows it as it was before: " + run.error;
   else if (st.unsaved) alert = "Checkpoints fail since " + clock(st.unsaved.since) + " (" + count(st.unsaved.count, "time") + "): " + st.unsaved.why + (st.unsaved.lost ? ". The work since the last checkpoint is lost." : ". If the run fails now, the work since the last checkpoint is lost.");
+  else if (st.why && st.state === "stopped") alert = "Stopped: " + st.why + ". The same 'cairn run' command resumes the run.";
   else if (st.why && st.state !== "running") alert = st.why;
   set("alert", alert);
   $("alert").hidden = !alert;
+  $("alert").className = st.state === "stopped" && !st.unsaved && !run.error ? "expected" : "";
 }
 
 // ---- ranks
