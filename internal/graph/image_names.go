@@ -218,7 +218,7 @@ func (n *namer) array(p *plan, ptr unsafe.Pointer) *arrayPlace {
 		return nil
 	}
 	row := product(all.dims)
-	for i := 1; i < int(s.len); i++ {
+	for i := 1; i < s.len; i++ {
 		next := n.array(p.elem, unsafe.Add(s.ptr, uintptr(i)*p.elem.size))
 		if next == nil || next.pool != all.pool || next.start != all.start+uint64(i)*row || !slices.Equal(next.dims, all.dims) {
 			return nil

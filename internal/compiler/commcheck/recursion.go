@@ -52,7 +52,6 @@ func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	for try := 0; try < maxTries && !holds && a.steps <= a.budget; try++ {
 		a.back(m)
 		h.grew = false
-		holds = true
 		t := a.before(p, s, h)
 		args := make([]vec, len(p.Params))
 		for i, v := range p.Params {

@@ -486,10 +486,10 @@ func k_index(w *device.Work) {
 		u, v := uint64(a), uint32(b)
 		r := at(in, a, b, i)
 		r = r*3 + in[a+i-a] + in[(i-1)+1] + in[i+1] + in[-1+(i+2)] + in[7-(5-i)]
-		r = r*3 + in[u*3-u*4+u+uint64(i)] + in[v*v-v*v+uint32(i)] + in[uint8(i)] + in[int32(i)+1]
+		r = r*3 + in[u*3-u*4+u+uint64(i)] + in[v*v-v*v+uint32(i)] + in[uint8(i)] + in[int32(i)+1] //nolint:staticcheck // zero, as the translation must find out
 		r = r*3 + in[u+2-u] + in[v+7-v] + in[i+1<<40-1<<40] + in[a*1<<20+i-a*1<<20] + in[(i+1<<20)-1<<20]
-		row := in[a+i-a:][b-b+1:]
-		r = r*3 + row[a-a] + row[i*2-i*2] + at(row[:], b, a, 0) + in[i+a&1-a%2&1]
+		row := in[a+i-a:][b-b+1:]                                                 //nolint:staticcheck // zero, as the translation must find out
+		r = r*3 + row[a-a] + row[i*2-i*2] + at(row[:], b, a, 0) + in[i+a&1-a%2&1] //nolint:staticcheck // zero, as the translation must find out
 		out[i] = r
 		if i > 0 && i < featureItems-1 {
 			out[a+i-a] = r + in[i-1] + in[i+1]
