@@ -807,15 +807,13 @@ static void pin(struct gpu *g)
 static void *work(void *arg)
 {
 	struct gpu *g = arg;
-	struct page *page = g->run->page;
+	cairn_run *r = g->run;
 	int mode = relax(g);
 	g->code = transfer(g);
 	give_back(g, 0);
 	if (g->background) { /* the helper waits for it */
-		__atomic_store_n(&page->filling, g->code ? FILL_FAILED + (uint32_t)g->code : 0, __ATOMIC_RELEASE);
-#ifdef SYS_futex
-		syscall(SYS_futex, &page->filling, 1 /* FUTEX_WAKE */, INT_MAX, NULL, NULL, 0);
-#endif
+		__atomic_store_n(&r->page->filling, g->code ? FILL_FAILED + (uint32_t)g->code : 0, __ATOMIC_RELEASE);
+		page_step(r);
 	}
 	sem_post(&g->done);
 	if (!g->in && !g->code)
@@ -906,8 +904,10 @@ static cairn_status begin(cairn_run *r, int in, struct variable *only)
 		if (code)
 			return not_saved(r, code, "copying GPU memory on the device", NULL);
 	}
-	if (g->background)
-		__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELAXED);
+	if (g->background) {
+		__atomic_store_n(&r->page->copied, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELEASE);
+	}
 	start(g, in);
 	return CAIRN_OK;
 }

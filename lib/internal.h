@@ -39,6 +39,8 @@
 #define vars_forget cairn__vars_forget
 #define vars_free cairn__vars_free
 #define copy_out cairn__copy_out
+#define copy_later cairn__copy_later
+#define page_step cairn__page_step
 #define copy_in cairn__copy_in
 #define copy_bytes cairn__copy_bytes
 #define copy_unwatch cairn__copy_unwatch
@@ -59,7 +61,7 @@
 #define files_unclaimed cairn__files_unclaimed
 #define files_give cairn__files_give
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 9, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 10, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
@@ -74,9 +76,11 @@ enum { WHY_TIME = 1, WHY_STOP = 2, WHY_POINTS = 8, WHY_REQUEST = 16, WHY_SIGNAL 
 /* page is memory that the program shares with its helper. */
 struct page {
 	uint32_t wake;   /* set by the helper: WHY_TIME or WHY_STOP */
-	uint32_t unused;
+	uint32_t step;   /* … by the program: changes when one of the last three does; the helper waits for it */
 	uint64_t points; /* that the program has passed */
-	uint32_t filling; /* set by the program: GPU memory is still being copied to the mirror, or that failed */
+	uint64_t paused; /* nanoseconds for which it was paused */
+	uint64_t copied; /* up to here the mirror is complete if it is filling */
+	uint32_t filling; /* the program still copies to the mirror, or that failed */
 };
 enum { NEWS = 4, PAGE_BYTES = 4096, FILLING = 1, FILL_FAILED = 2 /* and the CUDA driver's result */ };
 
@@ -205,6 +209,8 @@ struct cairn_run {
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
 	struct text changed;    /* … in the mirror since the last save: struct range */
+	struct work *later;     /* what copy_later copies; NULL: nothing */
+	double began;           /* when the save began */
 
 	int (*before)(void *);
 	void *before_context;
@@ -244,7 +250,9 @@ void vars_forget(cairn_run *r);       /* … that the helper was told anything *
 void vars_free(cairn_run *r);
 
 /* copy.c: copying, and finding what changed */
-cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NULL: all that were not added */
+cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NULL: all that were not added, but for what copy_later copies */
+void copy_later(cairn_run *r); /* copies the rest, while the helper writes what is there */
+void page_step(cairn_run *r); /* wakes the helper if it waits for what is in the page */
 cairn_status copy_in(cairn_run *r);                         /* … from it */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);

@@ -321,10 +321,10 @@ static void arm(cairn_run *r)
 /* prepare makes the message that saves, after the copy. */
 static cairn_status prepare(cairn_run *r, int why)
 {
-	double began = now();
 	cairn_status rc;
 	size_t closed, n;
 	struct range *changed;
+	r->began = now();
 	if (r->before && r->before(r->before_context) != 0)
 		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: the function that is called before it failed");
 	if (vars_complete(r) < 0)
@@ -344,7 +344,7 @@ static cairn_status prepare(cairn_run *r, int why)
 		struct text count = {r->out.p + closed, 0, 4, 0, 0};
 		put_u32(&count, (uint32_t)((r->out.len - closed - 4) / 4));
 	}
-	put_f64(&r->out, now() - began);
+	r->page->paused = (uint64_t)(1e9 * (now() - r->began));
 	changed = (struct range *)(void *)r->changed.p, n = r->changed.len / sizeof *changed;
 	put_u32(&r->out, (uint32_t)n);
 	for (size_t i = 0; i < n; i++) {
@@ -358,10 +358,15 @@ static cairn_status prepare(cairn_run *r, int why)
 static cairn_status save(cairn_run *r, int why, int wait)
 {
 	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone"), frozen;
+	int sent = 0;
 	r->since = 0;
-	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
+	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) >= 0)
+		rc = helper_send(r, MSG_SAVE, NULL, 0), sent = 1;
+	copy_later(r);
+	if (!sent)
 		return rc;
-	rc = helper_ask(r, MSG_SAVE);
+	if (rc >= 0)
+		rc = helper_ask(r, 0);
 	r->changed.len = 0;
 	frozen = gpu_frozen(r); /* the helper has recorded files meanwhile */
 	if (rc >= 0) {

@@ -114,8 +114,7 @@ type Base struct {
 }
 
 // Note describes, for people, how a checkpoint was taken. It also passes the
-// start of the pause and the message totals to Save. Save sets PauseMS, unless
-// the caller has.
+// start of the pause and the message totals to Save. Save sets PauseMS.
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
@@ -123,10 +122,11 @@ type Note struct {
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel" or "device"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
-	Began    time.Time     `json:"-"` // when the pause began; zero: with Save
-	Before   time.Duration `json:"-"` // how long the program was paused for the checkpoint earlier
-	Sent     []uint64      `json:"-"` // for Header.Sent: one per rank, or none
-	Received []uint64      `json:"-"` // for Header.Received
+	Began    time.Time            `json:"-"` // when the pause began; zero: with Save
+	Before   time.Duration        `json:"-"` // how long the program was paused for the checkpoint earlier
+	Pause    func() time.Duration `json:"-"` // returns PauseMS if the caller measures it; Save calls it when it has copied all
+	Sent     []uint64             `json:"-"` // for Header.Sent: one per rank, or none
+	Received []uint64             `json:"-"` // for Header.Received
 }
 
 // Dataset is an entry of Header.Datasets.

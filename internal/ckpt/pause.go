@@ -16,7 +16,6 @@ type pause struct {
 	earlier  []*earlierKernels
 	host     time.Duration // for which the host copied
 	returned time.Time     // when Save returned
-	given    float64       // the pause in milliseconds, if the caller has measured it; 0: not
 }
 
 // earlierKernels are the kernels of a device that were launched before the
@@ -82,9 +81,11 @@ func (p *pause) length(began time.Time, free map[mem.Device]time.Time) time.Dura
 
 // notePause returns the note with the pause, and keeps the pause for Paused.
 func (s *Saver) notePause(n Note, p *pause, free map[mem.Device]time.Time) Note {
-	if n.PauseMS = p.given; p.given == 0 {
-		n.PauseMS = float64((p.length(n.Began, free) + n.Before).Microseconds()) / 1000
+	paused := p.length(n.Began, free) + n.Before
+	if n.Pause != nil {
+		paused = n.Pause()
 	}
+	n.PauseMS = float64(paused.Microseconds()) / 1000
 	s.paused.Store(int64(math.Round(n.PauseMS*1000)) * int64(time.Microsecond))
 	return n
 }

@@ -33,7 +33,7 @@ const (
 type Memory struct {
 	Pieces [][]byte
 	ends   []int64
-	gather func(dst []byte, off int64) error // produces the bytes; there are no pieces then
+	gather func(dst []byte, off int64) error // produces the bytes, from this process; there are no pieces then
 }
 
 // NewMemory returns the Memory of these pieces.

@@ -33,6 +33,9 @@ type Options struct {
 	// of the save is there. If this process writes, it writes most of such
 	// memory without copying it first. nil: there is none.
 	Stable func(p []byte) bool
+	// Ready waits until memory has the values that are to be saved. nil: it has
+	// them when Save is called.
+	Ready func(p []byte) error
 	// Helper is a connection to a process that runs Serve. That process writes
 	// the checkpoints. It publishes a checkpoint whose copy is complete even if
 	// this process dies then. The Saver closes the connection. If Helper is
@@ -364,7 +367,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		return 0, err
 	}
 	s.next++
-	pause.returned, pause.given = time.Now(), note.PauseMS
+	pause.returned = time.Now()
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack
@@ -550,6 +553,18 @@ func (s *Saver) compaction() *compaction {
 	return s.compact
 }
 
+// ready waits until n bytes of dataset i have the values that are to be saved.
+func (c *copying) ready(i int, off, n int64) (err error) {
+	if b := &c.l.Memory[i]; c.s.opts.Ready != nil && b.gather == nil && !c.l.Remote[i] {
+		b.Each(off, int(n), func(p []byte) {
+			if err == nil {
+				err = c.s.opts.Ready(p)
+			}
+		})
+	}
+	return err
+}
+
 // inline copies the datasets that are stored with the metadata.
 func (c *copying) inline() (map[int32][]byte, error) {
 	out := make(map[int32][]byte)
@@ -559,6 +574,9 @@ func (c *copying) inline() (map[int32][]byte, error) {
 			continue
 		}
 		p := make([]byte, d.Size)
+		if err := c.ready(i, 0, d.Size); err != nil {
+			return nil, err
+		}
 		if err := c.l.Memory[i].read(p, 0); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
@@ -606,6 +624,10 @@ func (c *copying) work(ctx context.Context) error {
 		}
 		i := c.ranges[r].dataset
 		d, b, old, look := &c.l.Datasets[i], &c.host[i], c.old[i], c.look[i]
+		from := int64(c.ranges[r].lo) * d.Block
+		if err := c.ready(i, from, min(int64(c.ranges[r].hi)*d.Block, d.Size)-from); err != nil {
+			return err
+		}
 		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
 			off, n := int64(k)*d.Block, d.BlockLen(k)
 			may := k < len(old) && c.mayKeep(&old[k])

@@ -171,6 +171,7 @@ type fileWriter struct {
 	end     atomic.Int64  // offset of the next write
 	start   chan struct{} // closed when the program continues or waits for segments:
 	started sync.Once     // until then the writer leaves the processors to it
+	paused  atomic.Bool   // the program is still paused
 	firstError
 	chunks  [][]hdf5.Chunk // under mu
 	noLinks bool
@@ -226,6 +227,7 @@ func (w *fileWriter) Begin(job Job) {
 	w.chunks = make([][]hdf5.Chunk, len(job.Header.Datasets))
 	w.end.Store(page)
 	w.start, w.started = make(chan struct{}), sync.Once{}
+	w.paused.Store(true)
 	w.queue = make(chan Segment, w.staging.Len())
 	w.workers.Add(writers)
 	w.ended = make(chan struct{})
@@ -277,36 +279,38 @@ func (w *fileWriter) work(queue <-chan Segment) {
 		z = newCompressor(w)
 	}
 	<-w.start
+	try := func(f func()) {
+		if w.failed() != nil {
+			return
+		}
+		if err := mem.Readable(func() error { f(); return w.failed() }); err != nil {
+			w.fail(err)
+		}
+	}
+	var late []Segment // to be digested when the program has the processors no more
 	for s := range queue {
 		step.At("write.segment")
-		if w.failed() == nil {
-			if err := mem.Readable(func() error { return w.store(s, z) }); err != nil {
-				w.fail(err)
-			}
+		switch {
+		case z != nil:
+			try(func() { w.digest(s); z.add(s) })
+		case !w.job.WriteFirst:
+			try(func() { w.digest(s); w.write(s) })
+		case s.Stable != nil && w.paused.Load():
+			try(func() { w.write(s) })
+			late = append(late, s)
+		default:
+			try(func() { w.write(s); w.digest(s) })
 		}
 		if s.Stable == nil {
 			w.release(s.Index)
 		}
 	}
+	for _, s := range late {
+		try(func() { w.digest(s) })
+	}
 	if z != nil {
 		z.flush()
 	}
-}
-
-// store digests and writes a segment.
-func (w *fileWriter) store(s Segment, z *compressor) error {
-	switch {
-	case z != nil:
-		w.digest(s)
-		z.add(s)
-	case w.job.WriteFirst:
-		w.write(s)
-		w.digest(s)
-	default:
-		w.digest(s)
-		w.write(s)
-	}
-	return w.failed()
 }
 
 // bytes returns the i-th block of a segment, with zeros up to a whole chunk.
@@ -421,6 +425,7 @@ func (w *fileWriter) Abort(err error) <-chan Result {
 }
 
 func (w *fileWriter) Commit(tail Tail) <-chan Result {
+	w.paused.Store(false)
 	w.hurry()
 	close(w.queue)
 	done, ended := make(chan Result, 1), w.ended

@@ -38,6 +38,9 @@ type Driver struct {
 	// Stable reports whether memory is the program's: it stays as it is
 	// from Drive until Attend tells what became of the checkpoint.
 	Stable func(p []byte) bool
+	// Ready waits until the program has copied memory to where this process
+	// reads it. It may copy after Drive was called. nil: it has.
+	Ready func(p []byte) error
 }
 
 // identity returns the identity of a program without a supervisor.
@@ -76,7 +79,7 @@ type driven struct {
 // drivenSave is a call of Drive.
 type drivenSave struct {
 	Drive
-	recorded func(index uint64) error
+	recorded func(index uint64)
 }
 
 // adaptToDriver makes the options those of a driven run, and returns after how
@@ -101,16 +104,15 @@ func (o *Options) adaptToDriver(s *identity) (every int) {
 type Drive struct {
 	Points uint64 // points passed, with this one
 	Reason string
-	Stop   bool          // it stops when the checkpoint is durable
-	Pause  time.Duration // for which the program was paused
+	Stop   bool                 // it stops when the checkpoint is durable
+	Pause  func() time.Duration // for which the program was paused; called when Ready has returned for all memory
 }
 
 // Drive saves the state. It calls recorded with the index of the checkpoint
 // when the program may change its files again. The variables are written from
 // where they are: they may change when Attend tells what became of the
-// checkpoint, or when Drive returns an error. If recorded returns an error, the
-// variables are incomplete, and nothing is saved.
-func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64) error) (err error) {
+// checkpoint, or when Drive returns an error.
+func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64)) (err error) {
 	if err := p.ready(); err != nil {
 		return err
 	}

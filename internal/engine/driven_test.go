@@ -35,7 +35,7 @@ func TestAttend_WhileWriting(t *testing.T) {
 			return err
 		}
 		drive := func(points uint64) error {
-			return p.Drive(t.Context(), Drive{Points: points, Reason: "call"}, func(uint64) error { return nil })
+			return p.Drive(t.Context(), Drive{Points: points, Reason: "call"}, func(uint64) {})
 		}
 		if err := drive(1); err != nil {
 			return err

@@ -246,10 +246,8 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 		return 0, err
 	}
 	if d := p.driven.save; d != nil {
-		note.PauseMS = float64(d.Pause.Microseconds()) / 1000
-		if err := d.recorded(p.saver.Next()); err != nil {
-			return 0, err
-		}
+		note.Pause = d.Pause
+		d.recorded(p.saver.Next())
 	}
 	img, err := p.collectState(&p.collector)
 	if err != nil {

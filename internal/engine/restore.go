@@ -109,7 +109,7 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
 	if d := p.opts.Driver; d != nil {
-		opts.Tracker, opts.Stable = d.Tracker, d.Stable
+		opts.Tracker, opts.Stable, opts.Ready = d.Tracker, d.Stable, d.Ready
 		opts.Helper = nil // this process outlives the program, too
 	}
 	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {

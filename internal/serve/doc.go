@@ -49,7 +49,7 @@
 //	File      id path flags mode; descriptor                   Done claimed
 //	Stored    index name           index 0: the newest         Done type dims
 //	Restore   how claimed… unclaimed   how 1: load nothing     Done yes index points unclaimed
-//	Save      points why closed-files pause (from to)…         Done index
+//	Save      points why closed-files (from to)…               Done index
 //	Finish    status                                           Done
 //	Bye                                                        the helper ends
 //	Gathered  a text per rank                                  none
@@ -73,8 +73,12 @@
 // The descriptors of Hello must be sealed against shrinking (F_SEAL_SHRINK): a
 // program that took memory away would end its helper.
 //
-// The page has three numbers: wake (32 bits; set by the helper), at byte 8
-// points (64 bits; set by the program) and filling (32 bits; 1 while the
-// program copies GPU memory to the mirror after Save, 0 when it is done, more
-// if that failed). The helper waits for the last on a futex.
+// The page has six numbers. The helper sets wake (32 bits), the program the
+// others: step (32 bits), points, paused and copied (64 bits each), and filling
+// (32 bits). Filling is 1 while the program still copies to the mirror after
+// Save: the second half of large variables, or GPU memory. The helper writes
+// the mirror meanwhile, but only what lies below the offset copied. Filling is
+// 0 at the end, and more than 1 if the copy failed. The helper waits on step, a
+// futex, which changes after copied and filling. Paused says in nanoseconds for
+// how long the program was paused.
 package serve

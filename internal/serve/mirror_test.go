@@ -74,6 +74,32 @@ func TestMirror_ProgramKilledWhileWriting(t *testing.T) {
 	})
 }
 
+// TestMirror_ProgramKilledWhileCopying kills the program when it has sent Save,
+// and still copies what the helper is to write: it resumes from the checkpoint
+// before.
+func TestMirror_ProgramKilledWhileCopying(t *testing.T) {
+	for n := 1; ; n++ { // each of the copies of two checkpoints
+		dir := filepath.Join(t.TempDir(), "ckpt")
+		cmd := program(t, "mirror", dir, "save")
+		cmd.Env = append(cmd.Env, fmt.Sprintf("KILL_COPY=%d", n))
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			if n < 8 {
+				t.Errorf("only %d copies were made", n-1)
+			}
+			return
+		}
+		if st := cmd.ProcessState.Sys().(syscall.WaitStatus); !st.Signaled() {
+			t.Fatalf("it was not killed: %v: %s", err, out)
+		}
+		switch got := mirror(t, dir, "restore"); got {
+		case "0: -1 -1\n", "1: 1 1\n":
+		default:
+			t.Errorf("killed in copy %d: restored %s", n, got)
+		}
+	}
+}
+
 // continueHelper waits until a helper has stopped, and has lost its program,
 // and continues it.
 func continueHelper(t *testing.T, log string) {

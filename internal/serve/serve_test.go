@@ -52,7 +52,7 @@ func build(t *testing.T) (dir string) {
 			compile(dir, "plain", wraps, "testdata/kill.c"),
 			compile(dir, "parts"),
 			compile(dir, "helper", "-Wl,--wrap=fallocate,--wrap=calloc"),
-			compile(dir, "mirror", "-Wl,--wrap=recv,--wrap=waitpid"),
+			compile(dir, "mirror", "-Wl,--wrap=recv,--wrap=waitpid,--wrap=memcpy"),
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", c, err, out)

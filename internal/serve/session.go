@@ -60,9 +60,11 @@ func statusOf(err error) int32 {
 // page is memory shared with the program.
 type page struct {
 	wake    atomic.Uint32
-	_       uint32
+	step    atomic.Uint32 // changes when one of the last three does
 	points  atomic.Uint64
-	filling atomic.Uint32 // see filled
+	paused  atomic.Int64  // nanoseconds
+	copied  atomic.Uint64 // see ready
+	filling atomic.Uint32 // see ready
 }
 
 const pageBytes = 4096
@@ -261,7 +263,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 		Dir: dir, Tiers: tiers, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
 		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
 		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
-		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror},
+		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror, Ready: s.ready},
 	}
 	if compression == "none" {
 		o.Compression = engine.None
@@ -552,7 +554,6 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 			delete(s.files, id)
 		}
 	}
-	pause := seconds(c.F64())
 	for range c.count(16) {
 		s.written = append(s.written, [2]uint64{c.U64(), c.U64()})
 	}
@@ -562,10 +563,9 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	s.written = union(s.written)
 	s.page.wake.Store(0)
 	answered := false
-	err := s.run.Drive(ctx, engine.Drive{Points: points, Reason: reason(why), Stop: why&whyStop != 0, Pause: pause}, func(index uint64) error {
+	err := s.run.Drive(ctx, engine.Drive{Points: points, Reason: reason(why), Stop: why&whyStop != 0, Pause: s.paused}, func(index uint64) {
 		answered, s.asked = true, index
 		s.wire.send(msgDone, binary.LittleEndian.AppendUint64(nil, index)) // a program that is gone has its checkpoint nevertheless
-		return s.filled()
 	})
 	if err == nil {
 		s.written = s.written[:0]
@@ -581,23 +581,30 @@ func (s *session) save(ctx context.Context, c *cursor) error {
 	return s.attend()
 }
 
-// filled waits until the mirror has what the program still copies from its
-// GPUs.
-func (s *session) filled() error {
-	const filling, failed = 1, 2 // internal.h has the same
-	for {
-		v := s.page.filling.Load()
-		switch {
+// paused returns for how long the save has paused the program.
+func (s *session) paused() time.Duration { return time.Duration(s.page.paused.Load()) }
+
+// ready waits until the program has copied some memory to the mirror: it still
+// copies after Save.
+func (s *session) ready(p []byte) error {
+	at, ok := s.offset(p)
+	const failed = 2 // internal.h has the same
+	for ok {
+		step := s.page.step.Load()
+		switch v := s.page.filling.Load(); {
 		case v == 0:
 			return nil
 		case v >= failed:
 			return fmt.Errorf("the program could not copy its GPU memory: CUDA error %d; if its next calls of CUDA fail too, end it and start it again: it resumes from the checkpoint before", v-failed)
+		case s.page.copied.Load() >= at+uint64(len(p)):
+			return nil
 		case unix.Kill(s.pid, 0) == unix.ESRCH || s.gone.Load():
-			return errors.New("the program ended while it copied its GPU memory")
+			return errors.New("the program ended while it copied its memory")
 		}
 		wait := unix.NsecToTimespec(int64(100 * time.Millisecond)) // then see whether the program is alive
-		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.page.filling)), 0, filling, uintptr(unsafe.Pointer(&wait)), 0, 0)
+		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.page.step)), 0, uintptr(step), uintptr(unsafe.Pointer(&wait)), 0, 0)
 	}
+	return nil
 }
 
 func reason(why uint32) string {

@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages; the library has the same.
-const Version = 9
+const Version = 10
 
 // Release is the version of Cairn; cairn.h has the same.
 const Release = "0.1.0"

@@ -11,6 +11,8 @@
  *     mirror DIR read     reads all checkpoints with cairn_read
  *     mirror DIR restore  prints what it has after cairn_restore
  *
+ * KILL_COPY=N in the environment: it is killed in the middle of its Nth large copy.
+ *
  * The arrays of checkpoint 1 have the value 1 everywhere, and so on. It exits
  * with 0, or with 3 after an error that it has told.
  */
@@ -55,6 +57,18 @@ static void resume(void)
 
 ssize_t __real_recv(int fd, void *p, size_t n, int flags);
 pid_t __real_waitpid(pid_t pid, int *status, int options);
+void *__real_memcpy(void *to, const void *from, size_t n);
+
+void *__wrap_memcpy(void *to, const void *from, size_t n)
+{
+	static int copies;
+	const char *last = getenv("KILL_COPY");
+	if (last && n >= 1 << 20 && __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED) == atoi(last)) {
+		__real_memcpy(to, from, n / 2);
+		raise(SIGKILL);
+	}
+	return __real_memcpy(to, from, n);
+}
 
 ssize_t __wrap_recv(int fd, void *p, size_t n, int flags)
 {
