@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -63,6 +64,13 @@ type placeDocument struct {
 	Place       string                       `json:"place"`
 	Run         string                       `json:"run"`
 	Checkpoints []supervise.PlacedCheckpoint `json:"checkpoints"` // newest first
+	Finished    *finishedRun                 `json:"finished,omitempty"`
+}
+
+// finishedRun says how a run has finished.
+type finishedRun struct {
+	Status int       `json:"status"`
+	Time   time.Time `json:"time"`
 }
 
 // listPlace shows the checkpoints at a place on a tier.
@@ -75,16 +83,30 @@ func (c *call) listPlace(ctx context.Context, arg string) error {
 	if doc.Checkpoints, err = p.Checkpoints(ctx); err != nil {
 		return err
 	}
+	if p.End != nil {
+		doc.Finished = &finishedRun{p.End.Status, p.End.Time}
+	}
 	if c.json {
 		return c.document(doc)
 	}
+	if len(doc.Checkpoints) > 0 {
+		c.listPlaced(&doc)
+	}
+	if p.End != nil {
+		c.printf("run %s has finished with status %d, at %s; for its files and its output: cairn run -n %d --from %s PROGRAM\n", doc.Run, p.End.Status, clock(p.End.Time), p.Ranks, p.Name)
+		return nil
+	}
+	c.printf("\n%s of run %s; to resume from the newest: cairn run -n %d --from %s PROGRAM\n", control.Count(len(doc.Checkpoints), "checkpoint"), doc.Run, doc.Checkpoints[0].Ranks, p.Name)
+	return nil
+}
+
+// listPlaced shows a table of checkpoints at a place.
+func (c *call) listPlaced(doc *placeDocument) {
 	t := c.table("", "CHECKPOINT", "RANKS", "TIME", "AGE", "SIZE", "PINNED")
 	for _, x := range doc.Checkpoints {
 		t.row(strconv.FormatUint(x.Index, 10), strconv.Itoa(x.Ranks), clock(x.Time), age(c.now, x.Time), control.BytesText(x.Bytes), strings.Join(x.Pins, ", "))
 	}
 	t.flush()
-	c.printf("\n%s of run %s; to resume from the newest: cairn run -n %d --from %s PROGRAM\n", control.Count(len(doc.Checkpoints), "checkpoint"), doc.Run, doc.Checkpoints[0].Ranks, p.Name)
-	return nil
 }
 
 // verifyPlace checks everything at a place on a tier.

@@ -78,6 +78,23 @@ type AttemptRecord struct {
 	// Holders are former homes of ranks that have moved since, which have their
 	// checkpoints until the next one is complete.
 	Holders []Home `json:"holders,omitempty"`
+	// End, if the run has finished, says how.
+	End *RunEnd `json:"end,omitempty"`
+}
+
+// RunEnd says how a run has finished; as End of package tier.
+type RunEnd struct {
+	Status  int       `json:"status"`
+	Discard bool      `json:"discard,omitempty"`
+	Time    time.Time `json:"time"`
+	Job     string    `json:"job,omitempty"`
+	Restart int       `json:"restart,omitempty"`
+}
+
+// Newer reports whether a record counts in place of another one; nil: there is
+// none.
+func (a *AttemptRecord) Newer(old *AttemptRecord) bool {
+	return old == nil || a.Number > old.Number || a.Number == old.Number && a.End != nil && old.End == nil
 }
 
 // Span begins with the start of an attempt that went back to checkpoint Above.
@@ -186,6 +203,7 @@ type (
 	// Fetched answers Fetch, when all items are there or have failed.
 	Fetched struct {
 		Failed []FetchFailure `json:"failed,omitempty"`
+		Notes  []string       `json:"notes,omitempty"` // why files of a run that has finished were left out
 	}
 	// StoreAttempt makes a helper store a record.
 	StoreAttempt struct{ AttemptRecord }
@@ -222,9 +240,10 @@ type (
 		Corrupt bool          `json:"corrupt,omitempty"` // Error says that the file is damaged
 	}
 	// Discard removes the files of all ranks but Keep, or all of the host's
-	// directory.
+	// directory, perhaps but for what tiers on hosts need of the end of the run.
 	Discard struct {
 		All   bool  `json:"all,omitempty"`
+		End   bool  `json:"end,omitempty"`
 		Ranks int   `json:"ranks"` // of the run
 		Keep  []int `json:"keep,omitempty"`
 	}
@@ -327,6 +346,7 @@ type FetchItem struct {
 	Moved     bool     `json:"moved,omitempty"`    // … but not its standard output, which has come with the rank
 	Tier      string   `json:"tier,omitempty"`     // get it from this tier, not from a host
 	Manifest  []byte   `json:"manifest,omitempty"` // with Tier: of the checkpoint there, in JSON
+	End       *RunEnd  `json:"end,omitempty"`      // of a run that has finished, get what the rank has left
 	Line      uint64   `json:"line,omitempty"`     // with Tier and Own: the recovery line that other hosts have recorded
 	Kept      []byte   `json:"kept,omitempty"`     // get it from what hosts keep: KeptItem of package helper, in JSON
 	KeepOnly  bool     `json:"keepOnly,omitempty"` // with Tier or Kept: keep it for tiers on hosts, and do not publish it

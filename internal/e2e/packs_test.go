@@ -78,6 +78,20 @@ func TestTiers_ChangedFiles(t *testing.T) {
 				}
 			}
 			sameTree(t, disk(on), plain)
+			// The run has finished. Its host is lost, and the run directory.
+			removes(t, w.run())
+			w.loses(w.net.Hosts[on])
+			w.newDisk(t, w.net.Hosts[on])
+			w.begins(cmp.Or(c.slots, "1"), "--tiers", tiers)
+			w.finishes()
+			must(t, w.text(), "the run has finished, at ")
+			sameOutput(t, w.output(), want)
+			for h := range w.net.Hosts {
+				if _, err := os.Stat(disk(h)); err == nil {
+					on = h
+				}
+			}
+			sameTree(t, disk(on), plain)
 		})
 	}
 }

@@ -5,11 +5,13 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,12 +172,33 @@ func TestTiersAlone(t *testing.T) {
 				t.Fatalf("%v: %s", err, d.stderr.String())
 			}
 			compare(t, a.file("out"), reference(t, "-steps", fmt.Sprint(step+7)))
-			if left, _ := filepath.Glob(filepath.Join(a.file("gpfs"), "sim-*", "*", "*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(a.file("gpfs"), "sim-*", "*", "files", "*.h5")); len(left) > 0 {
 				t.Errorf("the finished run has left on the shared tier: %v", left)
 			}
 			a.refuses("the run has finished")
+			left := filesIn(t, a.file("out"))
+			a.loses()
+			a.refuses("the run has finished")
+			delete(left, "result.txt") // the program has written it without Cairn
+			if got := filesIn(t, a.file("out")); len(left) == 0 || !maps.Equal(got, left) {
+				t.Errorf("the files of the finished run: %v, not %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(left)))
+			}
 		})
 	}
+}
+
+// filesIn returns the content of the files in a directory, by name.
+func filesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]string)
+	for _, e := range entries {
+		out[e.Name()] = tool(t, "cat", filepath.Join(dir, e.Name()))
+	}
+	return out
 }
 
 // TestTiersAlone_Retention shows which checkpoints a tier keeps, and that
@@ -354,7 +377,7 @@ func TestTiersAlone_Kills(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			if err != nil {
+			if err != nil && !strings.Contains(stderr.String(), "the run has finished") {
 				t.Fatalf("%v: %s", err, stderr.String())
 			}
 			compare(t, a.file("out"), want)

@@ -38,6 +38,18 @@ func TestTiers_RunDirectoryLost(t *testing.T) {
 	w.awaits("restored checkpoint 2")
 	w.finishes()
 	sameOutput(t, w.output(), want)
+	must(t, w.text(), "the end of the run is on partner=1")
+	// Now it has finished, and is not computed again, though the host of a rank
+	// is lost, too.
+	removes(t, w.run())
+	w.loses(w.net.Hosts[1])
+	w.begins("1 1 2", flags...)
+	w.finishes()
+	must(t, w.text(), "this run directory is new, and hosts have the run", "the run has finished, at ", "nothing is computed")
+	if strings.Contains("\n"+w.text(), "\ncairn: started") {
+		t.Errorf("a run that has finished is started again:\n%s", w.text())
+	}
+	sameOutput(t, w.output(), want)
 }
 
 // TestTiers_NotMounted starts a run with a new run directory and a shared tier

@@ -139,7 +139,46 @@ func TestKubernetes_BlankDisks(t *testing.T) {
 	p.lets(60)
 	p.finishes()
 	sameOutput(t, p.output(), want)
-	if left := p.server.Keys(); len(left) > 0 {
-		t.Errorf("the finished run has left on the store: %v", left)
+	p.leftAtEnd()
+	// The node is lost before Kubernetes has seen the end.
+	p.starts()
+	p.finishes()
+	must(t, p.text(), "the run has finished, at ", "nothing is computed")
+	if strings.Contains(p.text(), "started") || strings.Contains(p.text(), "WARNING") {
+		t.Errorf("a run that has finished is started again:\n%s", p.text())
+	}
+	sameOutput(t, p.output(), want)
+	p.leftAtEnd()
+	if !stressed() {
+		return
+	}
+	// Another Job at the same place is another run.
+	for i, v := range p.env {
+		if v == "CAIRN_JOB=5b1f" {
+			p.env[i] = "CAIRN_JOB=77aa"
+		}
+	}
+	p.starts()
+	p.awaits("this is another job, and a new run begins")
+	p.finishes()
+	sameOutput(t, p.output(), want)
+	p.leftAtEnd()
+}
+
+// leftAtEnd checks that the object store has the end of the run, and nothing
+// else of it.
+func (p *pod) leftAtEnd() {
+	p.runOf.t.Helper()
+	keys, ends := p.server.Keys(), 0
+	for _, key := range keys {
+		if strings.Contains(key, "/claims/") || strings.Contains(key, ".h5") {
+			p.runOf.t.Errorf("the finished run has left %s", key)
+		}
+		if strings.Contains(key, "/checkpoints/") {
+			ends++
+		}
+	}
+	if ends != 1 {
+		p.runOf.t.Errorf("%d ends, not 1: %v", ends, keys)
 	}
 }

@@ -106,7 +106,7 @@ func TestTiers_Shared(t *testing.T) {
 	w.lets(60)
 	w.finishes()
 	sameOutput(t, w.output(), want)
-	if left, _ := filepath.Glob(filepath.Join(shared, "run-*", "*", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(shared, "run-*", "*", "files", "*.h5")); len(left) > 0 {
 		t.Errorf("the finished run has left on the shared tier: %v", left)
 	}
 }

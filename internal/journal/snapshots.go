@@ -41,6 +41,9 @@ type SnapshotOptions struct {
 	Ranks []int  // of this host: all that may change the same files
 	All   int    // ranks of the run
 	Index uint64 // the checkpoint
+	// End says that the snapshot is of the files as they are: the program has
+	// ended.
+	End bool
 	// More are names that belong to a rank although no journal may have them.
 	More map[int][]string
 	// Sizes are the lengths of open files in the checkpoint. Files do not
@@ -212,7 +215,7 @@ func (s *Snapshot) readLogs() (logs []*logFile, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(l.lines) > 0 && !slices.Contains(indices, s.o.Index) {
+		if len(l.lines) > 0 && !s.o.End && !slices.Contains(indices, s.o.Index) {
 			return nil, fmt.Errorf("%w: rank %d has removed its checkpoint", ErrPassed, r)
 		}
 		logs = append(logs, l)
@@ -222,6 +225,9 @@ func (s *Snapshot) readLogs() (logs []*logFile, err error) {
 
 // plan returns what has to be undone.
 func (s *Snapshot) plan(logs []*logFile) (*undoPlan, error) {
+	if s.o.End {
+		return new(undoPlan), nil
+	}
 	for _, l := range logs {
 		if len(l.lines) > 0 && l.epochOf(s.o.Index) < l.lines[0].Epoch {
 			return nil, fmt.Errorf("%s: %w", l.path(), ErrPassed)

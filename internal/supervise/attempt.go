@@ -27,6 +27,7 @@ type attempt struct {
 	ranks            []rank
 	alive            int  // ranks that have not ended
 	drained          bool // all ranks have ended, with their writers and outputs
+	over             bool // the run had finished before, and what it has left was brought here
 	phase            phase
 	kept             bool // ranks resume, so output files keep their content
 	failure          *failure
@@ -94,11 +95,15 @@ type exchange struct {
 	have      int
 }
 
+func newAttempt() *attempt {
+	return &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
+}
+
 // attempt starts all ranks. It returns when all have ended, with their writers
 // and outputs.
 func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.rec.Attempt++
-	a := &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
+	a := newAttempt()
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
 	s.startDelayed()
@@ -121,7 +126,12 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 			}
 		}
 	}()
-	if !s.gatherHelpers(ctx) || s.local != nil && !s.prepareLocal(ctx) {
+	gathered := s.gatherHelpers(ctx)
+	if gathered && s.finished() {
+		s.bringEnd(ctx)
+		return a
+	}
+	if !gathered || s.local != nil && !s.prepareLocal(ctx) {
 		if s.launcher != nil {
 			s.dismiss()
 		}

@@ -17,7 +17,7 @@ import (
 // discard is set, the checkpoints are not needed any more. finish first records
 // this durably: from then on the ranks never start again, and after a crash the
 // next start completes the end.
-func (s *Supervisor) finish(status int, discard bool) (Result, error) {
+func (s *Supervisor) finish(ctx context.Context, status int, discard bool) (Result, error) {
 	step.At("finish.begin")
 	s.happens(finishEvent)
 	var err error
@@ -36,6 +36,14 @@ func (s *Supervisor) finish(status int, discard bool) (Result, error) {
 			Why: fmt.Sprintf("the ranks have finished, but that could not be recorded: %v; the same command resumes from their last checkpoint", err)})
 	}
 	step.At("finish.recorded")
+	return s.keepAndComplete(ctx)
+}
+
+// keepAndComplete brings the end of the run to its tiers, and completes it.
+func (s *Supervisor) keepAndComplete(ctx context.Context) (Result, error) {
+	if err := s.keepEnd(ctx); err != nil {
+		return s.unfinished(fmt.Sprintf("the ranks have finished, but their end could not be brought to the tiers: %v; the same command does that, without starting them again", err)), nil
+	}
 	return s.complete()
 }
 
@@ -66,7 +74,7 @@ func (s *Supervisor) complete() (Result, error) {
 
 // completeEarlier completes the end of a run whose supervisor was killed
 // meanwhile, or could not write.
-func (s *Supervisor) completeEarlier() (res Result, err error) {
+func (s *Supervisor) completeEarlier(ctx context.Context) (res Result, err error) {
 	s.happens(finishEvent)
 	s.owned = true
 	s.say("the ranks have finished before; their end is completed, and they are not started again")
@@ -77,13 +85,22 @@ func (s *Supervisor) completeEarlier() (res Result, err error) {
 	if err := s.sink.ShowRest(); err != nil {
 		return s.incomplete(err), nil
 	}
-	return s.complete()
+	defer s.dismiss()
+	s.gatherToEnd(ctx)
+	if s.tick != nil {
+		defer s.tick.Stop()
+	}
+	return s.keepAndComplete(ctx)
 }
 
-// incomplete reports why the end of the run could not be completed.
+// incomplete reports why the output of the run could not be completed.
 func (s *Supervisor) incomplete(err error) Result {
-	res := Result{State: rundir.Finishing, Status: UnsavedStatus,
-		Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s; the same command does that, without starting them again", err, s.o.RankOutput)}
+	return s.unfinished(fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s; the same command does that, without starting them again", err, s.o.RankOutput))
+}
+
+// unfinished reports why the end of the run could not be completed.
+func (s *Supervisor) unfinished(why string) Result {
+	res := Result{State: rundir.Finishing, Status: UnsavedStatus, Why: why}
 	s.why, s.rec.Why = res.Why, res.Why
 	s.report(events.Event{Kind: events.End, State: res.State, Status: res.Status}, "%s", res.Why)
 	s.save()

@@ -123,7 +123,7 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 		s.notBegun(errors.Join(lost...).Error() + "; the run directory is new, and that host may have an earlier run of this command: bring it back, leave it out of --hosts if it has none, or begin a new run with --fresh")
 		return false
 	}
-	if room >= s.n {
+	if room >= s.n || room > 0 && s.finished() {
 		for _, err := range lost {
 			s.say("continuing without a host: %v", err)
 		}

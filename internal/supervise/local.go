@@ -520,8 +520,12 @@ func (s *Supervisor) endLocal(ctx context.Context) {
 	}
 }
 
-// discardLocal removes the files of a finished run from the hosts.
+// discardLocal removes the files of a finished run from the hosts, but what they
+// keep of its end.
 func (s *Supervisor) discardLocal() {
+	if s.keepsCheckpoints() {
+		return
+	}
 	var kept []string
 	for _, h := range s.hosts {
 		if h.state != hostUp && h.slots > 0 {
@@ -534,7 +538,7 @@ func (s *Supervisor) discardLocal() {
 			return nil
 		}
 		asked++
-		return &control.Discard{All: true}
+		return &control.Discard{All: true, End: s.keptOnHosts() && policyOnHosts(s.policy)}
 	}, func(h *host, m control.Message) {
 		if x, ok := m.(*control.Discarded); ok && x.Error != "" {
 			s.say("the checkpoints of the finished run could not be removed from %s: %s", h.title(), x.Error)

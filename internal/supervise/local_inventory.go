@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
@@ -45,6 +46,7 @@ type localInventory struct {
 	down    map[string]error       // hosts that cannot be reached
 
 	kept   map[string]*recovery.Store // what directories keep for the tiers on hosts, by ID
+	ends   map[string]*recovery.Store // … of the end of a run that has finished
 	rotten map[keptCopy]string        // what of that cannot be used, and why
 }
 
@@ -66,19 +68,35 @@ func (r *refusal) Error() string { return r.why }
 
 // newLocalInventory puts together what hosts have.
 func newLocalInventory(ranks int, record *control.AttemptRecord, dirs []*hostDir) *localInventory {
-	p := &localInventory{ranks: ranks, record: record, dirs: make(map[string]*hostDir), damaged: make(map[copyOf]string), down: make(map[string]error), kept: make(map[string]*recovery.Store)}
+	p := &localInventory{ranks: ranks, record: record, dirs: make(map[string]*hostDir), damaged: make(map[copyOf]string), down: make(map[string]error), kept: make(map[string]*recovery.Store), ends: make(map[string]*recovery.Store)}
 	for _, d := range dirs {
 		if p.dirs[d.ID] == nil {
 			p.dirs[d.ID] = d
 		}
 		if k := decodeKept(d); k != nil { // one of the helpers that have the directory knows it
 			p.kept[d.ID] = k
+			p.splitEnd(d.ID)
 		}
-		if d.Attempt != nil && (p.record == nil || d.Attempt.Number > p.record.Number) {
+		if d.Attempt != nil && d.Attempt.Newer(p.record) {
 			p.record = d.Attempt
 		}
 	}
 	return p
+}
+
+// splitEnd tells what a directory keeps of the end of the run from what it keeps
+// of checkpoints.
+func (p *localInventory) splitEnd(id string) {
+	isEnd := func(x recovery.Part) bool { return x.Index == tier.EndIndex }
+	if all := p.kept[id]; slices.ContainsFunc(all.Parts, isEnd) {
+		end := *all
+		end.Parts = slices.DeleteFunc(slices.Clone(all.Parts), func(x recovery.Part) bool { return !isEnd(x) })
+		for i := range end.Parts {
+			end.Parts[i].Absent = nil // these files stay where they are
+		}
+		all.Parts = slices.DeleteFunc(all.Parts, isEnd)
+		p.ends[id] = &end
+	}
 }
 
 // ids returns the IDs of the directories, in the order of the stores.

@@ -8,6 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -99,6 +100,8 @@ func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, rundi
 type Place struct {
 	Name, Run string
 	Chosen    bool
+	Ranks     int
+	End       *tier.End
 }
 
 // IsPlace returns false on this system.

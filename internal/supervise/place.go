@@ -31,8 +31,12 @@ type Place struct {
 	Name   string // without the checkpoint
 	Run    string
 	Chosen bool // it is one checkpoint, which was named
+	Ranks  int
+	// End, if the run has finished, says how. Only pinned checkpoints are left.
+	End *tier.End
 
 	tier tier.Tier
+	end  *tier.Manifest   // of End
 	list []*tier.Manifest // those that count, or the chosen one, newest first
 }
 
@@ -72,10 +76,13 @@ func openPlace(ctx context.Context, place, key string) (*Place, *foundRun, error
 		return nil, nil, err
 	case f == nil:
 		return nil, nil, fmt.Errorf("there is no run at %s", place)
-	case f.manifest == nil:
+	case f.manifest == nil && f.end == nil:
 		return nil, nil, fmt.Errorf("there is no such checkpoint at %s", place)
 	}
-	p := &Place{Run: f.record.Run, Chosen: index > 0 || pin != "", list: []*tier.Manifest{f.manifest}}
+	p := &Place{Run: f.record.Run, Chosen: index > 0 || pin != "", Ranks: f.record.Ranks, end: f.end, list: []*tier.Manifest{f.manifest}}
+	if f.end != nil {
+		p.End = f.end.End
+	}
 	p.Name, _, _ = splitCheckpoint(place)
 	if p.tier, err = helper.LookAtTier(ctx, &src, name, s.o.access()); err != nil {
 		return nil, nil, err
@@ -147,9 +154,13 @@ func (p *Place) Checkpoints(ctx context.Context) (out []PlacedCheckpoint, err er
 func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 	out := &VerifiedTier{Tier: p.Name, Damage: []TierDamage{}}
 	seen := make(map[string]error)
-	for _, m := range p.list {
+	all := p.list
+	if p.end != nil {
+		all = append(slices.Clone(all), p.end)
+	}
+	for _, m := range all {
 		n, err := tier.Verify(ctx, p.tier, m, seen, func(object string, err error) {
-			out.Damage = append(out.Damage, TierDamage{fmt.Sprintf("checkpoint %d", m.Index), object, err.Error()})
+			out.Damage = append(out.Damage, TierDamage{manifestTitle(m), object, err.Error()})
 		})
 		if err != nil {
 			return nil, err
@@ -158,6 +169,14 @@ func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 		out.Bytes += n
 	}
 	return out, nil
+}
+
+// manifestTitle returns how messages call what a manifest is of.
+func manifestTitle(m *tier.Manifest) string {
+	if m.End != nil {
+		return "the end of the run"
+	}
+	return fmt.Sprintf("checkpoint %d", m.Index)
 }
 
 // FS returns a file system that shows the checkpoints in directory dir, which

@@ -75,6 +75,7 @@ func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
 	if t.list, err = tier.Manifests(ctx, t.x, r.rec.ID); err != nil {
 		return err
 	}
+	t.list = slices.DeleteFunc(t.list, func(m tier.Listed) bool { return m.At == tier.EndIndex })
 	interrupted, err := tier.Interrupted(ctx, t.x, r.rec.ID)
 	if err != nil {
 		return err
@@ -112,7 +113,9 @@ func (t *outerTier) read(ctx context.Context, r *repairer) error {
 // is lost. The run directory has it, too.
 func (t *outerTier) repairAttempt(ctx context.Context, r *repairer) error {
 	was, err := readAttempt(ctx, t.x, r.rec.ID)
-	mine := r.rec.Started
+	mine := new(control.AttemptRecord)
+	*mine = *r.rec.Started
+	mine.End = nil // a manifest says so
 	switch {
 	case err == nil && was != nil && was.Number > mine.Number:
 		_, err := supersededBy(ctx, t.x, mine)

@@ -41,6 +41,7 @@ type Supervisor struct {
 	policy     *policy.Policy
 	tiers      []*storageTier     // with local: those besides the hosts' own disks
 	usualTiers bool               // nobody has named them
+	runEnd     *control.RunEnd    // what tiers are told when the ranks have finished
 	domains    *placement.Domains // hosts that fail together
 
 	state    string
@@ -139,7 +140,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		return Result{State: rundir.Finished, Status: s.rec.Status}, nil
 	}
 	if s.intent.Finish {
-		return s.completeEarlier()
+		return s.completeEarlier(ctx)
 	}
 	if err := s.take(); err != nil {
 		return Result{}, err
@@ -154,9 +155,12 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	for {
 		a := s.attempt(ctx)
 		s.a = nil
+		if a.over {
+			return s.finishBrought(ctx)
+		}
 		if res, done := s.judge(a); done {
 			if res.State == rundir.Finished {
-				return s.finish(res.Status, a.allSaid())
+				return s.finish(ctx, res.Status, a.allSaid())
 			}
 			return s.end(res)
 		}

@@ -145,6 +145,9 @@ func copyPlace(ctx context.Context, from, to, fromKey, toKey string) (*CopiedRun
 	if err != nil {
 		return nil, err
 	}
+	if p.End != nil {
+		return nil, fmt.Errorf("the run at %s has finished, so a copy has nothing to resume: 'cairn run --from %s' gives its files and its output", from, from)
+	}
 	return copyTo(ctx, from, to, toKey, f.record.Run, f.record, func(y tier.Tier, as string) (indices []uint64, n int64, err error) {
 		for _, m := range p.list {
 			indices = append(indices, m.Index)

@@ -134,6 +134,7 @@ type foundRun struct {
 	tier     string
 	record   *control.AttemptRecord
 	manifest *tier.Manifest // the newest that counts, or the chosen one; nil: there is none
+	end      *tier.Manifest // … says that the run has finished; nil: it has not
 	quiet    bool           // no rank of it runs any more
 }
 
@@ -169,7 +170,7 @@ func (s *Supervisor) findRun() error {
 		if err != nil {
 			return fmt.Errorf("%s cannot be read, and may have this run: %w; nothing is started: bring it back, or begin a new run with --fresh", t.Name(), err)
 		}
-		if f != nil && (best == nil || f.record.Number > best.record.Number || f.record.Number == best.record.Number && best.manifest == nil) {
+		if f != nil && (best == nil || f.record.Number > best.record.Number || f.record.Number == best.record.Number && best.end == nil && (best.manifest == nil || f.end != nil)) {
 			best = f
 		}
 	}
@@ -211,12 +212,21 @@ func (s *Supervisor) findOn(ctx context.Context, t *policy.Tier) (*foundRun, err
 		if a != nil && s.o.From == "" && hasFinished(ctx, x, a) {
 			continue // only pinned checkpoints are left of it
 		}
+		end := (*tier.Manifest)(nil)
+		if a != nil && s.from.index == 0 {
+			if end, err = readEnd(ctx, x, a); err != nil {
+				return nil, err
+			}
+		}
+		if end != nil && owner != nil && owner.Run != id {
+			continue // another run has the place now
+		}
 		owns := func(a *control.AttemptRecord) bool { return owner != nil && a.Run == owner.Run }
 		// Clocks of hosts may be wrong: the owner of the place counts first.
 		if a == nil || best != nil && (owns(best.record) || !owns(a) && !a.Time.After(best.record.Time)) {
 			continue
 		}
-		f := &foundRun{tier: t.Name(), record: a}
+		f := &foundRun{tier: t.Name(), record: a, end: end}
 		list, err := tier.Checkpoints(ctx, x, id)
 		if err != nil {
 			return nil, err
@@ -226,7 +236,7 @@ func (s *Supervisor) findOn(ctx context.Context, t *policy.Tier) (*foundRun, err
 				f.manifest = m
 			}
 		}
-		f.quiet = isQuiet(ctx, x, a)
+		f.quiet = isQuiet(ctx, x, a) || end != nil || hasEnd(ctx, x, a)
 		best = f
 	}
 	return best, nil
@@ -239,6 +249,9 @@ func (s *Supervisor) adopt(f *foundRun) error {
 	switch {
 	case a.Ranks != s.n:
 		return fmt.Errorf("%s has %s, not %d: give -n %d", by, control.Count(a.Ranks, "rank"), s.n, a.Ranks)
+	case f.end != nil:
+		s.foundEnd(f)
+		return nil
 	case f.manifest == nil && s.from.index > 0:
 		return fmt.Errorf("%s has no checkpoint %d there", by, s.from.index)
 	case f.manifest == nil && s.from.pin != "":
@@ -246,6 +259,7 @@ func (s *Supervisor) adopt(f *foundRun) error {
 	case f.manifest == nil:
 		return fmt.Errorf("%s has no checkpoint there, and its hosts may have some: give the command in the run's own directory, or begin a new run with --fresh", by)
 	}
+	a.End = nil // it is resumed
 	if s.from.pin != "" {
 		s.from.index = f.manifest.Index
 	}
@@ -279,7 +293,7 @@ func (s *Supervisor) findOnHosts() (again bool, err error) {
 		if other != "" && other != h.other {
 			return false, fmt.Errorf("the run directory is new, and hosts have the files of several runs (%s and %s): give --hosts with the hosts of one of them, or begin a new run with --fresh", other, h.other)
 		}
-		if other, err = h.other, h.err; h.found != nil && h.found.Check() == nil && (a == nil || h.found.Number > a.Number) {
+		if other, err = h.other, h.err; h.found != nil && h.found.Check() == nil && h.found.Newer(a) {
 			a = h.found
 		}
 	}
@@ -298,7 +312,11 @@ func (s *Supervisor) findOnHosts() (again bool, err error) {
 	s.rec.ID, s.rec.Started, s.rec.Quiet, s.rec.Attempt = a.Run, a, false, max(1, s.rec.Attempt)
 	s.intent.New = false
 	s.save()
-	s.say("this run directory is new; %s, is resumed", by)
+	if a.End != nil {
+		s.say("this run directory is new, and hosts have the run")
+	} else {
+		s.say("this run directory is new; %s, is resumed", by)
+	}
 	for _, h := range s.hosts {
 		if h.state == hostUp {
 			h.hangUp()

@@ -129,13 +129,12 @@ func (t *tierHelper) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	finishing := s.intent.Finish
 	go t.serveProxy(s, proxies)
 	res, err := s.Run(ctx)
 	switch {
 	case err != nil:
 		return err
-	case finishing && res.State == rundir.Finished:
+	case res.State == rundir.Finished: // if the program has joined it, it was answered
 		return t.finished()
 	default: // it was not answered, or it does not matter
 		return errors.New(cmp.Or(res.Why, "the run ended ("+res.State+") before the program could join it"))

@@ -261,7 +261,10 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 	var errs []error
 	left := 0
 	for _, t := range s.outer() {
-		needs := slices.Contains(slices.Collect(maps.Values(own)), t.kind())
+		// The run before may have ended there. Without this run's claim, nobody
+		// could tell its end from this one's.
+		replaces := len(s.rec.Replaces) > 0 && !slices.Contains(s.rec.Placed, t.String())
+		needs := replaces || slices.Contains(slices.Collect(maps.Values(own)), t.kind())
 		if needs {
 			left++
 		}
@@ -281,7 +284,15 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 				s.save()
 			}
 			switch {
+			case err == nil && replaces:
+				s.rec.Placed = append(s.rec.Placed, t.String())
+				err = s.record()
+				if err != nil {
+					errs = append(errs, err)
+				}
 			case err == nil:
+			case replaces && !errors.Is(err, errSuperseded):
+				errs = append(errs, fmt.Errorf("%s cannot be written, and may have the end of an earlier run: %w; bring it back, or leave it out of --tiers", t, err))
 			case needs:
 				errs = append(errs, err)
 			case errors.Is(err, errSuperseded):

@@ -33,8 +33,14 @@ func hasFinished(ctx context.Context, t tier.Tier, a *control.AttemptRecord) boo
 	return err == nil
 }
 
-// endOnTier removes a run that has finished, or was replaced, from a tier, but
-// for its pinned checkpoints, which it returns.
+// hasEnd reports whether a tier says that a run has finished.
+func hasEnd(ctx context.Context, t tier.Tier, a *control.AttemptRecord) bool {
+	m, err := readEnd(ctx, t, a)
+	return err == nil && m != nil
+}
+
+// endOnTier removes a run that was replaced from a tier, but for its pinned
+// checkpoints, which it returns.
 func endOnTier(ctx context.Context, t tier.Tier, run string) ([]tier.Pin, error) {
 	pins, err := tier.Pins(ctx, t, run)
 	if err != nil {
@@ -71,7 +77,7 @@ func findPinned(ctx context.Context, x tier.Tier, t *policy.Tier, runs []string,
 		if a == nil || best != nil && !a.Time.After(best.record.Time) {
 			continue
 		}
-		best = &foundRun{tier: t.Name(), record: a, quiet: isQuiet(ctx, x, a) || hasFinished(ctx, x, a)}
+		best = &foundRun{tier: t.Name(), record: a, quiet: isQuiet(ctx, x, a) || hasFinished(ctx, x, a) || hasEnd(ctx, x, a)}
 		list, err := tier.Checkpoints(ctx, x, id)
 		if err != nil {
 			return nil, err
@@ -209,8 +215,12 @@ func (v *HostView) Unpin(ctx context.Context, name string) (out []PinnedOn, errs
 		}
 		out = append(out, pinnedOn(t, v.rec, &p))
 		a, err := readAttempt(ctx, x, p.Run)
-		if err == nil && a != nil && hasFinished(ctx, x, a) {
+		switch {
+		case err != nil || a == nil:
+		case hasFinished(ctx, x, a):
 			_, err = tier.RemoveRun(ctx, x, p.Run)
+		case hasEnd(ctx, x, a):
+			_, err = tier.RemoveRest(ctx, x, p.Run)
 		}
 		return err
 	})

@@ -217,7 +217,7 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 			continue
 		}
 		n, err := tier.Verify(ctx, x, m.Manifest, seen, func(object string, err error) {
-			out.Damage = append(out.Damage, TierDamage{fmt.Sprintf("checkpoint %d", m.Index), object, err.Error()})
+			out.Damage = append(out.Damage, TierDamage{manifestTitle(m.Manifest), object, err.Error()})
 		})
 		if err != nil {
 			return nil, err

@@ -31,12 +31,14 @@ import (
 // storageTier is such a tier. Only the goroutine of Run uses it.
 type storageTier struct {
 	policy.Tier
-	open   func(ctx context.Context, used bool) (tier.Tier, error) // of a tier outside of the hosts
-	state  control.TierState
-	asked  uint64      // the newest checkpoint that helpers were told to upload
-	upload *tierUpload // nil: none is under way
-	jobs   []tierJob   // the first one is at work
-	owned  atomic.Bool // its place belongs to this run, see claimPlace
+	open    func(ctx context.Context, used bool) (tier.Tier, error) // of a tier outside of the hosts
+	state   control.TierState
+	asked   uint64      // the newest checkpoint that helpers were told to upload
+	upload  *tierUpload // nil: none is under way
+	jobs    []tierJob   // the first one is at work
+	ended   bool        // it has the end of the run
+	unended error       // … or why it will not get that
+	owned   atomic.Bool // its place belongs to this run, see claimPlace
 
 	writing []*host // that may write to it now, at most Writers
 	queue   []*host // that want to, the first one next
@@ -248,7 +250,10 @@ func (s *Supervisor) uploadTo(t *storageTier, index uint64) {
 		}
 		ranks[h] = append(ranks[h], r)
 	}
-	t.asked, t.upload, t.state.Uploading = index, u, index
+	t.asked, t.upload = index, u
+	if index != tier.EndIndex {
+		t.state.Uploading = index
+	}
 	for _, h := range u.waiting {
 		h.queue.Send(&control.Keep{Tier: t.kind(), Index: index, Ranks: ranks[h], All: s.n, Turns: !t.Kind.OnHosts() && len(u.waiting) > t.Writers})
 	}
@@ -326,6 +331,10 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 	u.parts = append(u.parts, up)
 	switch {
 	case len(u.waiting) > 0:
+	case u.index == tier.EndIndex && !t.Kind.OnHosts():
+		s.commitEnd(t, u)
+	case u.index == tier.EndIndex:
+		s.reachedEnd(t, u)
 	case t.Kind.OnHosts():
 		s.reachedTier(t, u)
 	default:
@@ -335,7 +344,7 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 
 // endUpload gives up an upload. The next checkpoint is due.
 func (s *Supervisor) endUpload(t *storageTier, u *tierUpload) {
-	if t.upload == u {
+	if u != nil && t.upload == u {
 		t.upload, t.state.Uploading, t.asked = nil, 0, 0
 		s.changed()
 	}
@@ -482,20 +491,24 @@ func (s *Supervisor) endTiers(ctx context.Context) {
 // emptyTime is how long the end of a run waits for a tier to be emptied.
 const emptyTime = time.Minute
 
-// emptyTiers removes the files of a finished run from its tiers.
+// emptyTiers removes the checkpoints of a finished run from its tiers that have
+// its end.
 func (s *Supervisor) emptyTiers() {
 	left := len(s.outer())
 	for _, t := range s.tiers {
-		if t.upload, t.state.Uploading = nil, 0; t.Kind.OnHosts() { // they are empty
+		if t.upload, t.state.Uploading = nil, 0; t.Kind.OnHosts() && t.ended { // they are empty
 			t.state = control.TierState{Tier: t.state.Tier}
 		}
 	}
 	for _, t := range s.outer() {
 		var pins []tier.Pin
-		s.do(t, func(ctx context.Context, x tier.Tier) error {
-			var err error
-			pins, err = endOnTier(ctx, x, s.rec.ID)
-			return errors.Join(err, disown(ctx, x, s.rec.ID))
+		if !t.ended { // keepEnd has said so
+			left--
+			continue
+		}
+		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
+			pins, err = tier.RemoveRest(ctx, x, s.rec.ID)
+			return errors.Join(err, disown(ctx, x, s.rec.ID)) // its end counts until another run has the place
 		}, func(err error) {
 			left--
 			if err != nil {

@@ -17,7 +17,8 @@ import (
 // say otherwise.
 const DefaultGrace = 24 * time.Hour
 
-// CollectOptions say what a collection keeps. It also keeps pinned checkpoints.
+// CollectOptions say what a collection keeps. It also keeps pinned checkpoints,
+// and the end of the run.
 type CollectOptions struct {
 	Keep   int      // the newest so many checkpoints
 	Retain []uint64 // and these
@@ -227,6 +228,11 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 			return fmt.Errorf("%w; it may refer to any object, so nothing is removed: remove it first if it is damaged", err)
 		}
 		switch {
+		case index == EndIndex && !m.Abandoned:
+			if err := c.readParts(ctx, m); err != nil {
+				return fmt.Errorf("the end of the run cannot be used, and is to be kept: %w; remove %s first", err, manifestName(c.run, index))
+			}
+			continue
 		case m.Abandoned:
 			if !again && c.oldest != 0 && kept >= c.o.Keep {
 				c.drop = append(c.drop, index)
@@ -458,13 +464,11 @@ func removeRun(ctx context.Context, t Tier, run string) ([]Pin, error) {
 	if !isID(run) {
 		return nil, fmt.Errorf("%.40q is no identity of a run", run)
 	}
-	for info, err := range t.List(ctx, run+claimsDir) { // of uploads that were killed
-		if err == nil {
-			err = t.Remove(ctx, info.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := removeClaims(ctx, t, run); err != nil {
+		return nil, err
+	}
+	if err := RemoveEnd(ctx, t, run); err != nil {
+		return nil, err
 	}
 	_, cerr := Collect(ctx, t, run, CollectOptions{}) // what cannot be read is removed below, if nothing is pinned
 	pins, err := Pins(ctx, t, run)

@@ -43,6 +43,8 @@ type Manifest struct {
 	// Origin is the run that saved the ranks' files and packs, if they were
 	// copied from another one.
 	Origin string `json:"origin,omitempty"`
+	// End, of the manifest with EndIndex, says how the run has finished.
+	End *End `json:"end,omitempty"`
 	// Abandoned is true in a tombstone: the checkpoint will never be complete.
 	Abandoned bool `json:"abandoned,omitempty"`
 }
@@ -154,6 +156,9 @@ func (m *Manifest) check() error {
 	if err := checkIdentity(m.Run, m.Attempt, m.Index); err != nil || m.Abandoned {
 		return err
 	}
+	if (m.End != nil) != (m.Index == EndIndex) {
+		return refused("checkpoint %d is the end of the run, or is not", m.Index)
+	}
 	if m.Origin != "" && !isID(m.Origin) {
 		return refused("origin %.40q", m.Origin)
 	}
@@ -231,6 +236,9 @@ func (p *Part) check() error {
 	}
 	dir := p.Run + filesDir
 	for _, r := range p.Ranks {
+		if p.Index == EndIndex && len(r.Files) == 0 {
+			continue
+		}
 		if len(r.Files) == 0 || len(r.Files) > maxFiles || r.Files[0].Index != p.Index {
 			return refused("rank %d has %d files, and the first must be that of checkpoint %d", r.Rank, len(r.Files), p.Index)
 		}
@@ -344,8 +352,8 @@ func Runs(ctx context.Context, t Tier) ([]string, error) {
 }
 
 // Checkpoints returns the checkpoints of a run that are complete on a tier,
-// newest first. Manifests that cannot be read are in the error, joined; the
-// others are returned all the same.
+// newest first, without its end. Manifests that cannot be read are in the error,
+// joined; the others are returned all the same.
 func Checkpoints(ctx context.Context, t Tier, run string) ([]*Manifest, error) {
 	all, err := Manifests(ctx, t, run)
 	if err != nil {
@@ -356,7 +364,7 @@ func Checkpoints(ctx context.Context, t Tier, run string) ([]*Manifest, error) {
 	for _, m := range all {
 		if m.Err != nil {
 			errs = append(errs, m.Err)
-		} else if !m.Abandoned {
+		} else if !m.Abandoned && m.At != EndIndex {
 			out = append(out, m.Manifest)
 		}
 	}

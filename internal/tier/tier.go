@@ -22,6 +22,8 @@
 //	RUN/condemned/TOKEN.json               a collection is under way
 //	RUN/pins/best.json                     a checkpoint that no collection
 //	                                       removes
+//	RUN/checkpoints/9007199254740992.json  the run has finished; what it has
+//	                                       left
 //
 // Each host uploads the files of its ranks, with the bases that they need, and
 // then a part, which lists them (Upload). When all parts are there, one process

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/store"
@@ -26,6 +27,7 @@ type UploadOptions struct {
 	// interrupted one. No two processes may upload the same part at a time.
 	Part     string
 	Extra    []ExtraFile
+	End      *EndOf // what is uploaded is the end of a run: Extra alone
 	As       string // the run that they become files of; "": the one that saved them
 	Parallel int    // objects at a time; 0: 4
 	// Files is how many objects the files of all ranks become, if there are
@@ -161,6 +163,14 @@ func (u *upload) there(ctx context.Context, o Object) bool {
 // open reads the headers of the ranks' files.
 func (u *upload) open(ctx context.Context) error {
 	ranks := slices.Sorted(slices.Values(u.o.Ranks))
+	if e := u.o.End; e != nil {
+		u.part = Part{Format: manifestFormat, Run: e.Run, Attempt: e.Attempt, Index: u.o.Index}
+		u.saved, u.ranks, u.time = e.Run, e.Ranks, time.Now().UTC().Format(time.RFC3339)
+		for _, r := range ranks {
+			u.part.Ranks = append(u.part.Ranks, RankFiles{Rank: r, Files: []File{}})
+		}
+		return nil
+	}
 	all := len(ranks) == 0
 	if all {
 		ranks = []int{0}
@@ -270,6 +280,9 @@ func (u *upload) learn(ctx context.Context, m *Manifest) error {
 			}
 		}
 		for _, e := range p.Extra {
+			if u.o.End != nil && e.At > 0 { // the file that it is in has checkpoints, too, and they are removed
+				continue
+			}
 			u.extras[Object{Size: e.Size, Digest: e.Digest}] = e.Object
 		}
 	}
@@ -439,12 +452,16 @@ func (u *upload) putFile(ctx context.Context, rank int, f *File, local string) e
 // if a collection has given up the upload, it is ErrAbandoned. A Commit that is
 // repeated returns the manifest that is there.
 func Commit(ctx context.Context, t Tier, parts []Uploaded) (*Manifest, error) {
+	return commit(ctx, t, parts, nil)
+}
+
+func commit(ctx context.Context, t Tier, parts []Uploaded, end *End) (*Manifest, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("a checkpoint without parts")
 	}
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b Uploaded) int { return slices.Compare(a.Part.Ranks, b.Part.Ranks) })
 	first := &parts[0]
-	m := &Manifest{Format: manifestFormat, Run: first.Run, Attempt: first.Attempt, Index: first.Index, Time: first.Time, Ranks: first.Ranks, Token: store.NewID(), Origin: first.Origin}
+	m := &Manifest{Format: manifestFormat, Run: first.Run, Attempt: first.Attempt, Index: first.Index, Time: first.Time, Ranks: first.Ranks, Token: store.NewID(), Origin: first.Origin, End: end}
 	fail := func(err error) (*Manifest, error) {
 		return nil, fmt.Errorf("committing checkpoint %d on %s: %w", m.Index, t, err)
 	}

@@ -195,13 +195,16 @@ func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
 	}
 	dir := local.CheckpointDir(h.dir.Path)
 	file := func(rank int) string { return store.Open(vfs.OS(), dir, rank).File(m.Index) }
+	if m.Index == tier.EndIndex {
+		file = nil
+	}
 	err = h.dir.WithPacks(h.ctx, m.Index, m.Ranks, m.All, file, func(packs []pack.Pack) error {
 		for i := range packs {
 			more := kept.More{Absent: packs[i].Absent()}
 			for _, o := range packs[i].Objects {
 				more.Packs = append(more.Packs, kept.Pack{Name: o.Name, Path: o.Path})
 			}
-			p, err := h.store.Link(h.ctx, dir, m.Index, packs[i].Rank, more)
+			p, err := h.linkPacks(dir, &packs[i], more)
 			if err != nil {
 				return err
 			}
@@ -214,6 +217,15 @@ func (h *holder) link(m *control.Keep) (parts []recovery.Part, err error) {
 	}
 	h.linked = map[uint64][]recovery.Part{m.Index: parts}
 	return parts, nil
+}
+
+// linkPacks keeps a rank's pack with its file of the checkpoint, if there is
+// one.
+func (h *holder) linkPacks(dir string, x *pack.Pack, more kept.More) (recovery.Part, error) {
+	if x.Index.Index != tier.EndIndex {
+		return h.store.Link(h.ctx, dir, x.Index.Index, x.Rank, more)
+	}
+	return h.store.LinkEnd(h.ctx, recovery.Part{Checkpoint: recovery.Checkpoint{Index: tier.EndIndex, Attempt: x.Attempt}, Rank: x.Rank, Ranks: x.Ranks, Time: time.Now().UnixNano()}, more)
 }
 
 // keptParts returns the parts that an order names, which are kept already.
@@ -332,8 +344,9 @@ type KeptItem struct {
 }
 
 // fetch gets a rank's part of a checkpoint, and publishes it. The rank's
-// program will be started in workDir.
-func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchItem) error {
+// program will be started in workDir. note gets why files of a run that has
+// finished were left out.
+func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchItem, note func(string)) error {
 	if h == nil {
 		return errors.New("this helper keeps nothing for other hosts")
 	}
@@ -346,6 +359,14 @@ func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchI
 	}
 	if item.KeepOnly {
 		return h.store.StorePart(x.Part)
+	}
+	files := local.ProgramFiles{Home: workDir, Outside: h.trusted}
+	if item.End != nil {
+		packs, err := h.exportPacks(ctx, &x.Part)
+		if err != nil {
+			return err
+		}
+		return h.dir.UnpackEnd(ctx, item.Attempt, item.Rank, x.Part.Ranks, item.End.Time, packs, files, note)
 	}
 	if err := h.dir.MakeCheckpoints(); err != nil {
 		return err
@@ -365,7 +386,7 @@ func (h *holder) fetch(ctx context.Context, workDir string, item *control.FetchI
 	}
 	// What hosts keep was made by helpers of this user, in directories that
 	// nobody else can change.
-	return h.dir.Unpack(ctx, h.dir.Run, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, local.ProgramFiles{Home: workDir, Outside: h.trusted})
+	return h.dir.Unpack(ctx, h.dir.Run, item.Attempt, item.Index, item.Rank, x.Part.Ranks, packs, item.Line, files)
 }
 
 // exportPacks puts the packs of a part where this host has its own.

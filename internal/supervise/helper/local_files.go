@@ -335,6 +335,14 @@ func (l *localFiles) discard(m *control.Discard) error {
 	if l.readOnly {
 		return errors.New("this helper changes nothing")
 	}
+	if m.All && m.End && l.holder != nil {
+		store := l.holder.store
+		l.endUploads()
+		if err := store.RetainEnd(); err != nil {
+			return err
+		}
+		return l.DiscardButEnd()
+	}
 	if m.All {
 		l.endUploads()
 		return l.DiscardAll()
@@ -371,7 +379,12 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			if err := l.fetchItem(m, &item); err != nil {
+			note := func(why string) {
+				mu.Lock()
+				defer mu.Unlock()
+				answer.Notes = append(answer.Notes, why)
+			}
+			if err := l.fetchItem(m, &item, note); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				f := control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Damaged: errors.Is(err, local.ErrDamaged), Error: err.Error()}
@@ -384,13 +397,13 @@ func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 	return answer
 }
 
-func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem) error {
+func (l *localFiles) fetchItem(m *control.Fetch, item *control.FetchItem, note func(string)) error {
 	ctx := context.Background()
 	if len(item.Kept) > 0 {
-		return l.holder.fetch(ctx, m.WorkDir, item)
+		return l.holder.fetch(ctx, m.WorkDir, item, note)
 	}
 	if item.Tier != "" {
-		return l.fetchTier(ctx, m.WorkDir, item)
+		return l.fetchTier(ctx, m.WorkDir, item, note)
 	}
 	if len(item.Addresses) == 0 { // it is here
 		return l.VerifyPart(ctx, item.Rank, item.Index, item.Attempt)

@@ -223,7 +223,7 @@ func (u *uploader) keep(m *control.Keep) {
 	if u == nil || u.ctx.Err() != nil || u.has(m.Index) {
 		return
 	}
-	if m.Attempt != "" { // what is kept stays
+	if m.Attempt != "" || m.Index == tier.EndIndex { // what is kept stays, and nothing changes after the end
 	} else if err := u.dir.Hold(u.tier, m.Index, m.Ranks); err != nil {
 		u.send(&control.Stored{Tier: u.tier, Index: m.Index, Error: err.Error(), Over: true})
 		return
@@ -362,6 +362,9 @@ func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
 	if err != nil {
 		return tier.Uploaded{}, err
 	}
+	if m.Index == tier.EndIndex {
+		return u.dir.UploadEnd(u.ctx, t, m.Ranks, m.All)
+	}
 	if m.Attempt == "" {
 		return u.dir.Upload(u.ctx, t, u.tier, m.Index, m.Ranks, m.All, u.files)
 	}
@@ -372,8 +375,8 @@ func (u *uploader) try(m *control.Keep) (tier.Uploaded, error) {
 	return u.dir.UploadKept(u.ctx, t, u.tier, m.Index, packs, u.files)
 }
 
-// fetchTier gets a rank's files from a tier.
-func (l *localFiles) fetchTier(ctx context.Context, workDir string, item *control.FetchItem) error {
+// fetchTier gets a rank's files from a tier. note gets why some were left out.
+func (l *localFiles) fetchTier(ctx context.Context, workDir string, item *control.FetchItem, note func(string)) error {
 	u := l.uploaders[item.Tier]
 	if u == nil {
 		return fmt.Errorf("this helper knows no tier %s", item.Tier)
@@ -388,6 +391,9 @@ func (l *localFiles) fetchTier(ctx context.Context, workDir string, item *contro
 	}
 	if item.KeepOnly {
 		return l.holder.keepShared(ctx, t, m, item.Rank)
+	}
+	if item.End != nil {
+		return l.FetchEnd(ctx, t, m, item.Rank, local.ProgramFiles{Home: workDir, Outside: u.trusted}, note)
 	}
 	return l.FetchShared(ctx, t, m, item.Rank, item.Own, item.Line, local.ProgramFiles{Home: workDir, Outside: u.trusted})
 }

@@ -78,6 +78,7 @@ type Record struct {
 	Quiet            bool                     `json:"quiet,omitempty"`         // with Local: no rank of the newest start runs any more
 	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
 	UsedTiers        []string                 `json:"usedTiers,omitempty"`     // with Policy: tiers outside of the hosts that have been used
+	Placed           []string                 `json:"placed,omitempty"`        // with Replaces: tiers whose places are this run's for certain
 	Scrub            *control.ScrubState      `json:"scrub,omitempty"`         // with Policy: what hosts have read again
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded

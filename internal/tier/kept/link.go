@@ -44,17 +44,19 @@ func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int
 	return p, nil
 }
 
+func (s *Store) unpin(pins *[]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range *pins {
+		if s.pinned[name]--; s.pinned[name] == 0 {
+			delete(s.pinned, name)
+		}
+	}
+}
+
 func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int, more More) (p recovery.Part, err error) {
 	var pins []string
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, name := range pins {
-			if s.pinned[name]--; s.pinned[name] == 0 {
-				delete(s.pinned, name)
-			}
-		}
-	}()
+	defer s.unpin(&pins)
 	d := store.Open(s.fs, ckptDir, rank)
 	main, err := ckpt.Open(s.fs, d.File(index))
 	if err != nil {
@@ -93,9 +95,14 @@ func (s *Store) link(ctx context.Context, ckptDir string, index uint64, rank int
 			return p, err
 		}
 	}
+	return s.linkPacks(ctx, p, more, &pins)
+}
+
+// linkPacks adds packs to a part, and stores it.
+func (s *Store) linkPacks(ctx context.Context, p recovery.Part, more More, pins *[]string) (recovery.Part, error) {
 	p.Absent = more.Absent
 	for _, x := range more.Packs {
-		o, err := s.linkPack(ctx, x, &pins)
+		o, err := s.linkPack(ctx, x, pins)
 		if err != nil {
 			return p, err
 		}

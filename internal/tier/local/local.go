@@ -267,7 +267,7 @@ func (d *Dir) SetAttempt(a *control.AttemptRecord) error {
 		return err
 	}
 	defer release()
-	if old, err := d.Attempt(); err != nil || old != nil && old.Number >= a.Number && old.Run == a.Run {
+	if old, err := d.Attempt(); err != nil || old != nil && old.Run == a.Run && !a.Newer(old) {
 		return err
 	}
 	return store.WriteRecord(d.fs, attemptPath(d.Path), a)

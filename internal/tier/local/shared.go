@@ -127,13 +127,20 @@ func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index ui
 
 // WithPacks makes the packs of some ranks, which are all of this host, at a
 // checkpoint, if there are none yet, and calls f with them. file returns the
-// path of a rank's file of the checkpoint. The files of the packs may be
-// removed when f has returned.
+// path of a rank's file of the checkpoint; nil: the run has ended. The files of
+// the packs may be removed when f has returned.
 func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int, file func(rank int) string, f func([]pack.Pack) error) error {
 	d.packing.Lock() // another tier may get another checkpoint
 	defer d.packing.Unlock()
-	packs, err := pack.Make(ctx, pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: index, Ranks: ranks, All: all,
-		File: file, Own: carriedNames, Stdout: stdoutName})
+	o := pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: index, Ranks: ranks, All: all,
+		File: file, Run: d.Run, Own: carriedNames, Stdout: stdoutName}
+	var err error
+	if file == nil {
+		if o.Attempt, err = d.lastAttempt(); err != nil {
+			return err
+		}
+	}
+	packs, err := pack.Make(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -350,18 +357,21 @@ func (d *Dir) fetchFile(ctx context.Context, t tier.Tier, m *tier.Manifest, rank
 // Unpack puts the files of a rank's pack, which run made and whose bases follow
 // it, in place of what is here, and records the recovery line.
 func (d *Dir) Unpack(ctx context.Context, run, attempt string, index uint64, rank, ranks int, packs []pack.Object, line uint64, files ProgramFiles) error {
-	if err := d.removeOwn(rank, ranks, true); err != nil {
+	return d.unpack(ctx, pack.UnpackOptions{Run: run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks}, packs, line, files)
+}
+
+func (d *Dir) unpack(ctx context.Context, o pack.UnpackOptions, packs []pack.Object, line uint64, files ProgramFiles) error {
+	if err := d.removeOwn(o.Rank, o.Ranks, true); err != nil {
 		return err
 	}
 	if err := vfs.SubDir(OutputDir(d.Path)); err != nil {
 		return err
 	}
-	err := pack.Unpack(ctx, pack.UnpackOptions{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Run: run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks,
-		Own: carriedNames(rank), Home: files.Home, Outside: files.Outside}, packs)
-	if err != nil {
+	o.Dir, o.Checkpoints, o.Own, o.Home, o.Outside = d.Path, CheckpointDir(d.Path), carriedNames(o.Rank), files.Home, files.Outside
+	if err := pack.Unpack(ctx, o, packs); err != nil {
 		return err
 	}
-	return d.setLine(rank, ranks, line, attempt)
+	return d.setLine(o.Rank, o.Ranks, line, o.Attempt)
 }
 
 // PackPath returns where a pack of this host is, so that the next one is made

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journal"
 	"github.com/cairnrun/cairn/internal/store"
@@ -34,8 +33,10 @@ type Options struct {
 	Index       uint64 // of the checkpoint
 	Ranks       []int  // of this host, all of them
 	All         int    // ranks of the run
-	// File returns the path of a rank's file of the checkpoint.
-	File func(rank int) string
+	// File returns the path of a rank's file of the checkpoint. nil: the run,
+	// whose last start is Attempt, has ended, and the packs have all as it is.
+	File         func(rank int) string
+	Run, Attempt string
 	// Own returns the names of a rank's own files: paths below Dir, with
 	// slashes. Stdout returns that of its standard output.
 	Own    func(rank int) []string
@@ -117,55 +118,14 @@ func (m *maker) run(ctx context.Context) ([]Pack, error) {
 
 // open reads what the checkpoint says about a rank, and looks for older packs.
 func (m *maker) open(rank int, sizes map[string]int64) (*rankPack, error) {
-	f, err := ckpt.Open(vfs.OS(), m.File(rank))
-	if err != nil {
+	p := &rankPack{x: Index{Format: format, Run: m.Run, Attempt: m.Attempt, Index: m.Index, Rank: rank, Ranks: m.All}, stdout: -1}
+	if err := m.readCheckpoint(p, rank, sizes); err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	h := &f.Header
-	p := &rankPack{x: Index{Format: format, Run: h.Run, Attempt: h.Attempt, Index: m.Index, Rank: rank, Ranks: m.All}, stdout: -1}
-	files, err := f.Files()
-	if err != nil {
-		return nil, err
-	}
-	for i := range files {
-		e := &files[i]
-		name := e.Path
-		if e.At != "" {
-			name = e.At
-		}
-		switch name = filepath.FromSlash(name); {
-		case e.IsStream() || e.Closed || e.Mode == "r":
-		case e.Path == "/dev/stdout":
-			p.stdout = e.Size
-		case filepath.IsAbs(name):
-			path, err := realPath(name)
-			if err != nil {
-				return nil, err
-			}
-			p.more = append(p.more, path)
-			if m.All == 1 { // otherwise other ranks may have made it longer
-				sizes[path] = e.Size
-			}
-		}
 	}
 	if st, err := os.Stat(m.Checkpoints); err == nil {
 		p.more = append(p.more, store.Open(vfs.OS(), m.Checkpoints, rank).WrittenFiles(control.Inode(st))...)
 	}
 	return p, m.findOld(p)
-}
-
-// realPath returns the path of the file that a name leads to.
-func realPath(name string) (string, error) {
-	real, err := filepath.EvalSymlinks(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		dir, derr := filepath.EvalSymlinks(filepath.Dir(name))
-		if derr != nil {
-			return name, nil // the directory is gone, too
-		}
-		return filepath.Join(dir, filepath.Base(name)), nil
-	}
-	return real, err
 }
 
 // findOld finds the newest pack of a rank.
@@ -243,7 +203,7 @@ func (m *maker) try(ctx context.Context, sizes map[string]int64) (err error) {
 		p.raw = make(map[*journal.Live][]Extent)
 		p.x.Files, p.x.Bases = nil, slices.Clone(p.chosen)
 	}
-	s, err := journal.NewSnapshot(journal.SnapshotOptions{Dir: m.Checkpoints, Ranks: m.Ranks, All: m.All, Index: m.Index, More: more, Sizes: sizes})
+	s, err := journal.NewSnapshot(journal.SnapshotOptions{Dir: m.Checkpoints, Ranks: m.Ranks, All: m.All, Index: m.Index, End: m.File == nil, More: more, Sizes: sizes})
 	if err != nil {
 		return err
 	}
@@ -267,7 +227,9 @@ func (m *maker) try(ctx context.Context, sizes map[string]int64) (err error) {
 	for _, r := range m.Ranks {
 		p := m.ranks[r]
 		p.x.Home = home
-		p.x.Epoch, p.x.Journal = s.Epoch(r)
+		if m.File != nil {
+			p.x.Epoch, p.x.Journal = s.Epoch(r)
+		}
 		for _, name := range m.Own(r) {
 			if err := m.addOwn(ctx, p, name); err != nil {
 				return err
@@ -476,7 +438,7 @@ func (m *maker) addFiles(ctx context.Context, p *rankPack, files []journal.Saved
 			continue
 		}
 		shared := m.All > 1 && !s.Gone && !onLocalDisk(s.Path)
-		if shared && !p.x.Journal { // as in a run whose hosts share everything, it stays where it is
+		if shared && !p.x.Journal && m.File != nil { // as in a run whose hosts share everything, it stays where it is
 			continue
 		}
 		f := File{Path: inPack(s.Path, p.x.Home), Mode: uint32(s.Mode.Perm())}

@@ -36,6 +36,11 @@ type UnpackOptions struct {
 	// Outside allows files outside Home: only this user can have made the
 	// pack.
 	Outside bool
+	// End, if set, is when the run has finished, and the pack was made then.
+	// What is not in it, or has been changed since, stays as it is, and Note
+	// gets the reason.
+	End  time.Time
+	Note func(why string)
 }
 
 // EnvOutside is an environment variable. If it is set, Unpack changes files
@@ -86,7 +91,7 @@ func unpack(ctx context.Context, o UnpackOptions, objects []Object) (err error) 
 	if err := u.open(objects); err != nil {
 		return err
 	}
-	if absent := u.x.Absent(); len(absent) > 0 {
+	if absent := u.x.Absent(); len(absent) > 0 && u.End.IsZero() {
 		return fmt.Errorf("%w: %s", ErrAbsent, strings.Join(absent, ", "))
 	}
 	if err := u.place(); err != nil {
@@ -184,10 +189,30 @@ func (u *unpacker) place() error {
 			if inDir(p.abs, own) || inDir(p.abs, u.Dir) {
 				return damaged("%s is a file that belongs to Cairn", p.abs)
 			}
+			if u.stays(&p) {
+				continue
+			}
 		}
 		u.todo = append(u.todo, p)
 	}
 	return nil
+}
+
+// stays reports whether a file of a run that has finished stays as it is.
+func (u *unpacker) stays(p *place) bool {
+	if u.End.IsZero() {
+		return false
+	}
+	if p.Kind == kindAbsent {
+		u.Note(fmt.Sprintf("%s was not kept: %s", p.abs, p.Why))
+		return true
+	}
+	st, err := p.root.Lstat(p.name)
+	if err != nil || st.IsDir() || !st.ModTime().After(u.End) {
+		return false
+	}
+	u.Note(fmt.Sprintf("%s was changed since, and stays as it is", p.abs))
+	return true
 }
 
 // placeFile finds out where a file of the program is put.
@@ -393,15 +418,15 @@ func (u *unpacker) link(p *place) error {
 		return nil
 	}
 	first := &u.x.Files[p.Link-1]
-	i := slices.IndexFunc(u.todo, func(o place) bool { return o.File == first })
+	i := slices.IndexFunc(u.todo, func(o place) bool { return o.File == first }) // -1: it stays as it is
 	if err := u.makeParents(p); err != nil {
 		return err
 	}
 	p.root.Remove(p.tmp())
 	step()
 	err := errors.ErrUnsupported
-	if o := &u.todo[i]; o.root == p.root {
-		err = p.root.Link(o.name, p.tmp())
+	if i >= 0 && u.todo[i].root == p.root {
+		err = p.root.Link(u.todo[i].name, p.tmp())
 	}
 	if err != nil {
 		same := *first

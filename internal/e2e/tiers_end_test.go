@@ -1,0 +1,86 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// endSteps are the steps of the end of a run with tiers. From the one that is
+// marked on, a tier says that the run has finished.
+var endSteps = []struct {
+	name string
+	told bool
+}{
+	{"finish.begin", false}, {"finish.recorded", false}, {"end.commit", false}, {"end.uploaded", true}, {"end.kept", true},
+	{"finish.output", true}, {"finish.discarded", true}, {"finish.shown", true},
+}
+
+// TestTiers_EndKilled kills the supervisor at each step of the end of a run. The
+// same command completes it, and does not start the ranks again once the end
+// was recorded. If everything but the tier is lost, it resumes the run, or says
+// that it has finished: it never begins anew.
+func TestTiers_EndKilled(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	for _, step := range endSteps {
+		for _, lost := range []string{"", " and lost"} {
+			t.Run(step.name+lost, func(t *testing.T) {
+				t.Parallel()
+				limit := filepath.Join(t.TempDir(), "limit")
+				w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: n, limit: limit}
+				shared := filepath.Join(t.TempDir(), "gpfs")
+				local := filepath.Join(t.TempDir(), "local")
+				if err := os.Mkdir(shared, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				start := func(env ...string) {
+					w.supervisor = w.startIn(env, "-n", "2", "--every", "1h", "--grace", "1s", "--tiers", "local="+local+", shared="+shared+":every=1")
+				}
+				w.lets(5)
+				start("CAIRN_STEP=" + step.name + "=kill")
+				w.reachesStep(5)
+				if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
+					t.Fatalf("cairn checkpoint: %s", out)
+				}
+				w.awaits("checkpoint 1 is on shared=")
+				w.lets(60)
+				w.ends()
+				if ws := w.supervisor.cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() {
+					t.Fatalf("it was not killed: %v\n%s", w.supervisor.cmd.ProcessState, w.text())
+				}
+				if lost != "" {
+					removes(t, w.run())
+					removes(t, local)
+				}
+				start()
+				if _, ok := w.seesWithin(3*patience, 0, "finished"); !ok { // it may wait for ranks of the last start
+					t.Fatalf("it does not finish:\n%s", w.text())
+				}
+				w.finishes()
+				sameOutput(t, w.output(), want)
+				started := strings.Contains("\n"+w.text(), "\ncairn: started")
+				switch {
+				case step.name != "finish.begin" && lost == "", step.told:
+					if started || !strings.Contains(w.text(), "finished") {
+						t.Errorf("it has started ranks that have finished:\n%s", w.text())
+					}
+				case started:
+					must(t, w.text(), "restored checkpoint")
+				}
+				removes(t, w.run())
+				removes(t, local)
+				start()
+				w.finishes()
+				sameOutput(t, w.output(), want)
+				must(t, w.text(), "the run has finished, at ", "nothing is computed")
+			})
+		}
+	}
+}
