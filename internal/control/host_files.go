@@ -240,7 +240,8 @@ type (
 		Corrupt bool          `json:"corrupt,omitempty"` // Error says that the file is damaged
 	}
 	// Discard removes the files of all ranks but Keep, or all of the host's
-	// directory, perhaps but for what tiers on hosts need of the end of the run.
+	// directory, perhaps but for what tiers on hosts need of the end of the
+	// run.
 	Discard struct {
 		All   bool  `json:"all,omitempty"`
 		End   bool  `json:"end,omitempty"`

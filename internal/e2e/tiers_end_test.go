@@ -20,10 +20,10 @@ var endSteps = []struct {
 	{"finish.output", true}, {"finish.discarded", true}, {"finish.shown", true},
 }
 
-// TestTiers_EndKilled kills the supervisor at each step of the end of a run. The
-// same command completes it, and does not start the ranks again once the end
-// was recorded. If everything but the tier is lost, it resumes the run, or says
-// that it has finished: it never begins anew.
+// TestTiers_EndKilled kills the supervisor at each step of the end of a run.
+// The same command completes it, and does not start the ranks again once the
+// end was recorded. If everything but the tier is lost, it resumes the run, or
+// says that it has finished: it never begins anew.
 func TestTiers_EndKilled(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()

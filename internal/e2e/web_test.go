@@ -65,7 +65,8 @@ func TestWeb_Browser(t *testing.T) {
 		b.shoot(fmt.Sprintf("run-%d-%s", v.width, v.scheme))
 	}
 
-	// The page says that 'cairn run' was killed, and continues with the next one.
+	// The page says that 'cairn run' was killed, and continues with the next
+	// one.
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

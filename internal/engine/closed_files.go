@@ -77,8 +77,8 @@ func (c *closedFiles) paths() []string {
 	return out
 }
 
-// entries returns the entries of closed files, by number, and forgets those that
-// the program has dropped.
+// entries returns the entries of closed files, by number, and forgets those
+// that the program has dropped.
 func (c *closedFiles) entries() []ckpt.FileEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,8 +126,8 @@ func (c *closedFiles) file(id int) (*os.File, error) {
 	return k.f, nil
 }
 
-// apply makes the closed files of a checkpoint those of the program, and returns
-// a number above theirs and next.
+// apply makes the closed files of a checkpoint those of the program, and
+// returns a number above theirs and next.
 func (c *closedFiles) apply(next int) int {
 	clear(c.known)
 	for id, k := range c.saved {

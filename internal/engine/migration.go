@@ -21,9 +21,9 @@ import (
 )
 
 // A rank migrates: its state is sent to another process, the destination, which
-// takes its place among the ranks (docs/migration.md). The supervisor decides; this
-// file has the source's part, precopy.go the copy while the program computes, and
-// receive.go the destination's part.
+// takes its place among the ranks (docs/migration.md). The supervisor decides;
+// this file has the source's part, precopy.go the copy while the program
+// computes, and receive.go the destination's part.
 
 // migration is a rank's part in the moves of its run.
 type migration struct {

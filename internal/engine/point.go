@@ -130,8 +130,8 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	return p.stoppedWith(p.lastCommitted, by+": ")
 }
 
-// stoppedWith returns the error of a run that has saved and stops. The user of a
-// supervisor gets the rest from it.
+// stoppedWith returns the error of a run that has saved and stops. The user of
+// a supervisor gets the rest from it.
 func (p *Run) stoppedWith(index uint64, by string) error {
 	if p.identity.supervisor != nil {
 		return fmt.Errorf("cairn: %w", ErrStopped)
@@ -214,8 +214,8 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	return nil
 }
 
-// copyState copies the state and hands it to the writer. It adds to note what is
-// in flight.
+// copyState copies the state and hands it to the writer. It adds to note what
+// is in flight.
 func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (uint64, error) {
 	if err := p.awaitWriter(ctx); err != nil {
 		return 0, err
@@ -431,7 +431,8 @@ func (p *Run) collect(r ckpt.Result) {
 }
 
 // reportOutcome tells the supervisor the outcome of this rank's part of a
-// checkpoint, whose pause began at that time. printed is the size of stdout in it.
+// checkpoint, whose pause began at that time. printed is the size of stdout in
+// it.
 func (p *Run) reportOutcome(s CheckpointInfo, began time.Time, printed int64, r ckpt.Result) {
 	if r.Err != nil {
 		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})

@@ -100,7 +100,8 @@ func (c *compat) loseBetween(t *testing.T, config, how, says string) {
 
 const configFTI = "[Basic]\nHead = 0\nnode_size = 2 # per node\nckpt_dir = Local\nglbl_dir = \"Global\"\nckpt_L1 = 3\nkeep_last_ckpt = 0\n[Restart]\nfailure = 0\n"
 
-// onlyLong skips a test of the long suite, and says which daily test is like it.
+// onlyLong skips a test of the long suite, and says which daily test is like
+// it.
 func onlyLong(t *testing.T, daily string) {
 	t.Helper()
 	if os.Getenv("CAIRN_LONG") == "" {

@@ -130,8 +130,8 @@ func TestTorture_Valgrind(t *testing.T) {
 	}
 }
 
-// TestAlloc_Limited limits the address space of a program and of its helper, and
-// their descriptors: it works, or it is told why not.
+// TestAlloc_Limited limits the address space of a program and of its helper,
+// and their descriptors: it works, or it is told why not.
 func TestAlloc_Limited(t *testing.T) {
 	dir := variant(t, "omp")
 	worked := false

@@ -178,8 +178,8 @@ func (s *Supervisor) reachedEnd(t *storageTier, u *tierUpload) {
 	s.reportTier(t, 0, "the end of the run is on %s", t)
 }
 
-// endOnHosts tells all hosts that the run has finished, if they keep what it has
-// left.
+// endOnHosts tells all hosts that the run has finished, if they keep what it
+// has left.
 func (s *Supervisor) endOnHosts(ctx context.Context, end *control.RunEnd) {
 	if s.rec.Started.End != nil || !slices.ContainsFunc(s.tiers, func(t *storageTier) bool { return t.Kind.OnHosts() && t.ended }) {
 		return
@@ -428,8 +428,8 @@ func (s *Supervisor) beginsAnew(e *tier.End) bool {
 	return s.o.From == "" && job.Name != "" && !job.Repeats(scheduler.Job{Name: e.Job, Restart: e.Restart})
 }
 
-// readEnd returns the manifest that says that a run on a tier has finished; nil:
-// it has not.
+// readEnd returns the manifest that says that a run on a tier has finished;
+// nil: it has not.
 func readEnd(ctx context.Context, x tier.Tier, a *control.AttemptRecord) (*tier.Manifest, error) {
 	m, err := tier.ReadEnd(ctx, x, a.Run)
 	if err != nil || m == nil || !a.Counts(m.Index, m.Attempt) {

@@ -520,8 +520,8 @@ func (s *Supervisor) endLocal(ctx context.Context) {
 	}
 }
 
-// discardLocal removes the files of a finished run from the hosts, but what they
-// keep of its end.
+// discardLocal removes the files of a finished run from the hosts, but what
+// they keep of its end.
 func (s *Supervisor) discardLocal() {
 	if s.keepsCheckpoints() {
 		return

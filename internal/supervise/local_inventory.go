@@ -84,8 +84,8 @@ func newLocalInventory(ranks int, record *control.AttemptRecord, dirs []*hostDir
 	return p
 }
 
-// splitEnd tells what a directory keeps of the end of the run from what it keeps
-// of checkpoints.
+// splitEnd tells what a directory keeps of the end of the run from what it
+// keeps of checkpoints.
 func (p *localInventory) splitEnd(id string) {
 	isEnd := func(x recovery.Part) bool { return x.Index == tier.EndIndex }
 	if all := p.kept[id]; slices.ContainsFunc(all.Parts, isEnd) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/tiertest"
 )
 
-// TestEnd stores the end of a run beside a checkpoint. Collections spare it, and
-// only the removal of the run removes it.
+// TestEnd stores the end of a run beside a checkpoint. Collections spare it,
+// and only the removal of the run removes it.
 func TestEnd(t *testing.T) {
 	ctx := t.Context()
 	m := tiertest.NewMem()

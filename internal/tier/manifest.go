@@ -352,8 +352,8 @@ func Runs(ctx context.Context, t Tier) ([]string, error) {
 }
 
 // Checkpoints returns the checkpoints of a run that are complete on a tier,
-// newest first, without its end. Manifests that cannot be read are in the error,
-// joined; the others are returned all the same.
+// newest first, without its end. Manifests that cannot be read are in the
+// error, joined; the others are returned all the same.
 func Checkpoints(ctx context.Context, t Tier, run string) ([]*Manifest, error) {
 	all, err := Manifests(ctx, t, run)
 	if err != nil {
