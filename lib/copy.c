@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STEP = 4 << 20, SCAN = 16 << 20, MUCH = 1 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
+enum { STEP = 4 << 20, SCAN = 16 << 20, PART = 32 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
 
 /* piece is some bytes to copy. */
 struct piece {
@@ -26,8 +26,6 @@ struct piece {
 	size_t n;
 	struct variable *watched; /* not NULL: only pages of it that were written are copied */
 	struct text written;      /* … these, in the mirror: struct range; bad: the kernel did not say */
-	uint64_t at;              /* where it goes in the mirror */
-	int done;
 };
 
 struct work {
@@ -35,19 +33,16 @@ struct work {
 	struct text pieces; /* struct piece */
 	size_t next;        /* taken by threads */
 	uint64_t bytes;
-	int later;            /* the helper waits for its pieces */
-	pthread_mutex_t lock; /* … for these: */
-	size_t done;          /* so many are, from the first one on */
 };
 
-static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n, uint64_t at, struct variable *watched)
+static void add(struct work *w, unsigned char *to, const unsigned char *from, size_t n, struct variable *watched)
 {
 	size_t step = watched ? SCAN : STEP;
 	while (n > 0) {
-		struct piece p = {to, from, n < step ? n : step, watched, {0}, at, 0};
+		struct piece p = {to, from, n < step ? n : step, watched, {0}};
 		put_bytes(&w->pieces, &p, sizeof p);
 		w->bytes += watched ? p.n / 4 : p.n; /* little of it is copied */
-		to += p.n, from += p.n, at += p.n, n -= p.n;
+		to += p.n, from += p.n, n -= p.n;
 	}
 }
 
@@ -97,28 +92,13 @@ static void copy_written(cairn_run *r, struct piece *p)
 	}
 }
 
-void page_step(cairn_run *r)
+void page_set(cairn_run *r, uint64_t copied, uint64_t until, uint32_t filling)
 {
+	r->page->until = until;
+	__atomic_store_n(&r->page->copied, copied, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->page->filling, filling, __ATOMIC_RELEASE);
 	__atomic_fetch_add(&r->page->step, 1, __ATOMIC_RELEASE);
-#ifdef SYS_futex
 	syscall(SYS_futex, &r->page->step, 1 /* FUTEX_WAKE */, INT_MAX, NULL, NULL, 0);
-#endif
-}
-
-/* tell lets the helper read what is copied. */
-static void tell(struct work *w, struct piece *p)
-{
-	struct piece *all = (struct piece *)(void *)w->pieces.p;
-	size_t n = w->pieces.len / sizeof *all;
-	pthread_mutex_lock(&w->lock);
-	p->done = 1;
-	if (p == all + w->done) {
-		while (w->done < n && all[w->done].done)
-			w->done++;
-		__atomic_store_n(&w->r->page->copied, w->done < n ? all[w->done].at : UINT64_MAX, __ATOMIC_RELEASE);
-		page_step(w->r);
-	}
-	pthread_mutex_unlock(&w->lock);
 }
 
 static void *copy(void *arg)
@@ -133,8 +113,6 @@ static void *copy(void *arg)
 			memcpy(p->to, p->from, p->n);
 		else
 			madvise(p->to, p->n, POPULATE); /* an old kernel does it later, page by page */
-		if (w->later)
-			tell(w, p);
 	}
 	return NULL;
 }
@@ -254,7 +232,7 @@ void copy_unwatch(cairn_run *r, struct variable *v)
 /* add_part adds bytes of a variable, of which only pages that were written may be meant. */
 static void add_part(cairn_run *r, struct variable *v, struct work *w, uint64_t from, uint64_t to, int all)
 {
-	add(w, v->copy + from, v->data + from, (size_t)(to - from), v->offset + from, all ? NULL : v);
+	add(w, v->copy + from, v->data + from, (size_t)(v == r->later ? v->bytes / 2 : to - from), all ? NULL : v);
 	if (all && from < to)
 		add_range(&r->changed, v->offset + from, v->offset + to);
 }
@@ -283,10 +261,13 @@ static void settle(cairn_run *r, struct work *w, struct work *again)
 	}
 }
 
+/* whole reports whether all of a variable is copied at the next save. */
+static int whole(const struct variable *v) { return v->place == MEM_HOST && !(v->watched && !v->fresh); }
+
 /* add_changed adds what may have changed of a variable since its last copy. */
 static void add_changed(cairn_run *r, struct variable *v, struct work *w)
 {
-	if (v->bytes && v->place == MEM_HOST && v->watched && !v->fresh) {
+	if (v->bytes && v->place == MEM_HOST && !whole(v)) {
 		uint64_t base = (uint64_t)(uintptr_t)v->data, lo, hi;
 		pages(v, &lo, &hi);
 		add_part(r, v, w, 0, lo - base, 1);
@@ -304,64 +285,20 @@ static void add_changed(cairn_run *r, struct variable *v, struct work *w)
 	}
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct piece *p = a, *q = b;
-	if (!p->watched != !q->watched)
-		return p->watched ? -1 : 1;
-	return (p->at > q->at) - (p->at < q->at);
-}
-
-/* postpone leaves the second half of what is copied as a whole to copy_later, if it is much. */
-static void postpone(cairn_run *r, struct work *w)
-{
-	struct piece *p = (struct piece *)(void *)w->pieces.p, *end = p + w->pieces.len / sizeof *p, *from = end;
-	uint64_t whole = 0, left = 0;
-	struct work *later;
-	for (struct piece *q = p; q < end; q++)
-		whole += q->watched ? 0 : q->n;
-	/* Other ranks may fail before they send. While GPU memory is copied, the helper waits for that. */
-	if (r->comm.size > 1 || whole < MUCH || __atomic_load_n(&r->page->filling, __ATOMIC_RELAXED) || !(later = calloc(1, sizeof *later)))
-		return;
-	qsort(p, (size_t)(end - p), sizeof *p, by_place);
-	while (left < whole / 2)
-		left += (--from)->n;
-	put_bytes(&later->pieces, from, (size_t)(end - from) * sizeof *p);
-	if (later->pieces.bad) {
-		free(later);
-		return;
-	}
-	w->pieces.len -= later->pieces.len;
-	w->bytes -= left;
-	later->r = r, later->bytes = left, later->later = 1;
-	pthread_mutex_init(&later->lock, NULL);
-	__atomic_store_n(&r->page->copied, from->at, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELEASE);
-	r->later = later;
-}
-
-void copy_later(cairn_run *r)
-{
-	struct work *w = r->later;
-	if (!w)
-		return;
-	run(w);
-	r->later = NULL;
-	r->page->paused = (uint64_t)(1e9 * (now() - r->began));
-	__atomic_store_n(&r->page->filling, 0, __ATOMIC_RELEASE);
-	page_step(r);
-	pthread_mutex_destroy(&w->lock);
-	free(w->pieces.p);
-	free(w);
-}
-
 cairn_status copy_out(cairn_run *r, struct variable *only)
 {
 	struct work w = {0}, again = {0};
 	cairn_status rc = gpu_begin(r, 0, only);
-	int bad;
+	int bad, postpone;
 	if (rc < 0)
 		return rc;
+	/* Other ranks may fail before they send. While GPU memory is copied, the helper waits for that. */
+	postpone = !only && r->comm.size <= 1 && !r->page->filling;
+	for (size_t i = 0; postpone && i < r->nvars; i++)
+		if (whole(r->vars[i]) && !r->vars[i]->added && r->vars[i]->bytes >= (r->later ? r->later->bytes : STEP))
+			r->later = r->vars[i];
+	if (r->later)
+		page_set(r, r->later->offset + r->later->bytes / 2, r->later->offset + r->later->bytes, FILLING);
 	track(r);
 	for (size_t i = 0; !only && i < r->nvars; i++)
 		if (!r->vars[i]->added)
@@ -370,8 +307,6 @@ cairn_status copy_out(cairn_run *r, struct variable *only)
 		add_changed(r, only, &w);
 	w.r = r;
 	if (!w.pieces.bad) {
-		if (!only)
-			postpone(r, &w);
 		run(&w);
 		settle(r, &w, &again);
 		run(&again);
@@ -385,6 +320,19 @@ cairn_status copy_out(cairn_run *r, struct variable *only)
 	return bad ? fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for the list of what to copy") : gpu_finish(r);
 }
 
+void copy_later(cairn_run *r)
+{
+	struct variable *v = r->later;
+	uint64_t n = 0;
+	for (uint64_t at = v ? v->bytes / 2 : 0; v && at < v->bytes; at += n) {
+		n = v->bytes - at < PART ? v->bytes - at : PART;
+		copy_bytes(v->copy + at, v->data + at, (size_t)n);
+		r->page->paused = (uint64_t)(1e9 * (now() - r->began));
+		page_set(r, v->offset + at + n, v->offset + v->bytes, at + n < v->bytes ? FILLING : 0);
+	}
+	r->later = NULL;
+}
+
 cairn_status copy_in(cairn_run *r)
 {
 	struct work w = {0};
@@ -394,21 +342,18 @@ cairn_status copy_in(cairn_run *r)
 	for (size_t i = 0; i < r->nvars; i++) {
 		struct variable *v = r->vars[i];
 		if (v->bytes && !v->fresh && v->place == MEM_HOST)
-			add(&w, v->data, v->copy, (size_t)v->bytes, 0, NULL);
+			add(&w, v->data, v->copy, (size_t)v->bytes, NULL);
 	}
 	run(&w);
-	if (w.pieces.bad) /* one by one, then */
-		for (size_t i = 0; i < r->nvars; i++)
-			if (!r->vars[i]->fresh && r->vars[i]->place == MEM_HOST)
-				memcpy(r->vars[i]->data, r->vars[i]->copy, (size_t)r->vars[i]->bytes);
 	free(w.pieces.p);
-	return gpu_finish(r);
+	rc = gpu_finish(r);
+	return w.pieces.bad ? fail(r, CAIRN_NOMEMORY, "out of memory for the list of what to copy") : rc;
 }
 
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
 {
 	struct work w = {0};
-	add(&w, to, from, n, 0, NULL);
+	add(&w, to, from, n, NULL);
 	if (w.pieces.bad)
 		memmove(to, from, n);
 	else

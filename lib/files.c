@@ -141,10 +141,8 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	FILE *f;
 	if (own_run(r) < 0)
 		return NULL;
-	if (!path || !mode || !strchr("rwa", *mode)) {
-		fail(r, CAIRN_ARGUMENT, "a file needs a path and a mode as fopen has");
-		return NULL;
-	}
+	if (!path || !mode || !strchr("rwa", *mode))
+		return fail(r, CAIRN_ARGUMENT, "a file needs a path and a mode as fopen has"), NULL;
 	if (*mode == 'w') {
 		truncate = r->resuming; /* unless the checkpoint holds it */
 		flags = (strchr(mode, '+') ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | (truncate ? 0 : O_TRUNC);
@@ -160,15 +158,12 @@ FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 	} else {
 		f = fopen(path, mode);
 	}
-	if (!f) {
-		fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno));
-		return NULL;
-	}
-	if (add(r, fileno(f), f, path, truncate) < 0) {
-		fclose(f);
-		return NULL;
-	}
-	return f;
+	if (!f)
+		return fail(r, CAIRN_ERROR, "file %s: %s", path, strerror(errno)), NULL;
+	if (add(r, fileno(f), f, path, truncate) >= 0)
+		return f;
+	fclose(f);
+	return NULL;
 }
 
 int cairn_fclose(cairn_run *r, FILE *stream)

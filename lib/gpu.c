@@ -811,10 +811,8 @@ static void *work(void *arg)
 	int mode = relax(g);
 	g->code = transfer(g);
 	give_back(g, 0);
-	if (g->background) { /* the helper waits for it */
-		__atomic_store_n(&r->page->filling, g->code ? FILL_FAILED + (uint32_t)g->code : 0, __ATOMIC_RELEASE);
-		page_step(r);
-	}
+	if (g->background) /* the helper waits for it */
+		page_set(r, 0, UINT64_MAX, g->code ? FILL_FAILED + (uint32_t)g->code : 0);
 	sem_post(&g->done);
 	if (!g->in && !g->code)
 		pin(g);
@@ -904,10 +902,8 @@ static cairn_status begin(cairn_run *r, int in, struct variable *only)
 		if (code)
 			return not_saved(r, code, "copying GPU memory on the device", NULL);
 	}
-	if (g->background) {
-		__atomic_store_n(&r->page->copied, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&r->page->filling, FILLING, __ATOMIC_RELEASE);
-	}
+	if (g->background)
+		page_set(r, 0, UINT64_MAX, FILLING);
 	start(g, in);
 	return CAIRN_OK;
 }

@@ -40,7 +40,7 @@
 #define vars_free cairn__vars_free
 #define copy_out cairn__copy_out
 #define copy_later cairn__copy_later
-#define page_step cairn__page_step
+#define page_set cairn__page_set
 #define copy_in cairn__copy_in
 #define copy_bytes cairn__copy_bytes
 #define copy_unwatch cairn__copy_unwatch
@@ -76,10 +76,10 @@ enum { WHY_TIME = 1, WHY_STOP = 2, WHY_POINTS = 8, WHY_REQUEST = 16, WHY_SIGNAL 
 /* page is memory that the program shares with its helper. */
 struct page {
 	uint32_t wake;   /* set by the helper: WHY_TIME or WHY_STOP */
-	uint32_t step;   /* … by the program: changes when one of the last three does; the helper waits for it */
+	uint32_t step;   /* … by the program: changes when one of the last four does; the helper waits for it */
 	uint64_t points; /* that the program has passed */
 	uint64_t paused; /* nanoseconds for which it was paused */
-	uint64_t copied; /* up to here the mirror is complete if it is filling */
+	uint64_t copied, until; /* from here to here the mirror is incomplete if it is filling */
 	uint32_t filling; /* the program still copies to the mirror, or that failed */
 };
 enum { NEWS = 4, PAGE_BYTES = 4096, FILLING = 1, FILL_FAILED = 2 /* and the CUDA driver's result */ };
@@ -209,7 +209,7 @@ struct cairn_run {
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
 	struct text changed;    /* … in the mirror since the last save: struct range */
-	struct work *later;     /* what copy_later copies; NULL: nothing */
+	struct variable *later; /* copy_later copies its second half; NULL: nothing */
 	double began;           /* when the save began */
 
 	int (*before)(void *);
@@ -252,7 +252,7 @@ void vars_free(cairn_run *r);
 /* copy.c: copying, and finding what changed */
 cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NULL: all that were not added, but for what copy_later copies */
 void copy_later(cairn_run *r); /* copies the rest, while the helper writes what is there */
-void page_step(cairn_run *r); /* wakes the helper if it waits for what is in the page */
+void page_set(cairn_run *r, uint64_t copied, uint64_t until, uint32_t filling); /* tells the helper */
 cairn_status copy_in(cairn_run *r);                         /* … from it */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);

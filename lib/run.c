@@ -339,7 +339,7 @@ static cairn_status prepare(cairn_run *r, int why)
 	if ((rc = files_flush(r)) >= 0)
 		rc = copy_out(r, NULL);
 	if (rc < 0 || r->out.bad)
-		return rc < 0 ? rc : fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
+		return copy_later(r), rc < 0 ? rc : fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
 	{
 		struct text count = {r->out.p + closed, 0, 4, 0, 0};
 		put_u32(&count, (uint32_t)((r->out.len - closed - 4) / 4));
@@ -358,15 +358,12 @@ static cairn_status prepare(cairn_run *r, int why)
 static cairn_status save(cairn_run *r, int why, int wait)
 {
 	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone"), frozen;
-	int sent = 0;
 	r->since = 0;
-	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) >= 0)
-		rc = helper_send(r, MSG_SAVE, NULL, 0), sent = 1;
-	copy_later(r);
-	if (!sent)
+	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
 		return rc;
-	if (rc >= 0)
-		rc = helper_ask(r, 0);
+	rc = helper_send(r, MSG_SAVE, NULL, 0);
+	copy_later(r);
+	rc = rc < 0 ? rc : helper_ask(r, 0);
 	r->changed.len = 0;
 	frozen = gpu_frozen(r); /* the helper has recorded files meanwhile */
 	if (rc >= 0) {
@@ -605,12 +602,7 @@ static void request(cairn_run *r, int why)
 void cairn_request(cairn_run *r) { request(r, WHY_REQUEST); }
 void cairn_request_stop(cairn_run *r) { request(r, WHY_REQUEST | WHY_STOP); }
 
-uint64_t cairn_last(cairn_run *r)
-{
-	if (r->sock >= 0 && r->saving)
-		helper_news(r, 0);
-	return r->last;
-}
+uint64_t cairn_last(cairn_run *r) { return cairn_saving(r), r->last; }
 
 cairn_status cairn_finish(cairn_run *r, int status)
 {

@@ -231,7 +231,6 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	struct variable *v, **at;
 	size_t *own = NULL;
 	uint64_t bytes, bytes_before;
-	int same;
 	if (!*name || strchr(name, '/') || strlen(name) > 200)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.200s\": a name has 1 to 200 bytes, and no '/'", name);
 	if (shape(r, name, type, ndim, dims, &bytes) < 0)
@@ -241,8 +240,7 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	at = find(r, name);
 	if ((!at || (*at)->data != data || (*at)->bytes != bytes) && gpu_check(r, name, data, bytes) < 0)
 		return CAIRN_ARGUMENT;
-	same = at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0);
-	if (same) {
+	if (at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0)) {
 		if ((*at)->data != data) {
 			copy_unwatch(r, *at);
 			(*at)->data = data, (*at)->fresh = 1, (*at)->added = 0;
@@ -495,12 +493,7 @@ void vars_free(cairn_run *r)
 		munmap(((void **)(void *)r->slabs.p)[i], SLAB);
 	for (size_t i = 0; i < sizeof r->pools / sizeof *r->pools; i++)
 		free(r->pools[i].p);
-	free(r->slabs.p);
-	free(r->types);
-	free(r->vars);
-	free(r->bucket);
-	free(r->gone_names.p);
-	free(r->spares.p);
-	free(r->failed.p);
-	free(r->changed.p);
+	void *mine[] = {r->slabs.p, r->types, r->vars, r->bucket, r->gone_names.p, r->spares.p, r->failed.p, r->changed.p};
+	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+		free(mine[i]);
 }

@@ -13,11 +13,8 @@ void put_bytes(struct text *t, const void *p, size_t n)
 		unsigned char *q;
 		while (cap < t->len + n)
 			cap *= 2;
-		q = realloc(t->p, cap);
-		if (!q) {
-			t->bad = 1;
+		if ((t->bad = !(q = realloc(t->p, cap))))
 			return;
-		}
 		t->p = q, t->cap = cap;
 	}
 	if (n)
@@ -53,10 +50,8 @@ void put_str(struct text *t, const char *s)
 static uint64_t get_number(struct text *t, int bytes)
 {
 	uint64_t v = 0;
-	if (t->bad || t->len - t->at < (size_t)bytes) {
-		t->bad = 1;
-		return 0;
-	}
+	if (t->bad || t->len - t->at < (size_t)bytes)
+		return t->bad = 1, 0;
 	for (int i = 0; i < bytes; i++)
 		v |= (uint64_t)t->p[t->at++] << 8 * i;
 	return v;
@@ -71,10 +66,8 @@ char *get_str(struct text *t)
 	char *s;
 	if (t->bad || t->len - t->at < n)
 		t->bad = 1, n = 0;
-	if (!(s = malloc(n + 1))) {
-		t->bad = 1;
-		return NULL;
-	}
+	if (!(s = malloc(n + 1)))
+		return t->bad = 1, NULL;
 	if (n)
 		memcpy(s, t->p + t->at, n);
 	s[n] = 0;

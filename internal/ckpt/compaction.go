@@ -100,3 +100,17 @@ func changes(t, prev *Table) []float64 {
 	}
 	return out
 }
+
+// compaction returns which blocks the next save writes again.
+func (s *Saver) compaction() *compaction {
+	if s.compact == nil || s.compact.table != s.prev {
+		s.compact = planCompaction(s.prev, s.opts.MaxBases)
+	}
+	return s.compact
+}
+
+// mayKeep reports whether an unchanged block may stay where the previous
+// checkpoint has it.
+func (c *copying) mayKeep(b *Block) bool {
+	return b.Source < SourceBase || !c.compact.drop[b.Source-SourceBase]
+}

@@ -545,26 +545,6 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 	return c, nil
 }
 
-// compaction returns which blocks the next save writes again.
-func (s *Saver) compaction() *compaction {
-	if s.compact == nil || s.compact.table != s.prev {
-		s.compact = planCompaction(s.prev, s.opts.MaxBases)
-	}
-	return s.compact
-}
-
-// ready waits until n bytes of dataset i have the values that are to be saved.
-func (c *copying) ready(i int, off, n int64) (err error) {
-	if b := &c.l.Memory[i]; c.s.opts.Ready != nil && b.gather == nil && !c.l.Remote[i] {
-		b.Each(off, int(n), func(p []byte) {
-			if err == nil {
-				err = c.s.opts.Ready(p)
-			}
-		})
-	}
-	return err
-}
-
 // inline copies the datasets that are stored with the metadata.
 func (c *copying) inline() (map[int32][]byte, error) {
 	out := make(map[int32][]byte)
@@ -710,10 +690,4 @@ func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) 
 		c.marks[d.First+k] = MarkStaged
 	}
 	return nil
-}
-
-// mayKeep reports whether an unchanged block may stay where the previous
-// checkpoint has it.
-func (c *copying) mayKeep(b *Block) bool {
-	return b.Source < SourceBase || !c.compact.drop[b.Source-SourceBase]
 }

@@ -9,6 +9,18 @@ func (s *Saver) isStable(d *Dataset, b *Memory) bool {
 	return s.opts.Stable != nil && d.Block%page == 0 && len(b.Pieces) == 1 && addrOf(b.Pieces[0])%page == 0 && s.opts.Stable(b.Pieces[0])
 }
 
+// ready waits until n bytes of dataset i have the values that are to be saved.
+func (c *copying) ready(i int, off, n int64) (err error) {
+	if b := &c.l.Memory[i]; c.s.opts.Ready != nil && b.gather == nil && !c.l.Remote[i] {
+		b.Each(off, int(n), func(p []byte) {
+			if err == nil {
+				err = c.s.opts.Ready(p)
+			}
+		})
+	}
+	return err
+}
+
 // putStable gives block k of dataset i to the writer without copying it. It
 // returns false if it cannot.
 func (c *copying) putStable(seg *Segment, i, k int) bool {

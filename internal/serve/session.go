@@ -60,10 +60,11 @@ func statusOf(err error) int32 {
 // page is memory shared with the program.
 type page struct {
 	wake    atomic.Uint32
-	step    atomic.Uint32 // changes when one of the last three does
+	step    atomic.Uint32 // changes when one of the last four does
 	points  atomic.Uint64
 	paused  atomic.Int64  // nanoseconds
 	copied  atomic.Uint64 // see ready
+	until   atomic.Uint64 // see ready
 	filling atomic.Uint32 // see ready
 }
 
@@ -596,7 +597,7 @@ func (s *session) ready(p []byte) error {
 			return nil
 		case v >= failed:
 			return fmt.Errorf("the program could not copy its GPU memory: CUDA error %d; if its next calls of CUDA fail too, end it and start it again: it resumes from the checkpoint before", v-failed)
-		case s.page.copied.Load() >= at+uint64(len(p)):
+		case s.page.copied.Load() >= at+uint64(len(p)) || s.page.until.Load() <= at:
 			return nil
 		case unix.Kill(s.pid, 0) == unix.ESRCH || s.gone.Load():
 			return errors.New("the program ended while it copied its memory")
