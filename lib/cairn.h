@@ -204,7 +204,11 @@ int cairn_variables(cairn_run *run, uint64_t index, const cairn_variable **list)
  * cairn_restore puts the newest good checkpoint's values into the protected
  * variables, and files back to where they were. It returns CAIRN_RESTORED, or
  * CAIRN_OK when there is nothing to restore. It is called once, before the
- * first point. After an error the variables are undefined.
+ * first point.
+ *
+ * It changes the variables only when it has read and checked every byte of the
+ * checkpoint, so after most errors they are unchanged. If another rank fails, or
+ * a copy to a GPU, they may have the checkpoint's values: end the program.
  */
 cairn_status cairn_restore(cairn_run *run);
 

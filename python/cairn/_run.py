@@ -345,7 +345,7 @@ class Run:
         """Restore the newest good checkpoint into what is protected; False: there is none.
 
         Call it once, before the first point. After an exception, what is
-        protected is undefined.
+        protected may have the checkpoint's values, or some of them.
         """
         restored = self._restore_objects() if self._objects else self._restore_all()
         for file, _ in self._files:  # libcairn has moved their descriptors
