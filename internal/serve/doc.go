@@ -76,9 +76,9 @@
 // The page has seven numbers. The helper sets wake (32 bits), the program the
 // others: step (32 bits), points, paused, copied and until (64 bits each), and
 // filling (32 bits). Filling is 1 while the program still copies to the mirror
-// after Save: the second half of its largest variable, or GPU memory. The helper
-// writes the mirror meanwhile, but not what lies from the offset copied to the
-// offset until. Filling is 0 at the end, and more than 1 if the copy failed. The
-// helper waits on step, a futex, which changes after the others. Paused says in
-// nanoseconds for how long the program was paused.
+// after Save: the second half of its largest variable, or GPU memory. The
+// helper writes the mirror meanwhile, but not what lies from the offset copied
+// to the offset until. Filling is 0 at the end, and more than 1 if the copy
+// failed. The helper waits on step, a futex, which changes after the others.
+// Paused says in nanoseconds for how long the program was paused.
 package serve
