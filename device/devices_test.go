@@ -44,8 +44,8 @@ func (p *pointers) Synchronize() error {
 	return nil
 }
 
-// TestRaw uses memory that the program has allocated.
-func TestRaw(t *testing.T) {
+// TestRaw_ProgramMemory uses memory that the program has allocated.
+func TestRaw_ProgramMemory(t *testing.T) {
 	drv := &pointers{Device: host.New(host.Options{Index: 7, Discrete: true}), addr: 1 << 20, n: 400, host: heap[byte](400)}
 	var err error
 	drv.block, err = drv.Alloc(400)
@@ -109,8 +109,8 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestOpen parses lists of devices.
-func TestOpen(t *testing.T) {
+// TestOpen_ParsesLists parses lists of devices.
+func TestOpen_ParsesLists(t *testing.T) {
 	two, err := Open(" host, host")
 	if err != nil || len(two) != 2 || two[0].Info().ID != "host:0" || two[1].Info().ID != "host:1" {
 		t.Fatal(two, err)

@@ -7,9 +7,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// TestGuard shows that neither the program nor a kernel changes host memory
-// while a checkpoint reads it.
-func TestGuard(t *testing.T) {
+// TestGuard_WhileCheckpointReads shows that neither the program nor a kernel
+// changes host memory while a checkpoint reads it.
+func TestGuard_WhileCheckpointReads(t *testing.T) {
 	discreteDev, err := newDevice(host.New(host.Options{Discrete: true}))
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ var (
 	errWrong = errors.New("a rank did not get the error it should")
 )
 
-// TestLost shows that no rank waits forever when another rank dies, whatever it
-// waits for.
-func TestLost(t *testing.T) {
+// TestLost_NobodyWaitsForever shows that no rank waits forever when another
+// rank dies, whatever it waits for.
+func TestLost_NobodyWaitsForever(t *testing.T) {
 	long := make([]float64, 200000)
 	for what, wait := range map[string]func(c *mpi.Comm) error{
 		"recv from it": func(c *mpi.Comm) error { _, err := mpi.Recv(c, long, 1, 0); return err },

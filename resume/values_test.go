@@ -128,7 +128,7 @@ func init() {
 	resume.Func("triple", triple)
 }
 
-func TestFuncs(t *testing.T) {
+func TestFuncs_Saved(t *testing.T) {
 	e := &env{10, 3}
 	n := &nodeEnv{next: e}
 	n.self = makeSelf(n)
@@ -202,7 +202,7 @@ func TestFuncs_Refused(t *testing.T) {
 	}
 }
 
-func TestChannels(t *testing.T) {
+func TestChannels_Saved(t *testing.T) {
 	type message struct {
 		text string
 		to   chan<- message

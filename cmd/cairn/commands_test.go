@@ -453,7 +453,7 @@ func TestGC_InUse(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFailed).complains("no checkpoints here")
 }
 
-func TestText(t *testing.T) {
+func TestText_SizesAgesShares(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 1 << 60: "1024.0 PiB"} {
 		if got := control.BytesText(n); got != want {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
@@ -489,7 +489,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress_Line(t *testing.T) {
 	var b bytes.Buffer
 	began := time.Now()
 	p := &progress{c: &call{stderr: &b}, label: "checking checkpoint 12", total: 100 << 20, began: began, next: began.Add(-1)}

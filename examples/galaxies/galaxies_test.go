@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPlain checks that the program does not import Cairn.
-func TestPlain(t *testing.T) {
+// TestProgram_DoesNotImportCairn checks that the program does not import Cairn.
+func TestProgram_DoesNotImportCairn(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +45,10 @@ func TestParabola(t *testing.T) {
 	}
 }
 
-// TestKilled runs the program under cairn run, kills it three times with
-// SIGKILL, and compares its output and files with those of the plain program.
-func TestKilled(t *testing.T) {
+// TestRun_KilledThreeTimes runs the program under cairn run, kills it three
+// times with SIGKILL, and compares its output and files with those of the plain
+// program.
+func TestRun_KilledThreeTimes(t *testing.T) {
 	dir := t.TempDir()
 	cairn, plain := filepath.Join(dir, "cairn"), filepath.Join(dir, "galaxies")
 	command(t, nil, "go", "build", "-o", cairn, "../../cmd/cairn")

@@ -149,7 +149,7 @@ func TestReport(t *testing.T) {
 }
 
 // A run that is stopped again and again gives the result of one that is not.
-func TestStops(t *testing.T) {
+func TestRun_StoppedAgainAndAgain(t *testing.T) {
 	want, _, err := runOn(t, plain("floyd"), "host")
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestStart_FromCheckpoint(t *testing.T) {
 
 // The harness waits for devices often enough to report progress, and not much
 // more often.
-func TestPace(t *testing.T) {
+func TestRun_WaitsForDevices(t *testing.T) {
 	for _, c := range []struct {
 		step        time.Duration
 		least, most int // steps between waits, in the end
@@ -382,7 +382,7 @@ func (l *loser) step(ctx context.Context, i int) error {
 	return l.program.step(ctx, i)
 }
 
-func TestLosses(t *testing.T) {
+func TestRun_DevicesLost(t *testing.T) {
 	want, _, err := runOn(t, plain("ftmini"), "host")
 	if err != nil {
 		t.Fatal(err)

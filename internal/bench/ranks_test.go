@@ -27,7 +27,7 @@ func TestTorus(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestTake_LinesOfFigures(t *testing.T) {
 	b := &bench{got: map[string][]float64{}}
 	if err := b.take("shm ", []byte("1 2e-7\n1024 1.5e-6\n1 3e-7\n")); err != nil {
 		t.Fatal(err)

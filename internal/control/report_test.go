@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestEnds checks that the slowest rank says when the run's loop ends.
-func TestEnds(t *testing.T) {
+// TestReport_SlowestRankEnds checks that the slowest rank says when the run's
+// loop ends.
+func TestReport_SlowestRankEnds(t *testing.T) {
 	now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	st := RunState{Ranks: []RankState{{State: "running"}, {State: "running", Loop: &Loop{"a.go:1", 1, 10}}}}
 	if l, end := st.Ends(); l == nil || l.Done != 1 || !end.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestLine(t *testing.T) {
+func TestLine_NewestOfAllRanks(t *testing.T) {
 	for _, c := range []struct {
 		have [][]uint64
 		line uint64
@@ -29,9 +29,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestSums changes one total of many ranks at a time, or two totals whose
-// changes would cancel each other in a plain sum.
-func TestSums(t *testing.T) {
+// TestSums_NoticeChanges changes one total of many ranks at a time, or two
+// totals whose changes would cancel each other in a plain sum.
+func TestSums_NoticeChanges(t *testing.T) {
 	const n = 7
 	sent, received := make([][]uint64, n), make([][]uint64, n)
 	for i := range n {

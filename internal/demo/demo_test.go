@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCompare shows that the demo would notice a difference.
-func TestCompare(t *testing.T) {
+// TestCompare_NoticesDifference shows that the demo would notice a difference.
+func TestCompare_NoticesDifference(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		name = filepath.Join(dir, name)

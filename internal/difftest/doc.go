@@ -38,10 +38,10 @@
 // If a program has few points, tests kill it at all of them, otherwise at some;
 // and at a random moment. With -short, they kill at some points only.
 // CAIRN_LONG=1: at many more, and at random moments that are spread over the
-// whole run (TestMoments; CAIRN_SEED=N draws the same again, CAIRN_MOMENTS=N
-// draws that many). CAIRN_DIFFTEST_AUTO=1: the unchanged source, so that Cairn
-// chooses the loops. CAIRN_DIFFTEST_SEEDS=FROM-TO: random programs of these
-// seeds. CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one
-// built here. CAIRN_DIFFTEST_KEEP=1: keep what was built.
+// whole run (TestRandomMoments_Killed; CAIRN_SEED=N draws the same again,
+// CAIRN_MOMENTS=N draws that many). CAIRN_DIFFTEST_AUTO=1: the unchanged
+// source, so that Cairn chooses the loops. CAIRN_DIFFTEST_SEEDS=FROM-TO: random
+// programs of these seeds. CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use
+// instead of one built here. CAIRN_DIFFTEST_KEEP=1: keep what was built.
 // CAIRN_DIFFTEST_REPORT=FILE: write results there as they come.
 package difftest

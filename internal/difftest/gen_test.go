@@ -58,9 +58,9 @@ func writeModule(t *testing.T, dir string, packages map[string]string) {
 	write("main.go", "// Command random is random programs.\npackage main\n\nimport (\n\t\"os\"\n\n"+imports.String()+")\n\nfunc main() {\n\tswitch os.Args[1] {\n"+cases.String()+"\t}\n}\n")
 }
 
-// TestRandom compares random programs that are killed at their points with the
-// same programs built by the go command.
-func TestRandom(t *testing.T) { tryRandom(t, "random", Generate) }
+// TestRandomPrograms_KilledAtPoints compares random programs that are killed at
+// their points with the same programs built by the go command.
+func TestRandomPrograms_KilledAtPoints(t *testing.T) { tryRandom(t, "random", Generate) }
 
 // TestRandom_Concurrent does so with programs that have goroutines.
 func TestRandom_Concurrent(t *testing.T) { tryRandom(t, "concurrent", GenerateConcurrent) }

@@ -28,8 +28,8 @@ const (
 	long        = 250 * time.Millisecond // with a checkpoint at many of their points
 )
 
-// TestMoments kills programs at random moments.
-func TestMoments(t *testing.T) {
+// TestRandomMoments_Killed kills programs at random moments.
+func TestRandomMoments_Killed(t *testing.T) {
 	if !stress && os.Getenv("CAIRN_MOMENTS") == "" {
 		t.Skip("CAIRN_LONG=1 tries this")
 	}
@@ -81,7 +81,7 @@ func TestMoments(t *testing.T) {
 		}
 		binary, said := (&program{name: "moments", dir: dir, pkg: "."}).buildProtected(t)
 		if binary == "" {
-			t.Skipf("cairn build refuses (TestRandom tells which of them it is): %s", said)
+			t.Skipf("cairn build refuses (TestRandomPrograms_KilledAtPoints tells which of them it is): %s", said)
 		}
 		for name := range packages {
 			t.Run(name, func(t *testing.T) { try(t, &program{name: name, args: []string{name}}, plain, binary) })

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestFile(t *testing.T) {
+func TestReader_GrowingFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), FileName)
 	r := NewReader(name)
 	next := func(wantAnew bool, texts ...string) {

@@ -150,8 +150,8 @@ func TestKindOf_Independent(t *testing.T) {
 	}
 }
 
-// TestDiffers shows that differences of all kinds are detected.
-func TestDiffers(t *testing.T) {
+// TestDiffers_AllKinds shows that differences of all kinds are detected.
+func TestDiffers_AllKinds(t *testing.T) {
 	want := &results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x"}}
 	for _, c := range []struct {
 		got  *results
@@ -170,9 +170,9 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// TestRecords shows that an interrupted campaign is continued, and that the
-// last outcome of a case counts.
-func TestRecords(t *testing.T) {
+// TestRecords_CampaignContinues shows that an interrupted campaign is
+// continued, and that the last outcome of a case counts.
+func TestRecords_CampaignContinues(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seed")
 	rec, err := openRecords(path)
 	if err != nil {

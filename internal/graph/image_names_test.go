@@ -38,9 +38,9 @@ type namedFrames struct{ Frames []any }
 
 func (f *namedFrames) AllFrames() iter.Seq[any] { return slices.Values(f.Frames) }
 
-// TestNames checks that arrays which variables of functions lead to get names,
-// and that these say where the elements are.
-func TestNames(t *testing.T) {
+// TestNames_OfArrays checks that arrays which variables of functions lead to
+// get names, and that these say where the elements are.
+func TestNames_OfArrays(t *testing.T) {
 	defer func(was bool) { wholeProgram = was }(wholeProgram)
 	wholeProgram = true
 

@@ -67,7 +67,7 @@ func TestStd_Random(t *testing.T) {
 	}
 }
 
-func TestStd(t *testing.T) {
+func TestStandardLibrary_RoundTrip(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/out")
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestStd(t *testing.T) {
 	}
 }
 
-func TestTime(t *testing.T) {
+func TestTime_Locations(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Skip(err)
@@ -263,7 +263,7 @@ type wrapper struct {
 	extra string
 }
 
-func TestCodec(t *testing.T) {
+func TestCodec_RoundTrip(t *testing.T) {
 	type all struct {
 		log []string
 		a   *model

@@ -273,7 +273,7 @@ func TestContinue_Early(t *testing.T) {
 	}
 }
 
-func TestLost(t *testing.T) {
+func TestLost_SendAndRecvFail(t *testing.T) {
 	f, es := world(t, 3, mem.Options{})
 	go f.Kill(2)
 	for _, e := range es[:2] {

@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// TestOverlap shows that Freeze does not wait for kernels before it, and that
-// frozen data is drained while a kernel behind it runs.
-func TestOverlap(t *testing.T) {
+// TestFreeze_DoesNotWait shows that Freeze does not wait for kernels before it,
+// and that frozen data is drained while a kernel behind it runs.
+func TestFreeze_DoesNotWait(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 64 << 20})
 	t.Cleanup(func() { dev.Close() })
 	w := newWorld(t, dev)
@@ -54,8 +54,8 @@ func TestOverlap(t *testing.T) {
 	close(gates[1])
 }
 
-// TestParallel does everything at the same time.
-func TestParallel(t *testing.T) {
+// TestFreeze_WithEverythingElse does everything at the same time.
+func TestFreeze_WithEverythingElse(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		data := random(1<<20, 21)
 		b := w.buffer(data)

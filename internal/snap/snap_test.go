@@ -410,7 +410,7 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-func TestLive(t *testing.T) {
+func TestLive_ReadsAndDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
 		one, two := random(9<<17, 5), random(9<<17, 6)

@@ -50,11 +50,11 @@ func (w *world) speed(bytes int64, f func() error) float64 {
 	return best
 }
 
-// TestSweep prints the speed of all shapes, of Freeze and of Read, compared
-// with copies on the device. CAIRN_SNAP_SWEEP is the number of MiB.
+// TestSpeed_AllShapes prints the speed of all shapes, of Freeze and of Read,
+// compared with copies on the device. CAIRN_SNAP_SWEEP is the number of MiB.
 // CAIRN_SNAP_SWEEP_ON is the ID of the device; by default, the first one that
 // is not a host.
-func TestSweep(t *testing.T) {
+func TestSpeed_AllShapes(t *testing.T) {
 	mib, _ := strconv.ParseInt(os.Getenv("CAIRN_SNAP_SWEEP"), 10, 64)
 	if mib <= 0 {
 		t.Skip("CAIRN_SNAP_SWEEP is not set")

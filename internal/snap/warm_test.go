@@ -6,9 +6,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// TestWarm shows that nothing is compiled after Warm, and that Warm frees its
-// memory.
-func TestWarm(t *testing.T) {
+// TestWarm_CompilesNothingLater shows that nothing is compiled after Warm, and
+// that Warm frees its memory.
+func TestWarm_CompilesNothingLater(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true})
 	q, err := dev.NewQueue()
 	if err != nil {

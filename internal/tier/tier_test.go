@@ -101,9 +101,9 @@ func TestRetry_Waits(t *testing.T) {
 	})
 }
 
-// TestLimit shows that several operations share the bandwidth, in both
-// directions.
-func TestLimit(t *testing.T) {
+// TestLimit_SharedByOperations shows that several operations share the
+// bandwidth, in both directions.
+func TestLimit_SharedByOperations(t *testing.T) {
 	const rate, size = 1 << 20, 10 << 20
 	synctest.Test(t, func(t *testing.T) {
 		l := tier.NewLimiter(rate)
@@ -158,7 +158,7 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
-func TestSource(t *testing.T) {
+func TestNewSource_Digest(t *testing.T) {
 	data := tiertest.Pattern(1, 3<<20+1)
 	src, err := tier.NewSource(t.Context(), bytes.NewReader(data), int64(len(data)))
 	if err != nil || src.Digest != tier.BytesSource(data).Digest || src.Size != int64(len(data)) {

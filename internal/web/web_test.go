@@ -239,7 +239,7 @@ func TestServe_TooManyConnections(t *testing.T) {
 	}
 }
 
-func TestPage(t *testing.T) {
+func TestPage_NeedsNothingElse(t *testing.T) {
 	s := newSite(t, "")
 	a, text := s.do("GET", "/", "")
 	policy := a.Header.Get("Content-Security-Policy")

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// TestContent shows that the rank detects when its memory is not what it wrote.
-func TestContent(t *testing.T) {
+// TestRank_DetectsWrongMemory shows that the rank detects when its memory is
+// not what it wrote.
+func TestRank_DetectsWrongMemory(t *testing.T) {
 	c := newContent(1 << 20)
 	c.write(0, len(c.versions), 0)
 	for range 40 { // more than one pass over the memory
@@ -37,8 +38,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestStages shows that the stages send all that a move sends.
-func TestStages(t *testing.T) {
+// TestStages_SendAll shows that the stages send all that a move sends.
+func TestStages_SendAll(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Skip(err)
@@ -66,8 +67,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestMemory shows that the growth of a process's memory is seen.
-func TestMemory(t *testing.T) {
+// TestMemory_GrowthSeen shows that the growth of a process's memory is seen.
+func TestMemory_GrowthSeen(t *testing.T) {
 	before, err := memoryOf(os.Getpid())
 	if err != nil {
 		t.Skip(err)
@@ -86,9 +87,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestFigure shows that a figure says which bounds hold, in the table and in
-// the picture.
-func TestFigure(t *testing.T) {
+// TestFigure_SaysWhichBoundsHold shows that a figure says which bounds hold, in
+// the table and in the picture.
+func TestFigure_SaysWhichBoundsHold(t *testing.T) {
 	f := figure{Title: "a < b", Unit: "one", Parts: []string{"x", "y"}, Bars: []bar{
 		{Name: "good", Parts: []float64{0.5, 0.25}, Bound: 1},
 		{Name: "bad", Parts: []float64{1, 1}, Bound: 1.15, Note: "why"},

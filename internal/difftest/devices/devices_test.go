@@ -340,8 +340,9 @@ func number(list string) int {
 	return strings.Count(list, ",") + 1
 }
 
-// TestTestbed kills the programs of the testbed at some of their points.
-func TestTestbed(t *testing.T) {
+// TestTestbed_KilledAtPoints kills the programs of the testbed at some of their
+// points.
+func TestTestbed_KilledAtPoints(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	all := travel(t)
@@ -411,12 +412,12 @@ func TestTestbed_Divide(t *testing.T) {
 	}
 }
 
-// TestParts has divisions that another number of devices cannot continue: each
-// device has an element of an array, or an array whose values live on. The
-// first shows when the work is divided anew, and the program keeps its old
-// division. The second shows when a kernel reads the new array; the program
-// ends, and its next start keeps the old number.
-func TestParts(t *testing.T) {
+// TestDivision_OtherNumberOfDevices has divisions that another number of
+// devices cannot continue: each device has an element of an array, or an array
+// whose values live on. The first shows when the work is divided anew, and the
+// program keeps its old division. The second shows when a kernel reads the new
+// array; the program ends, and its next start keeps the old number.
+func TestDivision_OtherNumberOfDevices(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "parts")
 	over := [][]string{{"host,host", "host,host,host"}, {"host,host,host", "discrete"}}
@@ -451,10 +452,10 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestMixed has all features of package device in the state: the page of an
-// array that the program keeps, kernels with captured variables, arguments that
-// were made before, devices as keys of a map.
-func TestMixed(t *testing.T) {
+// TestDeviceState_AllFeatures has all features of package device in the state:
+// the page of an array that the program keeps, kernels with captured variables,
+// arguments that were made before, devices as keys of a map.
+func TestDeviceState_AllFeatures(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "mixed")
 	all := travel(t)
@@ -511,9 +512,9 @@ func supervised(t *testing.T, plain, made string) {
 	}
 }
 
-// TestRaw shows that memory which the program allocates itself cannot be
-// restored.
-func TestRaw(t *testing.T) {
+// TestRawMemory_NotRestored shows that memory which the program allocates
+// itself cannot be restored.
+func TestRawMemory_NotRestored(t *testing.T) {
 	t.Parallel()
 	text, err := command(t, source(t), cairn(t), "build", "-o", filepath.Join(t.TempDir(), "raw"), "./raw").CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "main.go:27: device.Raw makes an array of memory that a restarted program must provide again") {

@@ -140,9 +140,9 @@ func TestSubset_Fake(t *testing.T) {
 	left(t)
 }
 
-// TestLost shows that a lost device fails at once with the first cause, can be
-// closed, and does not affect another device.
-func TestLost(t *testing.T) {
+// TestLost_FailsAtOnce shows that a lost device fails at once with the first
+// cause, can be closed, and does not affect another device.
+func TestLost_FailsAtOnce(t *testing.T) {
 	devs := fakeDevices(t)
 	d, other := devs[0], devs[1]
 	q, err := d.NewQueue()

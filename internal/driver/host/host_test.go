@@ -62,10 +62,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestParts checks that parts are as driver.Work documents: whole groups,
-// complete in all dimensions but one, every item once, the same in every
-// launch.
-func TestParts(t *testing.T) {
+// TestLaunch_AllWorkItems checks that parts are as driver.Work documents: whole
+// groups, complete in all dimensions but one, every item once, the same in
+// every launch.
+func TestLaunch_AllWorkItems(t *testing.T) {
 	for _, workers := range []int{1, 2, 7, 64} {
 		_, q, kernel := open(t, Options{Workers: workers})
 		for _, c := range []struct{ global, local [3]int }{
@@ -234,8 +234,8 @@ func TestBuild_NoFunction(t *testing.T) {
 	}
 }
 
-// TestMemory fills a device's memory.
-func TestMemory(t *testing.T) {
+// TestAlloc_BeyondMemory fills a device's memory.
+func TestAlloc_BeyondMemory(t *testing.T) {
 	d, q, kernel := open(t, Options{Discrete: true, Memory: 1000})
 	b, err := d.Alloc(600)
 	must(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// TestLost shows that a lost device stays lost and can be closed.
-func TestLost(t *testing.T) {
+// TestLost_StaysLost shows that a lost device stays lost and can be closed.
+func TestLost_StaysLost(t *testing.T) {
 	for _, code := range []int32{codeNotAvailable, codeInvalidQueue, codeNVIDIAFault} {
 		b := newBench(t, false)
 		a := b.ints(1)
@@ -68,10 +68,10 @@ func held(t *testing.T, b *bench) (pass func()) {
 	}
 }
 
-// TestLate shows that a device is lost when an accepted command fails, and that
-// the next call reports it. A function of libc that never returns 0 replaces
-// the one that reports the driver's error.
-func TestLate(t *testing.T) {
+// TestLost_AcceptedCommandFails shows that a device is lost when an accepted
+// command fails, and that the next call reports it. A function of libc that
+// never returns 0 replaces the one that reports the driver's error.
+func TestLost_AcceptedCommandFails(t *testing.T) {
 	launch := func(b *bench, a driver.Buffer) error {
 		k, err := b.p.Kernel("add")
 		if err != nil {
@@ -131,9 +131,9 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestWindow shows that issuing commands waits when there are too many, and
-// then continues.
-func TestWindow(t *testing.T) {
+// TestQueue_WaitsWhenFull shows that issuing commands waits when there are too
+// many, and then continues.
+func TestQueue_WaitsWhenFull(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(0)
 	k := must(b.p.Kernel("add"))(t)
@@ -181,10 +181,11 @@ func TestClose_WhileWaiting(t *testing.T) {
 	}
 }
 
-// TestFault runs a kernel that writes outside of its buffers. The device is
-// lost. NVIDIA's driver gives this process no other context for it then. Other
-// processes are not affected. On a CPU, the process would end.
-func TestFault(t *testing.T) {
+// TestLost_KernelWritesOutside runs a kernel that writes outside of its
+// buffers. The device is lost. NVIDIA's driver gives this process no other
+// context for it then. Other processes are not affected. On a CPU, the process
+// would end.
+func TestLost_KernelWritesOutside(t *testing.T) {
 	const child = "CAIRN_TEST_FAULT"
 	b := newBench(t, false)
 	if b.d.info.Kind != driver.GPU {
@@ -203,14 +204,14 @@ func TestFault(t *testing.T) {
 	switch os.Getenv(child) {
 	case "":
 		for _, what := range []string{"fault", "new process"} {
-			c := exec.Command(os.Args[0], "-test.run=^TestFault$", "-test.v")
+			c := exec.Command(os.Args[0], "-test.run=^TestLost_KernelWritesOutside$", "-test.v")
 			c.Env = append(os.Environ(), child+"="+what)
 			out, err := c.CombinedOutput()
 			t.Logf("%s: %s", what, out)
 			if err != nil {
 				t.Error(what, err)
 			}
-			if !strings.Contains(string(out), "--- PASS: TestFault") {
+			if !strings.Contains(string(out), "--- PASS: TestLost_KernelWritesOutside") {
 				t.Error(what, "did not run")
 			}
 			works(b, a)

@@ -13,10 +13,10 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/local"
 )
 
-// TestLeads sets up several helpers on a host, as mpirun and srun start them.
-// The first one works for other hosts. Those of another launch wait until it
-// has ended.
-func TestLeads(t *testing.T) {
+// TestHelpers_FirstOfHostLeads sets up several helpers on a host, as mpirun and
+// srun start them. The first one works for other hosts. Those of another launch
+// wait until it has ended.
+func TestHelpers_FirstOfHostLeads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sim-1")
 	if err := os.MkdirAll(filepath.Join(dir, "hosts"), 0o700); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestJob_Repeats(t *testing.T) {
 	}
 }
 
-func TestUsual(t *testing.T) {
+func TestUsualNotice_BySystem(t *testing.T) {
 	commands(t, map[string]string{
 		"scontrol":  `echo "KeepAliveTime = 9 sec"; echo "KillWait                = 45 sec"` + "\n",
 		"systemctl": `test "$*" = "--user show --property=TimeoutStopUSec sim.service" && echo "TimeoutStopUSec=1min 30s"` + "\n",
@@ -126,7 +126,7 @@ const jobText = `JobId=17 JobName=x
    PreemptEligibleTime=2026-11-17T14:04:19 PreemptTime=%s
 `
 
-func TestNotice(t *testing.T) {
+func TestNotice_ByJobState(t *testing.T) {
 	s := &Scheduler{killWait: 30 * time.Second}
 	now := time.Date(2026, 11, 17, 14, 0, 0, 0, time.Local)
 	at := func(d time.Duration) string { return now.Add(d).Format("2006-01-02T15:04:05") }
@@ -210,8 +210,9 @@ func TestParseSpan(t *testing.T) {
 	}
 }
 
-// TestState looks at jobs from a node that has lost the supervisor.
-func TestState(t *testing.T) {
+// TestJobState_SupervisorLost looks at jobs from a node that has lost the
+// supervisor.
+func TestJobState_SupervisorLost(t *testing.T) {
 	const text = "JobId=17 JobName=x BatchHost=n9\n   JobState=%s Reason=None\n   Requeue=%s Reboot=0 ExitCode=0:0\n   ReqNodeList=(null) ExcNodeList=(null)\n   NodeList=%s\n   BatchHost=n1\n"
 	for _, x := range []struct {
 		state, requeue, nodes string

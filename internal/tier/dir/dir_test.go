@@ -52,9 +52,9 @@ type noLinks struct{ vfs.FS }
 
 func (noLinks) Link(from, to string) error { return vfs.ErrNoLink }
 
-// TestCrash loses power after every operation: what was reported as stored is
-// there, and nothing else is visible but whole objects.
-func TestCrash(t *testing.T) {
+// TestOperations_PowerLost loses power after every operation: what was reported
+// as stored is there, and nothing else is visible but whole objects.
+func TestOperations_PowerLost(t *testing.T) {
 	for _, loss := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		for name, wrap := range map[string]func(vfs.FS) vfs.FS{
 			"links": func(f vfs.FS) vfs.FS { return f }, "no links": func(f vfs.FS) vfs.FS { return noLinks{f} },
@@ -145,9 +145,9 @@ func checkAfter(t *testing.T, d tier.Tier, durable, removed []string) {
 	}
 }
 
-// TestFail lets each operation fail once: the call reports it, nothing but
-// whole objects is visible, and the call can be repeated.
-func TestFail(t *testing.T) {
+// TestOperations_FailOnce lets each operation fail once: the call reports it,
+// nothing but whole objects is visible, and the call can be repeated.
+func TestOperations_FailOnce(t *testing.T) {
 	broken := errors.New("broken")
 	for at, end := 1, false; !end; at++ {
 		mem := vfstest.NewMem()
@@ -194,7 +194,7 @@ func TestSweep_Leftovers(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
+func TestCreate_ModesOfRoot(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes")
 	}

@@ -342,8 +342,9 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestMemory checks that memory does not grow with the object.
-func TestMemory(t *testing.T) {
+// TestMemory_IndependentOfSize checks that memory does not grow with the
+// object.
+func TestMemory_IndependentOfSize(t *testing.T) {
 	c := Code{8, 3}
 	alloc := func(size int64) uint64 {
 		var before, after runtime.MemStats

@@ -391,9 +391,10 @@ func (w *work) check(fsys vfs.FS) {
 	}
 }
 
-// TestCrash loses power after every operation: what was reported is there, and
-// nothing else is but whole objects. Everything can be done again.
-func TestCrash(t *testing.T) {
+// TestOperations_PowerLost loses power after every operation: what was reported
+// is there, and nothing else is but whole objects. Everything can be done
+// again.
+func TestOperations_PowerLost(t *testing.T) {
 	base := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, base, "/run", 1)
 	w := &work{t: t, run: prog.Run, indexes: []uint64{prog.Save(), prog.Save()}}
@@ -439,9 +440,9 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestFailure lets every operation fail once: the same process can do
-// everything after that, and so can the next one.
-func TestFailure(t *testing.T) {
+// TestOperations_FailOnce lets every operation fail once: the same process can
+// do everything after that, and so can the next one.
+func TestOperations_FailOnce(t *testing.T) {
 	base := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, base, "/run", 1)
 	w := &work{t: t, run: prog.Run, indexes: []uint64{prog.Save(), prog.Save()}}
@@ -533,7 +534,7 @@ func TestReceive_Continues(t *testing.T) {
 	sound(t, s)
 }
 
-func TestScrub(t *testing.T) {
+func TestScrub_FindsDamage(t *testing.T) {
 	fsys := vfstest.NewMem()
 	s := open(t, fsys, "run")
 	name, data := content(1, 200_000)

@@ -483,7 +483,7 @@ func TestAssign_Random(t *testing.T) {
 	}
 }
 
-func TestSurvives(t *testing.T) {
+func TestSurvives_ByCode(t *testing.T) {
 	inv := cluster(6)
 	c := Checkpoint{2, "51e9"}
 	if got := Survives(inv, c, 6).String(); got != "any 1 of 6 hosts" {
@@ -527,8 +527,8 @@ func TestSurvives(t *testing.T) {
 	}
 }
 
-// TestLarge plans for 10,000 hosts of which 100 are lost.
-func TestLarge(t *testing.T) {
+// TestPlan_TenThousandHosts plans for 10,000 hosts of which 100 are lost.
+func TestPlan_TenThousandHosts(t *testing.T) {
 	inv := &Inventory{Committed: 1, Line: []Span{{"x", 0}}}
 	const n = 10000
 	hosts := make([]string, n)

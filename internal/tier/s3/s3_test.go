@@ -114,9 +114,9 @@ func faults(s *s3test.Server, f func(op string, n int) s3test.Fault) {
 	}
 }
 
-// TestFaults lets every kind of request fail once in every way, for each kind
-// of operation: it is repeated, and the result is right.
-func TestFaults(t *testing.T) {
+// TestRequests_FailOnce lets every kind of request fail once in every way, for
+// each kind of operation: it is repeated, and the result is right.
+func TestRequests_FailOnce(t *testing.T) {
 	small, large := tiertest.Pattern(1, 1000), tiertest.Pattern(2, 5*testPart+7)
 	for _, fault := range []s3test.Fault{s3test.Error500, s3test.Error500After, s3test.SlowDown, s3test.Reset, s3test.ResetAfter, s3test.Truncate, s3test.LosePart, s3test.Short, s3test.Flip} {
 		for _, nth := range []int{1, 2} {
@@ -291,9 +291,9 @@ func TestPut_WithoutMetadata(t *testing.T) {
 	}
 }
 
-// TestMemory shows that many large objects at once take no more than Parallel
-// buffers.
-func TestMemory(t *testing.T) {
+// TestMemory_LargeObjectsAtOnce shows that many large objects at once take no
+// more than Parallel buffers.
+func TestMemory_LargeObjectsAtOnce(t *testing.T) {
 	s := server(t)
 	o := options(s)
 	o.Parallel = 2
@@ -325,8 +325,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestConditions shows what Open does with a store that ignores conditions.
-func TestConditions(t *testing.T) {
+// TestOpen_ConditionsIgnored shows what Open does with a store that ignores
+// conditions.
+func TestOpen_ConditionsIgnored(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		s := server(t)
 		s.IgnoreConditions, s.RefuseConditions = !refuse, refuse
@@ -457,9 +458,9 @@ func TestOpen_Refuses(t *testing.T) {
 	}
 }
 
-// TestStall shows that a connection that moves nothing fails, and one that
-// moves slowly does not.
-func TestStall(t *testing.T) {
+// TestConnection_MovesNothing shows that a connection that moves nothing fails,
+// and one that moves slowly does not.
+func TestConnection_MovesNothing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -47,9 +47,10 @@ func get(t testing.TB, m tier.Tier, name string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// TestChange changes, cuts and extends an object at every place that matters,
-// puts it under another name, and exchanges its chunks: each is noticed.
-func TestChange(t *testing.T) {
+// TestObject_ChangesNoticed changes, cuts and extends an object at every place
+// that matters, puts it under another name, and exchanges its chunks: each is
+// noticed.
+func TestObject_ChangesNoticed(t *testing.T) {
 	key, inner := testKey(t), tiertest.NewMem()
 	m := New(inner, key)
 	want := tiertest.Pattern(1, 2*chunkSize+100)
@@ -148,9 +149,9 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// TestStored shows that the content cannot be seen, that equal content is equal
-// when it is stored, and that other content has other keys.
-func TestStored(t *testing.T) {
+// TestObject_ContentHidden shows that the content cannot be seen, that equal
+// content is equal when it is stored, and that other content has other keys.
+func TestObject_ContentHidden(t *testing.T) {
 	key := testKey(t)
 	text := bytes.Repeat([]byte("a well known text, again and again "), 10_000)
 	store := func(name string, data []byte) []byte {

@@ -84,7 +84,7 @@ func (f *Fabric) inflight(from, to int) int {
 	return n
 }
 
-func TestHold(t *testing.T) {
+func TestHold_KeepsFramesBack(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{})
 	f.Hold(0, 1)
@@ -111,7 +111,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestWindow(t *testing.T) {
+func TestWindow_LimitsFrames(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{Window: 4})
 	if !send(links[0], 1, 1, "abc") || send(links[0], 1, 2, "de") || send(links[0], 1, 3, "f") {
@@ -130,7 +130,7 @@ func TestWindow(t *testing.T) {
 	logs[1].want(t, "0: 2 de", "0: 3 f")
 }
 
-func TestKill(t *testing.T) {
+func TestKill_PeersLoseRank(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{Window: 4})
 	send(links[0], 1, 1, "abcd")

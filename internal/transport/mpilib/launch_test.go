@@ -42,10 +42,10 @@ func passes(t *testing.T, body string, n int) {
 	})
 }
 
-func TestWorld(t *testing.T)    { passes(t, "world", 3) }
-func TestSignals(t *testing.T)  { passes(t, "signals", 2) }
-func TestFinished(t *testing.T) { passes(t, "finished", 2) }
-func TestLeaves(t *testing.T)   { passes(t, "leaves", 2) }
+func TestWorld(t *testing.T)            { passes(t, "world", 3) }
+func TestSignals(t *testing.T)          { passes(t, "signals", 2) }
+func TestFinished(t *testing.T)         { passes(t, "finished", 2) }
+func TestWorld_RankLeaves(t *testing.T) { passes(t, "leaves", 2) }
 
 // TestCrash shows that the Go runtime's crash output appears with a library
 // loaded, too.
@@ -97,7 +97,7 @@ func TestWithoutCgo(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChoose_ByLauncher(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
 		opt  string

@@ -128,7 +128,7 @@ func TestSend_InHandler(t *testing.T) {
 	pollUntil(t, "all frames", func() bool { return got == total && back == total && len(a.sent) == kept }, nodes...)
 }
 
-func TestLost(t *testing.T) {
+func TestLost_KeptFramesReturned(t *testing.T) {
 	nodes := world(t, 3)
 	a, b := nodes[0], nodes[1]
 	for i := range 20 {
@@ -205,7 +205,7 @@ func sleepOn(t *testing.T, fd int) {
 	}
 }
 
-func TestArm(t *testing.T) {
+func TestArm_ReadableWhenFramesCome(t *testing.T) {
 	for _, n := range []int{2, fewPeers + 2} {
 		nodes := world(t, n)
 		a, b := nodes[0], nodes[1]

@@ -105,8 +105,9 @@ func (b *brokenLink) Arrived(peer int, h *transport.Header, buf []byte) {
 	b.Handler.Arrived(peer, h, buf)
 }
 
-// TestFinds breaks every promise of a link once. The suite must report it.
-func TestFinds(t *testing.T) {
+// TestRun_FindsBrokenPromises breaks every promise of a link once. The suite
+// must report it.
+func TestRun_FindsBrokenPromises(t *testing.T) {
 	for _, c := range []struct {
 		test, want string
 		wrong      func(b *brokenLink)
