@@ -36,6 +36,7 @@ type storageTier struct {
 	asked   uint64      // the newest checkpoint that helpers were told to upload
 	upload  *tierUpload // nil: none is under way
 	jobs    []tierJob   // the first one is at work
+	causes  causes      // of its failures
 	ended   bool        // it has the end of the run
 	unended error       // … or why it will not get that
 	owned   atomic.Bool // its place belongs to this run, see claimPlace
@@ -439,18 +440,21 @@ func collectTier(ctx context.Context, x tier.Tier, line *control.AttemptRecord, 
 	return err
 }
 
-// tierFails records a failure of a tier. It says so once, until the tier works
-// again or fails for another reason.
+// tierFails records a failure of a tier. It says so once for each cause, until
+// the tier works again.
 func (s *Supervisor) tierFails(t *storageTier, err error) {
 	f := t.state.Failing
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	tell := f == nil || f.Why != text
+	often := ""
 	if f == nil {
 		f = &control.Unsaved{Since: time.Now()}
+		t.causes = make(causes)
+	} else {
+		often = fmt.Sprintf(", after %s since %s", control.Count(f.Count, "failure"), f.Since.Format(time.DateTime))
 	}
 	t.state.Failing = &control.Unsaved{Since: f.Since, Count: f.Count + 1, Why: text}
-	if tell {
-		s.reportTier(t, 0, "%s fails: %s; it is tried again", t, text)
+	if t.causes.isNew(text, time.Now()) {
+		s.reportTier(t, 0, "%s fails: %s; it is tried again%s", t, text, often)
 	}
 	s.saveTiers()
 }
