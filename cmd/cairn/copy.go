@@ -2,11 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/supervise"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 func copyCommand(c *call) *cobra.Command {
@@ -26,7 +33,7 @@ the original run continues where it is.
 
 --key names the file with the key of an encrypted FROM, and --to-key that of TO. If
 the hosts of a run share no files, cairn copies what its tiers outside of the hosts
-have.`,
+have; without such tiers, it copies the newest checkpoint from the hosts' disks.`,
 		Example: `  cairn copy s3://bucket/sim /gpfs/me/sim             # to a directory
   cairn copy /gpfs/me/sim-7d0c51e9@12 s3://other/sim  # checkpoint 12, to another store
   cairn copy sim.cairn s3://bucket/sim                # a run directory
@@ -38,6 +45,9 @@ have.`,
 	toKey := f.String("to-key", "", "`FILE` with the key of TO, to encrypt it")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		out, err := supervise.CopyRun(ctx, c.args[0], c.args[1], *key, *toKey)
+		if errors.Is(err, supervise.ErrOnHosts) {
+			out, err = c.copyHosted(ctx, *toKey)
+		}
 		if err != nil {
 			return err
 		}
@@ -48,4 +58,57 @@ have.`,
 		return nil
 	})
 	return cmd
+}
+
+// copyHosted copies a checkpoint of a run from the disks of its hosts, by way of
+// a temporary directory here.
+func (c *call) copyHosted(ctx context.Context, toKey string) (*supervise.CopiedRun, error) {
+	run, index := splitIndex(c.args[0])
+	if err := c.askHosts(run); err != nil {
+		return nil, err
+	}
+	if index == 0 {
+		index = c.newestHosted(ctx)
+	}
+	if index == 0 {
+		return nil, fmt.Errorf("%s: no checkpoint is complete on the hosts that answer", run)
+	}
+	g, err := c.theCheckpoint(fmt.Sprintf("%s@%d", run, index))
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.soundCheckpoint(g)
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp("", "cairn-copy-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	if err := c.copyCheckpoint(ctx, from, filepath.Join(tmp, filepath.Base(from))); err != nil {
+		return nil, err
+	}
+	for _, p := range g.parts {
+		f, err := ckpt.Open(vfs.OS(), store.Open(vfs.OS(), tmp, p.rank).File(index))
+		if err != nil {
+			return nil, err
+		}
+		files, err := f.Files()
+		f.Close()
+		if err == nil {
+			err = c.hosts.FilesElsewhere(p.rank, files)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := pinOutput(ctx, tmp, c.hosts.OpenOutput); err != nil {
+		return nil, err
+	}
+	out, err := supervise.CopyRun(ctx, tmp, c.args[1], "", toKey)
+	if err == nil {
+		out.From = c.args[0]
+	}
+	return out, err
 }

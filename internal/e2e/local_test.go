@@ -167,7 +167,7 @@ func TestLocal_Hosts(t *testing.T) {
 	const n = 4
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
 	w := wanderOn(t, 3, n, "-size", "2000")
-	step := 5
+	step, place := 5, filepath.Join(t.TempDir(), "me", "sim")
 	w.lets(step)
 	for i, slots := range []string{"2 2", "2 2", "0 2 2", "0 0 4", "2 1 1"} {
 		w.begins(slots)
@@ -176,6 +176,13 @@ func TestLocal_Hosts(t *testing.T) {
 		}
 		w.reachesStep(step)
 		w.saves()
+		if i == 1 { // of what is on the hosts' disks alone
+			out, code := cairnTool(t, "copy", w.run(), place)
+			if code != 0 {
+				t.Fatalf("cairn copy: exit status %d: %s", code, out)
+			}
+			must(t, out, "1 checkpoint of run ", "copied to "+place)
+		}
 		step += 5
 		w.goes(step)
 		w.killsAll()
@@ -184,6 +191,11 @@ func TestLocal_Hosts(t *testing.T) {
 	w.begins("2 1 1")
 	w.finishes()
 	sameOutput(t, w.output(), want)
+	c := &wanderer{runOf: newRun(t, w.command...), ranks: n, limit: w.limit}
+	c.supervisor = c.start("-n", fmt.Sprint(n), "--every", "1h", "--from", place)
+	c.awaits("restored checkpoint 2")
+	c.finishes()
+	sameOutput(t, c.output(), want)
 	for _, h := range w.net.Hosts {
 		if left, _ := filepath.Glob(filepath.Join(w.disk(h), "ckpt", "*")); len(left) > 0 {
 			t.Errorf("the finished run has left on %s: %v", h, left)

@@ -57,6 +57,9 @@ func TestTiers_ChangedFiles(t *testing.T) {
 				})
 				w.saves()
 				w.awaits(" is on " + strings.Split(c.tier, ":")[0])
+				if out, code := cairnTool(t, "copy", w.run(), filepath.Join(t.TempDir(), "me", "copy")); c.tier != "shared" && (code == 0 || !strings.Contains(out, "with their journal, and a copy needs them")) {
+					t.Errorf("a copy without the program's files: exit status %d: %s", code, out)
+				}
 				w.stops()
 				// The last checkpoint did not get there. The one before was
 				// copied while the program changed its files.

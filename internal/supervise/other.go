@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
@@ -106,6 +107,12 @@ type Place struct {
 
 // IsPlace returns false on this system.
 func IsPlace(string) bool { return false }
+
+// ErrOnHosts is an error of CopyRun.
+var ErrOnHosts = errors.New("the checkpoints of this run are on its hosts")
+
+// FilesElsewhere returns nothing on this system.
+func (*HostView) FilesElsewhere(int, []ckpt.FileEntry) error { return nil }
 
 // OpenPlace fails on this system.
 func OpenPlace(context.Context, string, string) (*Place, error) { return nil, rundir.ErrUnsupported }

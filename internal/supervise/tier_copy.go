@@ -24,6 +24,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
+// ErrOnHosts is an error of CopyRun: it does not ask hosts.
+var ErrOnHosts = errors.New("the checkpoints of this run are on its hosts")
+
 // CopyRun copies a run to a place: s3://BUCKET/PREFIX, or a directory of a run on
 // a shared tier. from is such a place, a run directory or a checkpoint
 // directory. With FROM@INDEX, or FROM@NAME for a pinned one, it copies one
@@ -85,7 +88,32 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 			why = err
 		}
 	}
-	return nil, fmt.Errorf("%s: the checkpoints of this run are on its hosts, and it cannot be copied from a tier: %w; resume it with shared=DIR in --tiers, stop it, and copy it from there", run, why)
+	return nil, fmt.Errorf("%s: %w, and it cannot be copied from a tier: %w; make a copy with 'cairn copy %s PLACE', and name that", run, ErrOnHosts, why, run)
+}
+
+// FilesElsewhere returns an error if a rank has data files that a copy of its
+// checkpoint files would not have: the journal of a compiled program, and files
+// on another host than this one. files are those that the checkpoint names.
+func (v *HostView) FilesElsewhere(rank int, files []ckpt.FileEntry) error {
+	const remedy = "resume the run with shared=DIR or s3=… in --tiers, take a checkpoint, stop it, and copy it from there"
+	own, _ := os.Hostname()
+	for _, h := range v.Hosts {
+		if h.Files == nil || v.rec.Started == nil || rank >= len(v.rec.Started.Homes) || v.rec.Started.Homes[rank].Dir != h.Files.ID {
+			continue
+		}
+		if slices.Contains(h.Files.Journals, rank) {
+			return fmt.Errorf("the files that rank %d has changed are on host %s, with their journal, and a copy needs them: %s", rank, h.Name, remedy)
+		}
+		if h.Name == own || h.Name == "localhost" || h.Name == "127.0.0.1" {
+			continue
+		}
+		for i := range files {
+			if f := &files[i]; !f.IsStream() && !f.Closed && f.Mode != "r" && f.Path != "/dev/stdout" {
+				return fmt.Errorf("%s of rank %d may be on the disk of host %s, and a copy needs it: give the command there if all ranks run there, or %s", f.Path, rank, h.Name, remedy)
+			}
+		}
+	}
+	return nil
 }
 
 // copyDir copies a checkpoint of a run whose ranks share a directory, the
