@@ -60,8 +60,8 @@ have; without such tiers, it copies the newest checkpoint from the hosts' disks.
 	return cmd
 }
 
-// copyHosted copies a checkpoint of a run from the disks of its hosts, by way of
-// a temporary directory here.
+// copyHosted copies a checkpoint of a run from the disks of its hosts, by way
+// of a temporary directory here.
 func (c *call) copyHosted(ctx context.Context, toKey string) (*supervise.CopiedRun, error) {
 	run, index := splitIndex(c.args[0])
 	if err := c.askHosts(run); err != nil {

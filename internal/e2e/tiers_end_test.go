@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // endSteps are the steps of the end of a run with tiers. From the one that is
@@ -82,5 +85,59 @@ func TestTiers_EndKilled(t *testing.T) {
 				must(t, w.text(), "the run has finished, at ", "nothing is computed")
 			})
 		}
+	}
+}
+
+// TestTiers_EndHostsLost loses the run directory of a run that has finished,
+// and as many hosts as its tiers promise to bear, at once. The same command
+// says that it has finished, and gives its output. CAIRN_SEED chooses the
+// hosts.
+func TestTiers_EndHostsLost(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	const ranks = 4
+	want := undisturbed(t, ranks, program(t, "wander"), "-size", "2000")
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("CAIRN_SEED"); text != "" {
+		fmt.Sscan(text, &seed)
+	}
+	t.Logf("seed %d", seed)
+	for i, c := range hostTiers {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Log(c.policy)
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			w := wanderOn(t, 4, ranks, "-size", "2000")
+			policy := strings.ReplaceAll(c.policy, "SHARED", sharedDir(t))
+			flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + "," + policy, "--grace", "1s"}
+			if rng.IntN(2) == 0 { // otherwise no checkpoint is taken
+				w.lets(5)
+				w.begins("1 1 1 1", flags...)
+				w.reachesStep(5)
+				w.saves()
+			}
+			w.lets(60)
+			if w.supervisor == nil {
+				w.begins("1 1 1 1", flags...)
+			}
+			w.finishes()
+			sameOutput(t, w.output(), want)
+			for round := range 2 { // what was lost is not copied again: the second round loses no host
+				lost := ""
+				if round == 0 {
+					for _, i := range rng.Perm(4)[:c.losses] {
+						w.loses(w.net.Hosts[i])
+						w.newDisk(t, w.net.Hosts[i])
+						lost += " " + w.net.Hosts[i]
+					}
+				}
+				removes(t, w.run())
+				w.begins("1 1 1 1", flags...)
+				if code := w.ends(); code != 0 || strings.Contains("\n"+w.text(), "\ncairn: started") || !strings.Contains(w.text(), "the run has finished, at ") {
+					t.Fatalf("without%s, and the run directory: exit status %d:\n%s", lost, code, w.text())
+				}
+				sameOutput(t, w.output(), want)
+			}
+		})
 	}
 }
