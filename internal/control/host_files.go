@@ -89,6 +89,7 @@ type RunEnd struct {
 	Time    time.Time `json:"time"`
 	Job     string    `json:"job,omitempty"`
 	Restart int       `json:"restart,omitempty"`
+	Command []string  `json:"command,omitempty"`
 }
 
 // Newer reports whether a record counts in place of another one; nil: there is

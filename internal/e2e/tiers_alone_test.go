@@ -136,7 +136,8 @@ func (a *alone) released() {
 			return
 		}
 		if time.Now().After(until) {
-			a.t.Fatal(err)
+			log, _ := os.ReadFile(filepath.Join(a.file("sim.cairn"), "log"))
+			a.t.Fatalf("%v:\n%s", err, log)
 		}
 	}
 }

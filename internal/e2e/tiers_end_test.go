@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,6 +139,9 @@ func TestTiers_EndHostsLost(t *testing.T) {
 				}
 				sameOutput(t, w.output(), want)
 			}
+			removes(t, w.run())
+			w.command = append(slices.Clone(w.command), "-size", "1000")
+			w.refusesWith(flags, "1 1 1 1", "has finished, at ", "and was started as wander")
 		})
 	}
 }

@@ -71,7 +71,7 @@ func TestTiers_Pins(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.run(), "pinned", "second")); err == nil {
 		t.Error("it is still there")
 	}
-	if left, _ := filepath.Glob(filepath.Join(found[0], "*", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(found[0], "*", "files", "*.h5")); len(left) > 0 {
 		t.Errorf("left on the shared tier: %v", left)
 	}
 }

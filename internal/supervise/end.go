@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		return nil
 	}
 	job := s.rec.Job
-	end := &control.RunEnd{Status: s.rec.Status, Discard: s.rec.Discard, Time: time.Now().Round(0), Job: job.Name, Restart: job.Restart}
+	end := &control.RunEnd{Status: s.rec.Status, Discard: s.rec.Discard, Time: time.Now().Round(0), Job: job.Name, Restart: job.Restart, Command: s.endCommand()}
 	if s.rec.Started.End != nil {
 		end = s.rec.Started.End
 	}
@@ -105,6 +106,23 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 	}
 	step.At("end.kept")
 	return nil
+}
+
+// endCommand returns the command as the end of a run names it.
+func (s *Supervisor) endCommand() []string {
+	if s.o.Proxy != nil { // the program is started by its user
+		return nil
+	}
+	return append([]string{filepath.Base(s.o.Command[0])}, s.o.Command[1:]...)
+}
+
+// checkEndCommand refuses to give what another command has left.
+func (s *Supervisor) checkEndCommand(e *control.RunEnd, where string) error {
+	own := s.endCommand()
+	if len(e.Command) == 0 || len(own) == 0 || slices.Equal(e.Command, own) {
+		return nil
+	}
+	return fmt.Errorf("the run on %s %s, and was started as %s: give that command for its files and its output, or begin a new run with --fresh or at another place", where, endText(e), control.ShellCommand(e.Command))
 }
 
 // lookForEnd brings the end of the run to a tier outside of the hosts, unless
@@ -256,6 +274,11 @@ func (s *Supervisor) finished() bool {
 // tier. If it fails, it sets the attempt's failure.
 func (s *Supervisor) bringEnd(ctx context.Context) {
 	e := s.rec.Started.End
+	if err := s.checkEndCommand(e, "the hosts"); err != nil {
+		s.notBegun(err.Error())
+		s.a.failure.fatal = true
+		return
+	}
 	s.say("the run %s; its files and its output are put back, and nothing is computed", endText(e))
 	l := s.local
 	l.found = s.localFound()
@@ -440,17 +463,21 @@ func readEnd(ctx context.Context, x tier.Tier, a *control.AttemptRecord) (*tier.
 
 // foundEnd makes a run on a tier that has finished that of the run directory,
 // unless this job begins a new one.
-func (s *Supervisor) foundEnd(f *foundRun) {
+func (s *Supervisor) foundEnd(f *foundRun) error {
 	e := control.RunEnd(*f.end.End)
 	if s.beginsAnew(f.end.End) {
 		s.rec.Replaces = append(s.rec.Replaces, f.record.Run)
 		s.intent.Note = strings.TrimPrefix(s.intent.Note+fmt.Sprintf("; the run on %s %s, in %s; this is another job, and a new run begins", f.tier, endText(&e), cmp.Or(e.Job, "no job")), "; ")
-		return
+		return nil
+	}
+	if err := s.checkEndCommand(&e, f.tier); err != nil {
+		return err
 	}
 	s.rec.ID, s.rec.Started, s.rec.Quiet, s.rec.Attempt = f.record.Run, f.record, true, 1
 	s.rec.Started.End = &e
 	s.intent.New = false
 	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run directory is new, and the run is on "+f.tier, "; ")
+	return nil
 }
 
 // policyOnHosts reports whether a policy has a tier on hosts.

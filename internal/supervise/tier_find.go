@@ -250,8 +250,7 @@ func (s *Supervisor) adopt(f *foundRun) error {
 	case a.Ranks != s.n:
 		return fmt.Errorf("%s has %s, not %d: give -n %d", by, control.Count(a.Ranks, "rank"), s.n, a.Ranks)
 	case f.end != nil:
-		s.foundEnd(f)
-		return nil
+		return s.foundEnd(f)
 	case f.manifest == nil && s.from.index > 0:
 		return fmt.Errorf("%s has no checkpoint %d there", by, s.from.index)
 	case f.manifest == nil && s.from.pin != "":

@@ -19,6 +19,9 @@ type End struct {
 	Time    time.Time `json:"time"`
 	Job     string    `json:"job,omitempty"` // of the scheduler
 	Restart int       `json:"restart,omitempty"`
+	// Command is the program's name, without its directory, and its arguments;
+	// none: any program may have the end.
+	Command []string `json:"command,omitempty"`
 }
 
 // EndOf says whose end is uploaded.
