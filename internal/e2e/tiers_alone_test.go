@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -105,8 +106,14 @@ func (a *alone) refuses(why ...string) {
 // and what the program has written.
 func (a *alone) loses() {
 	a.t.Helper()
-	if err := errors.Join(os.RemoveAll(a.file("sim.cairn")), os.RemoveAll(a.file("out"))); err != nil {
-		a.t.Fatal(err)
+	for until := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // a tier helper without a program may just begin to end
+		err := errors.Join(os.RemoveAll(a.file("sim.cairn")), os.RemoveAll(a.file("out")))
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) {
+			a.t.Fatal(err)
+		}
 	}
 }
 
@@ -133,6 +140,9 @@ func (a *alone) released() {
 		lock, _, err := rundir.TryLock(filepath.Join(a.file("sim.cairn"), "lock"))
 		if err == nil {
 			lock.Close()
+			return
+		}
+		if errors.Is(err, fs.ErrNotExist) { // it was killed before there was a run
 			return
 		}
 		if time.Now().After(until) {

@@ -39,6 +39,11 @@ func TestTiers_RunDirectoryLost(t *testing.T) {
 	w.finishes()
 	sameOutput(t, w.output(), want)
 	must(t, w.text(), "the end of the run is on partner=1")
+	for _, pattern := range []string{"kept/*/files/*.h5", "ckpt/*/*.h5"} {
+		if left, _ := filepath.Glob(filepath.Join(w.disks, "*", "me", "run-*", pattern)); len(left) > 0 {
+			t.Errorf("the finished run has left checkpoints: %v", left)
+		}
+	}
 	// Now it has finished, and is not computed again, though the host of a rank
 	// is lost, too.
 	removes(t, w.run())

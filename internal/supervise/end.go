@@ -63,7 +63,7 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		s.endUpload(t, t.upload)
 		switch {
 		case !t.Kind.OnHosts():
-			s.lookForEnd(t)
+			s.lookForEnd(t, helper.FirstPause)
 		case t.alone || s.rec.Started.End != nil: // nobody holds for others, or all have it
 			t.ended = true
 		default:
@@ -76,9 +76,11 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 			s.endUpload(t, u)
 			t.unended = errNotKept
 		}
-		return !t.ended && t.unended == nil && (t.state.Failing == nil || time.Since(began) < emptyTime)
+		return !t.ended && t.unended == nil && (t.state.Failing == nil || time.Since(began) < endTime)
 	}
-	late := time.AfterFunc(emptyTime, func() { s.post(func() {}) })
+	s.keeping = true
+	defer func() { s.keeping = false }()
+	late := time.AfterFunc(endTime, func() { s.post(func() {}) })
 	defer late.Stop()
 	stopped := func() bool { return s.killed || s.stopping && time.Since(s.stopAt) >= s.stopGrace }
 	if s.stopping {
@@ -125,9 +127,29 @@ func (s *Supervisor) checkEndCommand(e *control.RunEnd, where string) error {
 	return fmt.Errorf("the run on %s %s, and was started as %s: give that command for its files and its output, or begin a new run with --fresh or at another place", where, endText(e), control.ShellCommand(e.Command))
 }
 
+// endTime is how long the end of a run waits for a tier that fails.
+const endTime = 30 * time.Second
+
+// endAgain does something again with a tier that has failed, after a pause,
+// while the end of the run waits for it.
+func (s *Supervisor) endAgain(t *storageTier, err error, pause time.Duration, do func(next time.Duration)) {
+	if errors.Is(err, errSuperseded) || errors.Is(err, tier.ErrExists) {
+		t.unended = err
+		return
+	}
+	s.tierFails(t, err)
+	time.AfterFunc(pause, func() {
+		s.post(func() {
+			if s.keeping && !t.ended && t.unended == nil {
+				do(min(2*pause, helper.LastPause))
+			}
+		})
+	})
+}
+
 // lookForEnd brings the end of the run to a tier outside of the hosts, unless
-// it is there.
-func (s *Supervisor) lookForEnd(t *storageTier) {
+// it is there. If that fails, it tries again after a pause.
+func (s *Supervisor) lookForEnd(t *storageTier, pause time.Duration) {
 	line := new(control.AttemptRecord)
 	*line = *s.rec.Started
 	line.End = nil
@@ -152,7 +174,7 @@ func (s *Supervisor) lookForEnd(t *storageTier) {
 	}, func(err error) {
 		switch {
 		case err != nil:
-			t.unended = err
+			s.endAgain(t, err, pause, func(next time.Duration) { s.lookForEnd(t, next) })
 		case there:
 			t.ended = true
 		default:
@@ -172,15 +194,16 @@ func (s *Supervisor) uploadEnd(t *storageTier) {
 	}
 }
 
-// commitEnd says on a tier outside of the hosts that the run has finished.
-func (s *Supervisor) commitEnd(t *storageTier, u *tierUpload) {
+// commitEnd says on a tier outside of the hosts that the run has finished. If
+// that fails, it tries again after a pause.
+func (s *Supervisor) commitEnd(t *storageTier, u *tierUpload, pause time.Duration) {
 	end := tier.End(*s.runEnd)
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
 		step.At("end.commit")
 		return tier.CommitEnd(ctx, x, u.parts, end)
 	}, func(err error) {
 		if err != nil {
-			t.unended = err
+			s.endAgain(t, err, pause, func(next time.Duration) { s.commitEnd(t, u, next) })
 			return
 		}
 		s.reachedEnd(t, u)

@@ -42,6 +42,7 @@ type Supervisor struct {
 	tiers      []*storageTier     // with local: those besides the hosts' own disks
 	usualTiers bool               // nobody has named them
 	runEnd     *control.RunEnd    // what tiers are told when the ranks have finished
+	keeping    bool               // … that is under way
 	domains    *placement.Domains // hosts that fail together
 
 	state    string

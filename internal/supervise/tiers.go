@@ -333,7 +333,7 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 	switch {
 	case len(u.waiting) > 0:
 	case u.index == tier.EndIndex && !t.Kind.OnHosts():
-		s.commitEnd(t, u)
+		s.commitEnd(t, u, helper.FirstPause)
 	case u.index == tier.EndIndex:
 		s.reachedEnd(t, u)
 	case t.Kind.OnHosts():
