@@ -358,6 +358,33 @@ func TestTiersAlone_Refused(t *testing.T) {
 	must(t, o, "give 'cairn run' the same, --tiers ")
 }
 
+// TestTiersAlone_KilledWaiting kills a program while its tier helper waits for
+// the end of what may still run of an earlier start: the helper ends, too.
+func TestTiersAlone_KilledWaiting(t *testing.T) {
+	onlyLong(t)
+	t.Parallel()
+	a := aloneOn(t, "SHARED:every=1")
+	d := a.starts(0)
+	d.do("run 5", "save")
+	a.awaits("checkpoint 1 is on ")
+	rec, err := rundir.ReadRecord(a.file("sim.cairn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(rec.Pid, syscall.SIGKILL) // it cannot tell that the program has ended
+	d.kill()
+	a.released()
+	a.loses()
+	cmd := exec.Command(a.command()[0], a.command()[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a.awaits("may still run on ")
+	cmd.Process.Kill()
+	cmd.Wait()
+	a.released()
+}
+
 // TestTiersAlone_Kills kills the program, or its tier helper, at random moments
 // again and again, and sometimes loses what is on the host then.
 func TestTiersAlone_Kills(t *testing.T) {

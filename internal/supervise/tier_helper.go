@@ -130,6 +130,7 @@ func (t *tierHelper) run(ctx context.Context) error {
 		return err
 	}
 	go t.serveProxy(s, proxies)
+	go t.watch(s)
 	res, err := s.Run(ctx)
 	switch {
 	case err != nil:
@@ -138,6 +139,23 @@ func (t *tierHelper) run(ctx context.Context) error {
 		return t.finished()
 	default: // it was not answered, or it does not matter
 		return errors.New(cmp.Or(res.Why, "the run ended ("+res.State+") before the program could join it"))
+	}
+}
+
+// watch stops the run if the program ends before it could join it. Nothing else
+// would tell: the run may wait for ranks of an earlier start, and its directory
+// is in use meanwhile.
+func (t *tierHelper) watch(s *Supervisor) {
+	for {
+		if _, err := t.c.Recv(); err != nil { // it sends nothing more
+			break
+		}
+	}
+	t.mu.Lock()
+	joined := t.answered
+	t.mu.Unlock()
+	if !joined {
+		s.Stop("the program has ended before it could join the run")
 	}
 }
 
