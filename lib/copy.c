@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STEP = 4 << 20, SCAN = 16 << 20, PART = 32 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
+enum { STEP = 4 << 20, SCAN = 16 << 20, PART = 512 << 20, THREADS = 8, POPULATE = 23 /* MADV_POPULATE_WRITE */ };
 
 /* piece is some bytes to copy. */
 struct piece {
