@@ -139,7 +139,7 @@ func kindOf(name string) funcKind {
 	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
 		name = name[i+1:]
 	}
-	if maker, ok := strings.CutSuffix(name, ".func1"); strings.HasPrefix(name, "cairn_func_value_") || ok && (strings.HasPrefix(maker, "cairn_forward_") || strings.HasPrefix(maker, "cairn_make_value_") || strings.HasPrefix(maker, "Cairn_make_value_")) {
+	if maker, ok := strings.CutSuffix(name, ".func1"); ok && (strings.HasPrefix(maker, "cairn_forward_") || strings.HasPrefix(maker, "cairn_make_0value_") || strings.HasPrefix(maker, "Cairn_make_0value_")) {
 		return forwarder
 	}
 	if strings.ContainsAny(name, ".-") { // a function literal in it, or a loop body

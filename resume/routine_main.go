@@ -40,9 +40,6 @@ func (g *routine) setUnwinding(on bool) {
 func mayUnwind() bool    { return Unwinding() }
 func resumingHere() bool { return get(&mainRoutine.state) == resuming }
 
-// anyResumes reports whether a goroutine resumes.
-func anyResumes() bool { return resumingHere() }
-
 // setResuming begins or ends the return of functions to where they were saved.
 func (g *routine) setResuming(on bool) {
 	if on {

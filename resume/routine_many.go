@@ -93,10 +93,8 @@ func unwindingHere() bool {
 // mayUnwind reports whether a goroutine unwinds.
 func mayUnwind() bool { return atomic.LoadInt32(&unwindingNow) != 0 }
 
-// anyResumes reports whether a goroutine resumes, resumingHere whether this one
-// resumes from its frames.
-func anyResumes() bool   { return atomic.LoadInt32(&resumingNow) != 0 }
-func resumingHere() bool { return anyResumes() && stillResuming() }
+// resumingHere reports whether this goroutine resumes from its frames.
+func resumingHere() bool { return atomic.LoadInt32(&resumingNow) != 0 && stillResuming() }
 
 //go:noinline
 func stillResuming() bool { return get(&own().state) == resuming }

@@ -54,15 +54,6 @@ func Reentering(d int) {
 	g.sameUnwind = true
 }
 
-// Reenters reports whether a function that is not resumable itself is called on
-// the way to one that is resumed.
-func Reenters() bool { return anyResumes() && reenters() }
-
-func reenters() bool {
-	g := current()
-	return g != nil && get(&g.state) == resuming
-}
-
 // Recovered returns v, the result of recover. The function that was about to be
 // entered may not have been.
 func Recovered(v any) any {

@@ -270,10 +270,13 @@ func SourceName(function string) string {
 			parts[i] = strings.TrimLeft(strings.TrimLeft(name, "0123456789"), "_")
 		case "make", "forward", "func":
 			name, _, _ = strings.Cut(name, "_of_")
-			of, value := strings.CutPrefix(strings.TrimRight(name, "_0123456789"), "value_")
-			parts[i] = of + ".func"
-			if value {
+			name = strings.TrimRight(name, "_0123456789")
+			if of, ok := strings.CutPrefix(name, "0value_"); ok {
 				parts[i] = "a method value in " + of
+			} else if of, ok := strings.CutPrefix(name, "0expr_"); ok {
+				parts[i] = "a method expression in " + of
+			} else {
+				parts[i] = name + ".func"
 			}
 			if kind != "func" && i+1 < len(parts) && parts[i+1] == "func1" {
 				parts = append(parts[:i+1], parts[i+2:]...)

@@ -46,6 +46,19 @@ func (t *Site) At() token.Pos {
 	return t.Call.Pos()
 }
 
+// OfValue reports whether the site calls a value of function type, which may be
+// a method value or a method expression.
+func (t *Site) OfValue() bool {
+	if t.Loop != nil {
+		return true
+	}
+	info := t.Caller.Pkg.Info
+	if sel, ok := ast.Unparen(t.Call.Fun).(*ast.SelectorExpr); ok && info.Selections[sel] != nil {
+		return info.Selections[sel].Kind() == types.FieldVal
+	}
+	return typeutil.StaticCallee(info, t.Call) == nil
+}
+
 // SiteKind is how a site calls.
 type SiteKind int
 
@@ -377,6 +390,14 @@ func (fn *Function) Name() string {
 		return "the body of a loop over a function in " + n
 	}
 	return n
+}
+
+// Method returns the name of a method; empty: the function is none.
+func (fn *Function) Method() string {
+	if d, ok := fn.Node.(*ast.FuncDecl); ok && d.Recv != nil {
+		return d.Name.Name
+	}
+	return ""
 }
 
 // Parameter reports whether a variable is a parameter of the function, or its

@@ -208,24 +208,49 @@ func (g *Dynamic) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 			if e.Site == nil {
 				continue
 			}
-			if s := rangeSite(e.Site); s != nil {
-				if !done[s.Range] {
-					g.add(g.ranges, s.Range, e.Callee.Func)
-				}
-				continue
+			for _, f := range behindWrapper(e.Callee, map[*callgraph.Node]bool{}) {
+				g.collectCall(e.Site, f, done)
 			}
-			if !e.Site.Pos().IsValid() {
-				continue
-			}
-			to := g.Sites
-			if done[e.Site.Pos()] && (!e.Site.Common().IsInvoke() || e.Callee.Func.Origin() == nil) { // the finer analysis misses methods of generic types
-				if to = g.coarse; rangeBody(e.Callee.Func) != nil {
-					continue
-				}
-			}
-			g.add(to, e.Site.Pos(), e.Callee.Func)
 		}
 	}
+}
+
+func (g *Dynamic) collectCall(site ssa.CallInstruction, f *ssa.Function, done map[token.Pos]bool) {
+	if s := rangeSite(site); s != nil {
+		if !done[s.Range] {
+			g.add(g.ranges, s.Range, f)
+		}
+		return
+	}
+	if !site.Pos().IsValid() {
+		return
+	}
+	to := g.Sites
+	if done[site.Pos()] && (!site.Common().IsInvoke() || f.Origin() == nil) { // the finer analysis misses methods of generic types
+		if to = g.coarse; rangeBody(f) != nil {
+			return
+		}
+	}
+	g.add(to, site.Pos(), f)
+}
+
+// behindWrapper returns what a function calls that package ssa has made: for a
+// method value, a method expression, or a method of an embedded field. For
+// others, it returns the function itself.
+func behindWrapper(n *callgraph.Node, seen map[*callgraph.Node]bool) (list []*ssa.Function) {
+	if seen[n] {
+		return nil
+	}
+	seen[n] = true
+	if n.Func.Syntax() == nil && n.Func.Origin() == nil && n.Func.Object() != nil && n.Func.Synthetic != "" {
+		for _, e := range n.Out {
+			list = append(list, behindWrapper(e.Callee, seen)...)
+		}
+	}
+	if len(list) == 0 {
+		list = []*ssa.Function{n.Func}
+	}
+	return list
 }
 
 // rangeSite returns the loop over a function that a call stands for, or nil.

@@ -19,6 +19,16 @@ func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.P
 	name := map[*callgraph.Function]string{}
 	lifted := map[*callgraph.Function]bool{} // their callers can call nothing else
 	fast := map[*load.Package]map[string]bool{}
+	add := func(s *load.Package, fn string) bool {
+		if _, ok := in.sources[s].can[fn]; !ok {
+			return false
+		}
+		if fast[s] == nil {
+			fast[s] = map[string]bool{}
+		}
+		fast[s][fn] = true
+		return true
+	}
 	for i, fn := range in.Calls.All {
 		r := in.sources[fn.Pkg]
 		if !path[fn] || r == nil {
@@ -31,22 +41,38 @@ func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.P
 		if d, ok := fn.Node.(*ast.FuncDecl); ok {
 			s = rewrite.FuncName(d)
 		}
-		if _, ok := r.can[s]; !ok {
-			continue
+		if add(fn.Pkg, s) {
+			name[fn] = s
 		}
-		if name[fn] = s; fast[fn.Pkg] == nil {
-			fast[fn.Pkg] = map[string]bool{}
+	}
+	// The graph has the methods that method expressions stand for, and not the
+	// functions made for these.
+	slow := map[string]bool{} // methods that such a function calls which cannot be unwound
+	for s, r := range in.sources {
+		for fn, method := range r.made.Exprs {
+			slow[method] = !add(s, fn) || slow[method]
 		}
-		fast[fn.Pkg][s] = true
+	}
+	kept := func(to *callgraph.Function) bool { return path[to] && name[to] == "" }
+	callsSlow := func(pkg *load.Package, fn string) bool {
+		return slices.ContainsFunc(in.sources[pkg].can[fn], func(to string) bool { return !fast[pkg][to] })
 	}
 	for changed := true; changed; {
 		changed = false
+		for s, r := range in.sources {
+			for fn, method := range r.made.Exprs {
+				if fast[s][fn] && (callsSlow(s, fn) || slices.ContainsFunc(in.Calls.All, func(to *callgraph.Function) bool { return to.Method() == method && kept(to) })) {
+					delete(fast[s], fn)
+					slow[method], changed = true, true
+				}
+			}
+		}
 		for fn, s := range name {
-			bad := slices.ContainsFunc(in.sources[fn.Pkg].can[s], func(to string) bool { return !fast[fn.Pkg][to] })
+			bad := callsSlow(fn.Pkg, s)
 			for _, t := range fn.Sites {
-				kept := func(to *callgraph.Function) bool { return path[to] && name[to] == "" }
 				if t.Kind == callgraph.PlainCall {
-					bad = bad || slices.ContainsFunc(t.Callees, kept) || !(len(t.Callees) == 1 && lifted[t.Callees[0]]) && slices.ContainsFunc(t.MayCall, kept)
+					bad = bad || slices.ContainsFunc(t.Callees, kept) || !(len(t.Callees) == 1 && lifted[t.Callees[0]]) && slices.ContainsFunc(t.MayCall, kept) ||
+						t.OfValue() && slices.ContainsFunc(slices.Concat(t.Callees, t.MayCall), func(to *callgraph.Function) bool { return path[to] && slow[to.Method()] })
 				}
 			}
 			if bad {

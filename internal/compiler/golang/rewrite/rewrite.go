@@ -43,10 +43,6 @@ import (
 // Prefix begins every name that is put into a program.
 const Prefix = "cairn_"
 
-// MethodReceiver is the name of the receiver in a function that stands for a
-// method expression.
-const MethodReceiver = Prefix + "receiver"
-
 // Package is a type-checked package.
 type Package struct {
 	Path      string

@@ -145,5 +145,14 @@ func Importable(path, by string) bool {
 // change.
 const SharedVar = Prefix + "p_"
 
+// Kinds of functions that Cairn writes for method values and expressions, in
+// their names. A name in the source does not begin with a digit. Package resume
+// knows the first: such a function only calls the method. The other one has a
+// frame with the receiver.
+const (
+	MethodValueKind = "0value_"
+	MethodExprKind  = "0expr_"
+)
+
 // EnvName is the name of the environment in constructors.
 const EnvName = Prefix + "e"

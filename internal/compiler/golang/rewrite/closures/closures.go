@@ -23,6 +23,7 @@ type Converted struct {
 	Refused  []*rewrite.Refusal // reasons why some literals stayed unchanged
 	Places   []token.Position   // where each of these literals begins
 	Forward  map[string]string  // functions that literals with a mark forward to, by the numbers of the marks
+	Exprs    map[string]string  // methods that functions for method expressions call, by the names of these functions
 	Stuck    *rewrite.Refusal   // the first of Refused with a point, or with a call that leads to one
 }
 
@@ -292,8 +293,11 @@ func (c *converter) find(f *ast.File, d ast.Decl, own *closureOwner) []*closure 
 		l := &closure{node: n, file: f, owner: own, name: name, outer: levels[len(levels)-1].outer}
 		own.made++
 		kind := ""
-		if _, ok := n.(*ast.SelectorExpr); ok {
-			kind = "value_" // package resume knows it by that: it only calls the method
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			kind = rewrite.MethodValueKind
+			if c.Info.Selections[sel].Kind() == types.MethodExpr {
+				kind = rewrite.MethodExprKind
+			}
 		}
 		l.ident = c.fresh(fmt.Sprint(kind, own.ident, "_", own.made))
 		all = append(all, l)

@@ -476,9 +476,12 @@ func TestConvert_OpenValues(t *testing.T) {
 	if err != nil || len(made.Refused) > 0 || len(made.Generic) != 2 {
 		t.Fatal(made, err)
 	}
-	for i, want := range []string{"test/p.G[...].get-fm1", "test/p.G[...].get-fm2"} {
-		if g := made.Generic[i]; g.Name != want || g.Constructor != fmt.Sprint("Cairn_make_value_G_", i+1) || !slices.Equal(g.Params, []int{0}) {
-			t.Errorf("%+v, want %s", g, want)
+	for i, want := range []struct{ name, constructor string }{
+		{"test/p.G[...].get-fm1", "Cairn_make_0value_G_1"},
+		{"test/p.G[...].get-fm2", "Cairn_make_0expr_G_2"},
+	} {
+		if g := made.Generic[i]; g.Name != want.name || g.Constructor != want.constructor || !slices.Equal(g.Params, []int{0}) {
+			t.Errorf("%+v, want %+v", g, want)
 		}
 	}
 }

@@ -227,6 +227,12 @@ func (c *converter) declare(l *closure) {
 	for _, k := range []string{"func_", "make_", "forward_", "bind_"} {
 		c.declared[rewrite.Prefix+k+l.ident] = l
 	}
+	if l.value != nil && l.value.expr {
+		if c.made.Exprs == nil {
+			c.made.Exprs = map[string]string{}
+		}
+		c.made.Exprs[rewrite.Prefix+"func_"+l.ident] = l.node.(*ast.SelectorExpr).Sel.Name
+	}
 	if len(l.tparams) > 0 {
 		c.declareGeneric(l, free)
 		return

@@ -84,9 +84,6 @@ func (c *converter) params(l *closure) (head string, args []string) {
 	n := l.sig.Params().Len()
 	for i := range n {
 		t, name := l.sig.Params().At(i).Type(), fmt.Sprint(rewrite.Prefix, i+1)
-		if i == 0 && l.value != nil && l.value.expr {
-			name = rewrite.MethodReceiver
-		}
 		arg := name
 		if l.sig.Variadic() && i == n-1 {
 			arg += "..."
@@ -107,9 +104,9 @@ func (c *converter) params(l *closure) (head string, args []string) {
 // method.
 func (c *converter) forward(l *closure) string {
 	head, args := c.params(l)
-	x, ret := rewrite.EnvName+".x", ""
-	if l.value.expr {
-		x, args = strings.TrimSuffix(args[0], "..."), args[1:]
+	x, ret, mark := rewrite.EnvName+".x", "", ""
+	if l.value.expr { // the receiver is an argument, which a resumed program has only in a frame
+		x, args, mark = strings.TrimSuffix(args[0], "..."), args[1:], rewrite.CallMark
 	}
 	if l.sig.Results().Len() > 0 {
 		ret = "return "
@@ -118,7 +115,7 @@ func (c *converter) forward(l *closure) string {
 	if l.open {
 		begin += guard + "\n"
 	}
-	return fmt.Sprintf("%s %s%s%s%s.%s(%s)\n}", head, begin, c.LineComment(l.node.Pos()), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
+	return fmt.Sprintf("%s %s%s%s%s.%s(%s%s)\n}", head, begin, c.LineComment(l.node.Pos()), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, mark, strings.Join(args, ", "))
 }
 
 // recovers reports whether a method calls recover itself. For an interface's

@@ -526,39 +526,6 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 	return text + "(" + strings.Join(args, ", ") + ")"
 }
 
-// reenter returns a statement that goes before the call in the function that
-// stands for a method expression. When a program resumes, all arguments are
-// zero, and a nil receiver may not lead to the method.
-func (e *emitter) reenter(x ast.Expr) string {
-	call, ok := x.(*ast.CallExpr)
-	if !ok {
-		return ""
-	}
-	sel, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	id, ok := sel.X.(*ast.Ident)
-	if !ok || id.Name != rewrite.MethodReceiver {
-		return ""
-	}
-	s := e.w.p.Info.Selections[sel]
-	if s == nil || s.Kind() != types.MethodVal || !s.Indirect() {
-		return ""
-	}
-	recv := s.Obj().(*types.Func).Signature().Recv().Type()
-	if types.IsInterface(recv) || len(s.Index()) == 1 && types.Identical(recv, s.Recv()) {
-		return ""
-	}
-	again := fmt.Sprintf("%s.Zero[%s]()%s", rewrite.Prefix, e.w.typ(recv, sel.Pos()), e.w.p.Text(sel.X.End(), call.End()))
-	if sig, _ := e.w.p.Info.TypeOf(call.Fun).(*types.Signature); sig != nil && sig.Results().Len() > 0 {
-		again = "return " + again
-	} else {
-		again += "\nreturn"
-	}
-	return fmt.Sprintf("if %s.Reenters() {\n%s\n}\n", rewrite.Prefix, again)
-}
-
 // instance writes type arguments that were inferred.
 func (e *continuation) instance(id *ast.Ident) string {
 	in, ok := e.w.p.Info.Instances[id]

@@ -546,16 +546,7 @@ func (e *emitter) edits(root ast.Node, out *[]rewrite.Edit) {
 				put(n, fmt.Sprintf("%s.Go(%d, %s)", rewrite.Prefix, line, e.region(n.Call.Fun.Pos(), n.Call.Fun.End(), n.Call.Fun)))
 				return false
 			}
-		case *ast.ExprStmt:
-			if text := e.reenter(n.X); text != "" {
-				*out = append(*out, rewrite.Edit{Lo: n.Pos(), Hi: n.Pos(), Text: text})
-			}
 		case *ast.ReturnStmt:
-			if len(n.Results) == 1 {
-				if text := e.reenter(n.Results[0]); text != "" {
-					*out = append(*out, rewrite.Edit{Lo: n.Pos(), Hi: n.Pos(), Text: text})
-				}
-			}
 			if e.fn != nil && e.isMain(e.fn.node) {
 				*out = append(*out, rewrite.Edit{Lo: n.Pos(), Hi: n.Pos(), Text: rewrite.Prefix + ".Returning()\n"})
 			}

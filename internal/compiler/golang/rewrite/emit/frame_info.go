@@ -126,6 +126,9 @@ func (w *generator) reportName(fn *function) string {
 	for in := rewrite.Prefix + "func_"; strings.HasPrefix(m[1], in); { // a literal inside another
 		m[1] = m[1][len(in):]
 	}
+	if of, ok := strings.CutPrefix(m[1], rewrite.MethodExprKind); ok {
+		return "a method expression in " + of
+	}
 	for _, v := range environment(w.p.Info, fn) {
 		if bookkeeping(v.Name()) {
 			return "the body of a loop over a function in " + m[1]
@@ -151,6 +154,7 @@ func (w *generator) sourceFunction(fn *function) string {
 		for in := rewrite.Prefix + "func_"; strings.HasPrefix(of, in); {
 			of = of[len(in):]
 		}
+		of = strings.TrimPrefix(of, rewrite.MethodExprKind)
 		name = of + ".func" + strings.ReplaceAll(m[2][1:], "_", ".")
 	} else if d, ok := top.node.(*ast.FuncDecl); ok && d.Recv != nil {
 		recv, method, _ := strings.Cut(name, "_")
