@@ -206,9 +206,10 @@ int cairn_variables(cairn_run *run, uint64_t index, const cairn_variable **list)
  * CAIRN_OK when there is nothing to restore. It is called once, before the
  * first point.
  *
- * It changes the variables only when it has read and checked every byte of the
- * checkpoint, so after most errors they are unchanged. If another rank fails, or
- * a copy to a GPU, they may have the checkpoint's values: end the program.
+ * It checks every byte of the checkpoint. After most errors the variables have
+ * the values that they had before: what was changed is changed back. If another
+ * rank fails, or a copy to a GPU, they may have the checkpoint's values: end the
+ * program.
  */
 cairn_status cairn_restore(cairn_run *run);
 

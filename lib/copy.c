@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -110,7 +108,7 @@ static void *copy(void *arg)
 		if (p->watched)
 			copy_written(w->r, p);
 		else if (p->to != p->from)
-			memcpy(p->to, p->from, p->n);
+			copy_stream(p->to, p->from, p->n);
 		else
 			madvise(p->to, p->n, POPULATE); /* an old kernel does it later, page by page */
 	}
@@ -120,20 +118,16 @@ static void *copy(void *arg)
 static void run(struct work *w)
 {
 	pthread_t t[THREADS];
-	int n = 0, most = 1;
+	int n = 0, most = w->bytes / STEP < THREADS ? (int)(w->bytes / STEP) : THREADS;
 	cpu_set_t set;
-	if (w->bytes > 2 * STEP && sched_getaffinity(0, sizeof set, &set) == 0)
-		most = CPU_COUNT(&set) < THREADS ? CPU_COUNT(&set) : THREADS;
-	if ((uint64_t)most > w->bytes / STEP)
-		most = (int)(w->bytes / STEP);
-	if (most > 1) {
-		sigset_t all, was;
-		sigfillset(&all); /* the program's signals are not for these threads */
-		pthread_sigmask(SIG_SETMASK, &all, &was);
-		while (n < most - 1 && pthread_create(&t[n], NULL, copy, w) == 0)
-			n++;
-		pthread_sigmask(SIG_SETMASK, &was, NULL);
-	}
+	sigset_t all, was;
+	if (most > 1 && sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < most)
+		most = CPU_COUNT(&set);
+	sigfillset(&all); /* the program's signals are not for these threads */
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	while (n < most - 1 && pthread_create(&t[n], NULL, copy, w) == 0)
+		n++;
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	copy(w);
 	while (n > 0)
 		pthread_join(t[--n], NULL);
@@ -147,7 +141,6 @@ static void track(cairn_run *r)
 	if (r->uffd != -2)
 		return;
 	r->uffd = -1;
-#ifdef SYS_userfaultfd
 	/* Memory of several ranks may be written by another process or a network card. */
 	if (r->opts.no_tracking || r->comm.size > 1 || (r->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1)) < 0)
 		return;
@@ -157,9 +150,6 @@ static void track(cairn_run *r)
 		close(r->pagemap);
 	close(r->uffd);
 	r->uffd = r->pagemap = -1;
-#else
-	(void)api, (void)end;
-#endif
 }
 
 /* pages returns the whole pages inside a variable: others share those at its edges. */
@@ -176,15 +166,14 @@ static void pages(struct variable *v, uint64_t *lo, uint64_t *hi)
 static int private_memory(uint64_t lo, uint64_t hi)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
-	char line[512], perms[8];
+	char *line = NULL, perms[8];
+	size_t n = 0;
 	unsigned long long a, b;
 	int ok = f != NULL;
-	while (f && fgets(line, sizeof line, f)) {
+	while (f && getline(&line, &n, f) > 0)
 		if (sscanf(line, "%llx-%llx %7s", &a, &b, perms) == 3 && a < hi && lo < b && (perms[3] == 's' || perms[1] != 'w'))
 			ok = 0;
-		while (!strchr(line, '\n') && fgets(line, sizeof line, f))
-			;
-	}
+	free(line);
 	if (f)
 		fclose(f);
 	return ok;
@@ -333,6 +322,52 @@ void copy_later(cairn_run *r)
 	r->later = NULL;
 }
 
+/* swap exchanges a part of the mirror with what variables have there. */
+static void swap(cairn_run *r, uint64_t lo, uint64_t hi)
+{
+	unsigned char other[16 << 10];
+	for (size_t i = 0; i < r->nvars; i++) {
+		struct variable *v = r->vars[i];
+		uint64_t a = lo > v->offset ? lo : v->offset, b = hi < v->offset + v->bytes ? hi : v->offset + v->bytes;
+		if (a >= b)
+			continue;
+		v->loaded = 1;
+		for (size_t n; a < b; a += n) {
+			n = b - a < sizeof other ? (size_t)(b - a) : sizeof other;
+			memcpy(other, v->data + (a - v->offset), n);
+			memcpy(v->data + (a - v->offset), v->copy + (a - v->offset), n);
+			memcpy(v->copy + (a - v->offset), other, n);
+		}
+	}
+}
+
+void copy_undo(cairn_run *r)
+{
+	struct range *p = (struct range *)(void *)r->checked.p, *end = p + r->checked.len / sizeof *p;
+	for (; p < end; p++)
+		swap(r, p->lo, p->hi);
+	for (size_t i = 0; i < r->nvars; i++)
+		r->vars[i]->loaded = 0;
+	r->checked.len = 0;
+}
+
+cairn_status copy_checked(cairn_run *r)
+{
+	uint64_t lo = get_u64(&r->in), hi = get_u64(&r->in);
+	if (lo >= hi) { /* what comes is of another checkpoint */
+		copy_undo(r);
+		r->out.len = 0;
+		return helper_send(r, MSG_GATHERED, NULL, 0);
+	}
+	if (gpu_used(r)) /* its work must be waited for first: copy_in copies all */
+		return CAIRN_OK;
+	add_range(&r->checked, lo, hi);
+	if (r->checked.bad)
+		return fail(r, CAIRN_NOMEMORY, "out of memory for the list of what was restored");
+	swap(r, lo, hi);
+	return CAIRN_OK;
+}
+
 cairn_status copy_in(cairn_run *r)
 {
 	struct work w = {0};
@@ -341,8 +376,9 @@ cairn_status copy_in(cairn_run *r)
 		return rc;
 	for (size_t i = 0; i < r->nvars; i++) {
 		struct variable *v = r->vars[i];
-		if (v->bytes && !v->fresh && v->place == MEM_HOST)
+		if (v->bytes && !v->fresh && !v->loaded && v->place == MEM_HOST)
 			add(&w, v->data, v->copy, (size_t)v->bytes, NULL);
+		v->fresh |= v->loaded; /* its copy is what the program had */
 	}
 	run(&w);
 	free(w.pieces.p);
@@ -359,15 +395,4 @@ void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)
 	else
 		run(&w);
 	free(w.pieces.p);
-}
-
-void copy_end(cairn_run *r)
-{
-	gpu_end(r);
-	for (size_t i = 0; i < r->nvars; i++)
-		copy_unwatch(r, r->vars[i]);
-	if (r->uffd >= 0)
-		close(r->uffd);
-	if (r->pagemap >= 0)
-		close(r->pagemap);
 }

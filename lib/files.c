@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +84,8 @@ static cairn_status add(cairn_run *r, int fd, FILE *stream, const char *path, in
 	cairn_status rc = own_run(r);
 	if (rc < 0)
 		return rc;
+	if (!path || fd < 0)
+		return fail(r, CAIRN_ARGUMENT, "a file needs a path, and a stream or a descriptor");
 	if (fstat(fd, &st) < 0)
 		return fail(r, CAIRN_ARGUMENT, "file %s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -120,19 +120,8 @@ cairn_status files_tell(cairn_run *r)
 	return rc;
 }
 
-cairn_status cairn_protect_fd(cairn_run *r, int fd, const char *path)
-{
-	if (!r || !path || fd < 0)
-		return fail(r, CAIRN_ARGUMENT, "a file needs a descriptor and a path");
-	return add(r, fd, NULL, path, 0);
-}
-
-cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path)
-{
-	if (!r || !path || !stream)
-		return fail(r, CAIRN_ARGUMENT, "a file needs a stream and a path");
-	return add(r, fileno(stream), stream, path, 0);
-}
+cairn_status cairn_protect_fd(cairn_run *r, int fd, const char *path) { return add(r, fd, NULL, path, 0); }
+cairn_status cairn_protect_stream(cairn_run *r, FILE *stream, const char *path) { return add(r, stream ? fileno(stream) : -1, stream, path, 0); }
 
 FILE *cairn_fopen(cairn_run *r, const char *path, const char *mode)
 {
@@ -203,13 +192,4 @@ void files_sync(cairn_run *r)
 {
 	for (size_t i = 0; i < r->nfiles; i++)
 		position(&r->files[i]);
-}
-
-void files_free(cairn_run *r)
-{
-	for (size_t i = 0; i < r->nfiles; i++)
-		free(r->files[i].path);
-	free(r->files);
-	free(r->unclaimed.p);
-	free(r->claimed.p);
 }

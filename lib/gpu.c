@@ -25,8 +25,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -907,6 +905,8 @@ static cairn_status begin(cairn_run *r, int in, struct variable *only)
 	start(g, in);
 	return CAIRN_OK;
 }
+
+int gpu_used(cairn_run *r) { return load(r) != NULL; }
 
 cairn_status gpu_begin(cairn_run *r, int in, struct variable *only)
 {

@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -100,10 +98,7 @@ static cairn_status spawn(cairn_run *r)
 	sigfillset(&all);
 	posix_spawnattr_setsigmask(&attr, &mask);
 	posix_spawnattr_setsigdefault(&attr, &all);
-	rc = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-#ifdef POSIX_SPAWN_SETSID
-	rc |= POSIX_SPAWN_SETSID; /* a signal to the program's group is not for the helper */
-#endif
+	rc = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID; /* a signal to the program's group is not for the helper */
 	posix_spawnattr_setflags(&attr, (short)rc);
 	pthread_mutex_lock(&one); /* another thread may open a run, too */
 	control = getenv("CAIRN_CONTROL");
@@ -188,44 +183,39 @@ cairn_status helper_start(cairn_run *r)
 
 cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 {
-	unsigned char bytes[8];
-	struct text head = {bytes, 0, sizeof bytes, 0, 0};
-	unsigned char control[CMSG_SPACE(2 * sizeof(int))];
-	struct iovec iov[2];
+	struct text all = {0};
+	unsigned char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+	struct iovec left;
 	struct msghdr m = {0};
-	int i = 0;
-	if (r->out.bad)
-		return fail(r, CAIRN_NOMEMORY, "out of memory for a message to the helper");
-	if (r->sock < 0)
-		return lost(r, "it was lost before");
-	put_u32(&head, (uint32_t)kind);
-	put_u32(&head, (uint32_t)r->out.len);
-	iov[0].iov_base = head.p, iov[0].iov_len = head.len;
-	iov[1].iov_base = r->out.p, iov[1].iov_len = r->out.len;
+	cairn_status rc = CAIRN_OK;
+	put_u32(&all, (uint32_t)kind);
+	put_u32(&all, (uint32_t)r->out.len);
+	put_bytes(&all, r->out.p, r->out.len);
+	if (r->out.bad || all.bad)
+		rc = fail(r, CAIRN_NOMEMORY, "out of memory for a message to the helper");
+	else if (r->sock < 0)
+		rc = lost(r, "it was lost before");
+	m.msg_iov = &left, m.msg_iovlen = 1;
+	left.iov_base = all.p, left.iov_len = all.len;
 	if (nfds) {
 		struct cmsghdr *c;
-		memset(control, 0, sizeof control);
 		m.msg_control = control, m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
 		c = CMSG_FIRSTHDR(&m);
 		c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
 		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
 	}
-	while (i < 2) {
-		ssize_t n;
-		m.msg_iov = iov + i, m.msg_iovlen = (size_t)(2 - i);
-		n = sendmsg(r->sock, &m, MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
-			continue;
+	while (rc >= 0 && left.iov_len > 0) {
+		ssize_t n = sendmsg(r->sock, &m, MSG_NOSIGNAL);
+		if (n < 0 && errno != EINTR)
+			rc = lost(r, strerror(errno));
 		if (n < 0)
-			return lost(r, strerror(errno));
+			continue;
 		m.msg_control = NULL, m.msg_controllen = 0;
-		while (i < 2 && (size_t)n >= iov[i].iov_len)
-			n -= (ssize_t)iov[i++].iov_len;
-		if (i < 2)
-			iov[i].iov_base = (char *)iov[i].iov_base + n, iov[i].iov_len -= (size_t)n;
+		left.iov_base = (char *)left.iov_base + n, left.iov_len -= (size_t)n;
 	}
+	free(all.p);
 	r->out.len = 0;
-	return CAIRN_OK;
+	return rc;
 }
 
 static int receive_all(int fd, void *p, size_t n)
@@ -281,7 +271,7 @@ static cairn_status settle(cairn_run *r, uint64_t v[2])
 static cairn_status gather(cairn_run *r)
 {
 	uint64_t v[2] = {r->in.len, 0}, most;
-	unsigned char *mine, *all;
+	unsigned char *mine, *all; /* all follows mine in memory */
 	cairn_status rc;
 	if (!r->comm.gather)
 		return lost(r, "it asks for other ranks, and there are none");
@@ -289,14 +279,14 @@ static cairn_status gather(cairn_run *r)
 		return rc;
 	if ((most = v[0]) > INT_MAX / 2 - 8)
 		return lost(r, "it sends nonsense");
-	mine = calloc(1, most + 8);
-	all = calloc((size_t)r->comm.size, most + 8);
-	v[1] = !mine || !all;
-	if ((rc = settle(r, v)) < 0 && (!mine || !all))
+	mine = calloc((size_t)r->comm.size + 1, most + 8);
+	v[1] = !mine;
+	if ((rc = settle(r, v)) < 0 && !mine)
 		rc = fail(r, CAIRN_NOMEMORY, "out of memory for an exchange between ranks");
 	r->out.len = 0;
 	if (rc >= 0) {
 		struct text t = {mine, 0, most + 8, 0, 0};
+		all = mine + most + 8;
 		put_u64(&t, r->in.len);
 		put_bytes(&t, r->in.p, r->in.len);
 		if (r->comm.gather(r->comm.context, mine, (int)(most + 8), all))
@@ -309,7 +299,6 @@ static cairn_status gather(cairn_run *r)
 		}
 	}
 	free(mine);
-	free(all);
 	return rc < 0 ? rc : helper_send(r, MSG_GATHERED, NULL, 0);
 }
 
@@ -363,6 +352,9 @@ cairn_status helper_ask(cairn_run *r, int kind)
 			break;
 		case MSG_NEWS:
 			news(r);
+			break;
+		case MSG_CHECKED:
+			rc = r->restored ? lost(r, "it sends nonsense") : copy_checked(r);
 			break;
 		default:
 			return lost(r, "it sends nonsense");

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #endif
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 
 #pragma GCC visibility push(default)
@@ -42,11 +44,14 @@
 #define copy_later cairn__copy_later
 #define page_set cairn__page_set
 #define copy_in cairn__copy_in
+#define copy_checked cairn__copy_checked
+#define copy_undo cairn__copy_undo
 #define copy_bytes cairn__copy_bytes
+#define copy_stream cairn__copy_stream
 #define copy_unwatch cairn__copy_unwatch
-#define copy_end cairn__copy_end
 #define gpu_check cairn__gpu_check
 #define gpu_begin cairn__gpu_begin
+#define gpu_used cairn__gpu_used
 #define gpu_finish cairn__gpu_finish
 #define gpu_frozen cairn__gpu_frozen
 #define gpu_wait cairn__gpu_wait
@@ -57,17 +62,16 @@
 #define files_tell cairn__files_tell
 #define files_told cairn__files_told
 #define files_sync cairn__files_sync
-#define files_free cairn__files_free
 #define files_unclaimed cairn__files_unclaimed
 #define files_give cairn__files_give
 
-enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 10, WIRE_MAX = 256 << 20 };
+enum { WIRE_MAGIC = 0x316e7263, WIRE_VERSION = 11, WIRE_MAX = 256 << 20 };
 
 /* Kinds of messages. The program sends those below 100. */
 enum {
 	MSG_HELLO = 1, MSG_EXTENT, MSG_VARS, MSG_FILE, MSG_STORED, MSG_RESTORE, MSG_SAVE, MSG_FINISH, MSG_BYE, MSG_GATHERED,
 	MSG_LIST, MSG_READ, MSG_VARIABLES, MSG_MAKE,
-	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS
+	MSG_WELCOME = 101, MSG_DONE, MSG_FAILED, MSG_GATHER, MSG_NEWS, MSG_CHECKED
 };
 
 /* Why a checkpoint is taken. */
@@ -97,7 +101,7 @@ void put_f64(struct text *t, double v);
 void put_str(struct text *t, const char *s);
 uint32_t get_u32(struct text *t);
 uint64_t get_u64(struct text *t);
-char *get_str(struct text *t); /* to be freed */
+char *get_str(struct text *t); /* to be freed; NULL: t is bad */
 
 /* range is some bytes of the mirror, or of a variable. */
 struct range { uint64_t lo, hi; };
@@ -129,6 +133,7 @@ struct variable {
 	int digested;          /* the mirror holds what they say */
 	size_t index;          /* in vars */
 	int added;             /* cairn_add has made its copy */
+	int loaded;            /* copy_checked has exchanged it with its copy */
 	struct variable *next; /* of the same bucket */
 };
 
@@ -206,6 +211,7 @@ struct cairn_run {
 	uint32_t next_file;
 	struct text unclaimed; /* which files of the checkpoint the helper has opened for the program, in its words */
 	struct text claimed;   /* … those that the program has opened since */
+	struct text checked;   /* parts of the mirror that were exchanged with variables: struct range */
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
 	struct text changed;    /* … in the mirror since the last save: struct range */
@@ -220,8 +226,8 @@ struct cairn_run {
 	struct text in, out;
 	cairn_variable *listed; /* what cairn_variables returned */
 	char *unsaid; /* why a checkpoint was not saved, which the program was not told */
-	char *err, *errtext;
-	char errbuf[256];
+	char *err; /* the last error; NULL: none, or no memory for its text */
+	int failed_once;
 };
 
 cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
@@ -243,7 +249,7 @@ int helper_end(cairn_run *r); /* returns its status */
 
 /* vars.c: variables and their copies in the mirror */
 size_t type_size(cairn_run *r, cairn_type t);
-struct variable *vars_find(cairn_run *r, const char *name); /* NULL: none */
+struct variable **vars_find(cairn_run *r, const char *name); /* in its bucket; NULL: none */
 cairn_status vars_tell(cairn_run *r); /* the helper what has changed */
 cairn_status vars_complete(cairn_run *r); /* an error if a call of cairn_protect has failed */
 void vars_forget(cairn_run *r);       /* … that the helper was told anything */
@@ -253,14 +259,19 @@ void vars_free(cairn_run *r);
 cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NULL: all that were not added, but for what copy_later copies */
 void copy_later(cairn_run *r); /* copies the rest, while the helper writes what is there */
 void page_set(cairn_run *r, uint64_t copied, uint64_t until, uint32_t filling); /* tells the helper */
-cairn_status copy_in(cairn_run *r);                         /* … from it */
+cairn_status copy_in(cairn_run *r);      /* … from it, but for what copy_checked has exchanged */
+cairn_status copy_checked(cairn_run *r); /* reads r->in: exchanges a part of the mirror that the helper has checked with the variables there */
+void copy_undo(cairn_run *r);            /* … all of them again: the restore has failed */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);
-void copy_end(cairn_run *r);
+
+/* stream.c */
+void copy_stream(unsigned char *to, const unsigned char *from, size_t n); /* memcpy for what is not read soon */
 
 /* gpu.c: memory that the CUDA driver knows */
 enum { MEM_HOST, MEM_DEVICE };
 cairn_status gpu_check(cairn_run *r, const char *name, const void *p, uint64_t bytes); /* that a variable can be copied */
+int gpu_used(cairn_run *r); /* the program has loaded a CUDA driver */
 cairn_status gpu_begin(cairn_run *r, int in, struct variable *only); /* waits for the GPUs, says where variables are, and begins to copy; only: as copy_out */
 cairn_status gpu_finish(cairn_run *r);        /* waits for the copy, unless variables are frozen on the device */
 cairn_status gpu_frozen(cairn_run *r);        /* … waits for that: then the program may change them */
@@ -276,6 +287,5 @@ void files_told(cairn_run *r); /* the helper knows which files were closed */
 void files_sync(cairn_run *r); /* streams with the descriptors that the helper has positioned */
 cairn_status files_unclaimed(cairn_run *r); /* reads r->in: which files of the checkpoint the helper has opened for the program */
 void files_give(cairn_run *r); /* … puts them into r->out, for another helper */
-void files_free(cairn_run *r);
 
 #endif

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,25 +27,20 @@ double now(void)
 cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
 {
 	va_list args;
-	int n;
 	char *text;
 	if (!r)
 		return code;
 	va_start(args, format);
-	n = vsnprintf(r->errbuf, sizeof r->errbuf, format, args);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
 	va_end(args);
-	r->err = r->errbuf;
-	if (n >= (int)sizeof r->errbuf && (text = malloc((size_t)n + 1))) {
-		va_start(args, format);
-		vsnprintf(text, (size_t)n + 1, format, args);
-		va_end(args);
-		free(r->errtext);
-		r->err = r->errtext = text;
-	}
+	free(r->err);
+	r->err = text;
+	r->failed_once = 1;
 	return code;
 }
 
-const char *cairn_error(const cairn_run *r) { return !r ? "out of memory" : r->err ? r->err : "no error"; }
+const char *cairn_error(const cairn_run *r) { return r && r->err ? r->err : r && !r->failed_once ? "no error" : "out of memory"; }
 int cairn_rank(const cairn_run *r) { return r->rank; }
 int cairn_ranks(const cairn_run *r) { return r->size; }
 
@@ -233,8 +226,7 @@ static const struct { int sig; void (*handler)(int); int flags; } signals[] = {{
 static void take_signals(cairn_run *r)
 {
 	for (int i = 0; !r->opts.no_signals && i < 2; i++) {
-		struct sigaction old, act;
-		memset(&act, 0, sizeof act);
+		struct sigaction old, act = {0};
 		act.sa_handler = signals[i].handler, act.sa_flags = signals[i].flags & ~(r->supervised ? (int)SA_RESETHAND : 0);
 		sigemptyset(&act.sa_mask);
 		if (sigaction(signals[i].sig, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL && sigaction(signals[i].sig, &act, NULL) == 0)
@@ -275,6 +267,9 @@ static cairn_status restore(cairn_run *r, int load)
 		else if ((rc = files_unclaimed(r)) >= 0 && yes && load)
 			rc = copy_in(r);
 	}
+	if (rc < 0)
+		copy_undo(r);
+	r->checked.len = 0;
 	if (!r->refused) /* else the others know */
 		rc = agree(r, rc, other);
 	if (rc < 0)
@@ -564,13 +559,13 @@ cairn_status cairn_begin(cairn_run *r)
 cairn_status cairn_add(cairn_run *r, const char *name)
 {
 	cairn_status rc = usable(r, 1);
-	struct variable *v = r && name ? vars_find(r, name) : NULL;
+	struct variable **v = r && name ? vars_find(r, name) : NULL;
 	if (rc < 0)
 		return rc;
 	if (!r->begun || !v)
 		return fail(r, CAIRN_ARGUMENT, r->begun ? "no variable \"%.100s\" is protected" : "cannot add \"%.100s\": call cairn_begin first", name ? name : "");
-	if ((rc = copy_out(r, v)) >= 0)
-		v->added = 1;
+	if ((rc = copy_out(r, *v)) >= 0)
+		(*v)->added = 1;
 	return rc;
 }
 
@@ -643,18 +638,18 @@ cairn_status cairn_close(cairn_run *r)
 	if (r->pid == getpid() && r->comm.close)
 		r->comm.close(r->comm.context);
 	leave_signals(r);
-	copy_end(r);
+	gpu_end(r);
 	vars_free(r);
-	files_free(r);
-	if (r->sock >= 0)
-		close(r->sock);
+	for (size_t i = 0; i < r->nfiles; i++)
+		free(r->files[i].path);
 	if (r->page)
 		munmap(r->page, PAGE_BYTES);
-	if (r->pagefd >= 0)
-		close(r->pagefd);
-	if (r->mirror >= 0)
-		close(r->mirror);
-	void *mine[] = {r->in.p, r->out.p, r->listed, r->unsaid, r->errtext, r->dir, r->cwd, (char *)r->opts.compression, (char *)r->opts.helper, (char *)r->opts.tiers, r};
+	int fds[] = {r->sock, r->pagefd, r->mirror, r->uffd, r->pagemap};
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	void *mine[] = {r->slabs.p, r->types, r->vars, r->bucket, r->gone_names.p, r->spares.p, r->failed.p, r->changed.p, r->files, r->unclaimed.p, r->claimed.p,
+		r->checked.p, r->in.p, r->out.p, r->listed, r->unsaid, r->err, r->dir, r->cwd, (char *)r->opts.compression, (char *)r->opts.helper, (char *)r->opts.tiers, r};
 	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
 		free(mine[i]);
 	return rc;

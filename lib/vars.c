@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,19 +28,13 @@ static size_t hash(const char *s)
 	return (size_t)h;
 }
 
-static struct variable **find(cairn_run *r, const char *name)
+struct variable **vars_find(cairn_run *r, const char *name)
 {
 	struct variable **v = r->nbuckets ? &r->bucket[hash(name) & (r->nbuckets - 1)] : NULL;
 	for (; v && *v; v = &(*v)->next)
 		if (strcmp((*v)->name, name) == 0)
 			return v;
 	return NULL;
-}
-
-struct variable *vars_find(cairn_run *r, const char *name)
-{
-	struct variable **v = find(r, name);
-	return v ? *v : NULL;
 }
 
 static int grow(cairn_run *r)
@@ -237,7 +229,7 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)
 		return fail(r, CAIRN_ARGUMENT, "variable \"%.100s\" has no address", name);
-	at = find(r, name);
+	at = vars_find(r, name);
 	if ((!at || (*at)->data != data || (*at)->bytes != bytes) && gpu_check(r, name, data, bytes) < 0)
 		return CAIRN_ARGUMENT;
 	if (at && (*at)->copy && (*at)->type == type && (*at)->ndim == ndim && (!ndim || memcmp((*at)->dims, dims, (size_t)ndim * sizeof *dims) == 0)) {
@@ -258,8 +250,7 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	} else {
 		v = calloc(1, sizeof *v);
 		if (!v || !(v->name = strdup(name)) || grow(r) < 0) {
-			if (v)
-				free(v->name);
+			free(v ? v->name : NULL);
 			free(v);
 			free(own);
 			return fail(r, CAIRN_NOMEMORY, "variable \"%.100s\": out of memory", name);
@@ -333,7 +324,7 @@ cairn_status cairn_unprotect(cairn_run *r, const char *name)
 	int failed;
 	if (own_run(r) < 0)
 		return CAIRN_ARGUMENT;
-	at = name ? find(r, name) : NULL;
+	at = name ? vars_find(r, name) : NULL;
 	failed = name && forgive(r, name);
 	if (!at)
 		return failed ? CAIRN_OK : fail(r, CAIRN_ARGUMENT, "no variable \"%.100s\" is protected", name ? name : "");
@@ -450,7 +441,7 @@ cairn_status cairn_read(cairn_run *r, uint64_t index, const char *name, void *da
 	if (r->saving && (rc = helper_news(r, 1)) < 0 && rc != CAIRN_NOTSAVED)
 		return rc;
 	gpu_wait(r);
-	if ((at = find(r, name)) && (*at)->copy && !(*at)->added && (*at)->room >= own.bytes) {
+	if ((at = vars_find(r, name)) && (*at)->copy && !(*at)->added && (*at)->room >= own.bytes) {
 		v = *at; /* its copy will do: the next save copies the variable again */
 		v->fresh = 1;
 	} else if (place(r, v, 0) < 0) {
@@ -484,6 +475,7 @@ void vars_forget(cairn_run *r)
 void vars_free(cairn_run *r)
 {
 	for (size_t i = 0; i < r->nvars; i++) {
+		copy_unwatch(r, r->vars[i]);
 		unplace(r, r->vars[i]);
 		release(r->vars[i]);
 	}
@@ -493,7 +485,4 @@ void vars_free(cairn_run *r)
 		munmap(((void **)(void *)r->slabs.p)[i], SLAB);
 	for (size_t i = 0; i < sizeof r->pools / sizeof *r->pools; i++)
 		free(r->pools[i].p);
-	void *mine[] = {r->slabs.p, r->types, r->vars, r->bucket, r->gone_names.p, r->spares.p, r->failed.p, r->changed.p};
-	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
-		free(mine[i]);
 }

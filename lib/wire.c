@@ -1,7 +1,4 @@
 /* Messages as bytes: little-endian numbers, texts with their length. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "internal.h"
 
 void put_bytes(struct text *t, const void *p, size_t n)
@@ -65,12 +62,8 @@ char *get_str(struct text *t)
 	size_t n = get_u32(t);
 	char *s;
 	if (t->bad || t->len - t->at < n)
-		t->bad = 1, n = 0;
-	if (!(s = malloc(n + 1)))
 		return t->bad = 1, NULL;
-	if (n)
-		memcpy(s, t->p + t->at, n);
-	s[n] = 0;
+	t->bad = !(s = strndup((const char *)t->p + t->at, n));
 	t->at += n;
 	return s;
 }

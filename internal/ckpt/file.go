@@ -26,6 +26,10 @@ type File struct {
 	Size   int64 // bytes of the file itself, without bases
 	Shared bool  // Load fills memory that is shared with another process
 
+	// Checked, if not nil, is called by Load when parts of memory hold what
+	// the file has for them. Load may fail later. Concurrent calls are made.
+	Checked func(p []byte)
+
 	digest string // digest of /Header
 	main   *source
 	bases  []*source // opened when first needed

@@ -199,6 +199,12 @@ func (r *reader) read(out *sink, lo, hi int) error {
 			}
 		}
 	}
+	if s.Checked != nil && len(out.memory.Pieces) == 1 {
+		off := int64(lo) * d.Block
+		if p, ok := out.memory.View(off, int(int64(hi-1)*d.Block-off)+d.BlockLen(hi-1)); ok {
+			s.Checked(p)
+		}
+	}
 	return nil
 }
 

@@ -38,6 +38,12 @@ type Driver struct {
 	// Stable reports whether memory is the program's: it stays as it is
 	// from Drive until Attend tells what became of the checkpoint.
 	Stable func(p []byte) bool
+	// Loading is called before a checkpoint's values are read into memory,
+	// and Checked when parts of it hold these values. Restore may fail later,
+	// or read an older checkpoint: then it calls Loading again. nil: nobody
+	// wants to know.
+	Loading func(ctx context.Context) error
+	Checked func(p []byte)
 	// Ready waits until the program has copied memory to where this process
 	// reads it. It may copy after Drive was called. nil: it has.
 	Ready func(p []byte) error

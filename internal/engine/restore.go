@@ -248,6 +248,13 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	step.At("restore.begin")
+	if d := p.opts.Driver; d != nil && !p.stored.only && d.Loading != nil {
+		if err := d.Loading(ctx); err != nil {
+			p.files.abandon()
+			return nil, err
+		}
+		s.Checked = d.Checked
+	}
 	if !p.stored.only {
 		err = p.loadRoots(ctx, s, img, roots, p.opts.Drop, func(b *graph.Builder) { p.collector.KeepPlaces(b, p.roots) })
 	}

@@ -23,9 +23,11 @@
 // If the program dies, the helper still has the mirror, and publishes the
 // checkpoint.
 //
-// Restore reads into the mirror, too, and checks every byte there. If all bytes
-// are right, the program copies them to its variables. Otherwise it changes
-// none.
+// Restore reads into the mirror, too, and checks every byte there. While the
+// helper reads, the program exchanges the parts that are right (Checked) with
+// its variables, and copies small variables at the end. If a later part turns
+// out to be damaged, it exchanges them again: after an error its variables have
+// the values that they had.
 //
 // The program's files are shared, too: it sends their descriptors, and the run
 // records, cuts back and positions them.
@@ -52,7 +54,7 @@
 //	Save      points why closed-files (from to)…               Done index
 //	Finish    status                                           Done
 //	Bye                                                        the helper ends
-//	Gathered  a text per rank                                  none
+//	Gathered  a text per rank; empty: to Checked 0 0           none
 //	List                           checkpoints, newest first   Done indices
 //	Read      index name offset dims type    into the mirror   Done
 //	Variables index                index 0: the newest         Done (name type dims)…
@@ -64,6 +66,8 @@
 //	Failed    status text          in place of Welcome or Done
 //	Gather    bytes                the program exchanges them with all ranks
 //	News      index text           a checkpoint is durable, or was not saved
+//	Checked   from to              this part of the mirror has what Restore is to bring;
+//	                               0 0: no part has, exchange them again (Gathered)
 //
 // Unclaimed are the files of the restored checkpoint that the program has not
 // opened again: a list of numbers and texts, or nothing. Claimed is the number

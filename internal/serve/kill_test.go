@@ -19,7 +19,7 @@ import (
 )
 
 // wraps are the options with which a program is linked with testdata/kill.c.
-const wraps = "-Wl,--wrap=memcpy,--wrap=sendmsg,--wrap=recv,--wrap=fflush,--wrap=cairn_point"
+const wraps = "-Wl,--wrap=memcpy,--wrap=cairn__copy_stream,--wrap=sendmsg,--wrap=recv,--wrap=fflush,--wrap=cairn_point"
 
 // kill is one way to end a program, or its helper.
 type kill struct {

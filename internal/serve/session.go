@@ -86,9 +86,11 @@ type session struct {
 	messages chan *message // from the program; closed at its end
 	ended    error         // why
 	gone     atomic.Bool   // the program has ended
-	noticed  chan struct{} // the run has news: see notice
-	told     uint64        // the newest durable checkpoint that the program knows
-	asked    uint64        // the newest one that was begun
+
+	exchanged atomic.Bool   // the program has been told of parts of a checkpoint that is being restored
+	noticed   chan struct{} // the run has news: see notice
+	told      uint64        // the newest durable checkpoint that the program knows
+	asked     uint64        // the newest one that was begun
 }
 
 // Serve serves the program at the other end of conn, until it says goodbye or
@@ -264,7 +266,7 @@ func (s *session) greet(ctx context.Context, m *message) error {
 		Dir: dir, Tiers: tiers, Every: seconds(every), EveryPoints: int(points), MTBF: seconds(mtbf), Keep: int(keep), MaxBases: int(bases), Memory: int64(memory),
 		Compression: engine.Compression(compression), Fresh: flags&1 != 0, GroupReadable: flags&2 != 0, AnyOwner: flags&4 != 0,
 		Signals: map[os.Signal]engine.SignalAction{}, OnDue: s.notice,
-		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror, Ready: s.ready},
+		Driver: &engine.Driver{Pid: int(pid), Rank: int(rank), Ranks: int(ranks), Exchange: s.exchange, Running: flags&8 != 0, Tracker: (*tracker)(s), Stable: s.inMirror, Loading: s.loading, Checked: s.checked, Ready: s.ready},
 	}
 	if compression == "none" {
 		o.Compression = engine.None
@@ -542,6 +544,39 @@ func (s *session) restore(ctx context.Context, c *cursor) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint64(b, s.told)
 	b = binary.LittleEndian.AppendUint64(b, s.run.Points())
 	return appendUnclaimed(b, s.run.Unclaimed())
+}
+
+// checked lets the program exchange a part of the mirror with its variables,
+// while other parts are read.
+func (s *session) checked(p []byte) {
+	if at, ok := s.offset(p); ok {
+		s.exchanged.Store(true)
+		s.wire.send(msgChecked, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, at), at+uint64(len(p))))
+	}
+}
+
+// loading makes the program exchange back what it has exchanged, before another
+// checkpoint is read into the mirror.
+func (s *session) loading(ctx context.Context) error {
+	if !s.exchanged.Swap(false) {
+		return nil
+	}
+	if err := s.wire.send(msgChecked, make([]byte, 16)); err != nil {
+		return err
+	}
+	select {
+	case m, ok := <-s.messages:
+		if !ok {
+			return s.ended
+		}
+		defer m.close()
+		if m.kind != msgGathered {
+			return fmt.Errorf("%w: kind %d instead of the answer to Checked", errProtocol, m.kind)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // save begins a checkpoint of what is in the mirror. It answers when the state

@@ -256,6 +256,8 @@ func fakeHelper(descriptor, seed string) {
 			case 5:
 				conn.Write(anything())
 				return
+			case 6:
+				w.send(msgChecked, anything())
 			default:
 				w.send(msgDone, anything())
 				final = true

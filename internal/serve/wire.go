@@ -16,7 +16,7 @@ import (
 )
 
 // Version is that of the messages; the library has the same.
-const Version = 10
+const Version = 11
 
 // Release is the version of Cairn; cairn.h has the same.
 const Release = "0.1.0"
@@ -54,6 +54,7 @@ const (
 	msgFailed
 	msgGather
 	msgNews
+	msgChecked
 )
 
 // errProtocol is wrapped by errors about what no libcairn sends.

@@ -386,7 +386,7 @@ static int ranks(const char *dir)
 	for (int i = 0; i < 3; i++) {
 		cairn_comm comm = {rank, 2, NULL, gather, most};
 		cairn_run *run;
-		no_calloc = rank && i < 2 ? (size_t)i + 1 : 0; /* the run, what all ranks say, none */
+		no_calloc = rank && i < 2 ? 2 * (size_t)i + 1 : 0; /* the run, what all ranks say, none */
 		int rc = cairn_open_comm(&run, dir, NULL, &comm);
 		if (i < 2) {
 			check(run, rc, rank ? CAIRN_NOMEMORY : CAIRN_ERROR, "open, when a rank has no memory");
