@@ -27,10 +27,35 @@ import (
 )
 
 // OpenTier opens a tier outside of the hosts for the run of a name.
-func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t tier.Tier, err error) {
+func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (tier.Tier, error) {
+	return openTier(ctx, p, name, a, watchShared(p, name))
+}
+
+// sharedTime is how long a shared directory may do nothing before an operation
+// fails. A server that starts again may take minutes.
+const sharedTime = 5 * time.Minute
+
+// watchShared returns a watch of a shared directory.
+func watchShared(p *policy.Tier, name string) *tier.Watch {
+	return tier.NewWatch(p.RunDir(name), sharedTime)
+}
+
+// openWatched opens a shared directory.
+func openWatched(w *tier.Watch, open func() (tier.Tier, error)) (tier.Tier, error) {
+	var t tier.Tier
+	if err := w.Do(func() (err error) {
+		t, err = open()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return w.Tier(t), nil
+}
+
+func openTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access, w *tier.Watch) (t tier.Tier, err error) {
 	switch p.Kind {
 	case policy.Shared:
-		t, err = OpenShared(p.RunDir(name), a)
+		t, err = openWatched(w, func() (tier.Tier, error) { return OpenShared(p.RunDir(name), a) })
 	case policy.S3:
 		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name)})
 	default:
@@ -71,18 +96,19 @@ func unmarked(p *policy.Tier, name string) error {
 // another directory than it was, the error is ErrUnmarked, and nothing is made
 // there.
 func OpenMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (tier.Tier, error) {
+	return openMarked(ctx, p, name, a, watchShared(p, name))
+}
+
+func openMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access, w *tier.Watch) (tier.Tier, error) {
 	if p.Kind != policy.Shared {
-		return OpenTier(ctx, p, name, a)
+		return openTier(ctx, p, name, a, w)
 	}
-	if _, err := os.Stat(p.RunDir(name)); errors.Is(err, fs.ErrNotExist) {
-		return nil, unmarked(p, name)
-	}
-	t, err := dir.OpenExisting(vfs.OS(), p.RunDir(name), a)
-	if err == nil {
-		t, err = wrapped(t, p)
-	}
+	t, err := openWatched(w, func() (tier.Tier, error) { return openExisting(p.RunDir(name), a) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, unmarked(p, name)
+	}
+	if err == nil {
+		t, err = wrapped(t, p)
 	}
 	if err != nil {
 		return nil, err
@@ -93,6 +119,14 @@ func OpenMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access) 
 		return nil, err
 	}
 	return t, nil
+}
+
+// openExisting opens a directory that must exist.
+func openExisting(path string, a vfs.Access) (tier.Tier, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	return dir.OpenExisting(vfs.OS(), path, a)
 }
 
 // Mark puts the marker on a shared tier.
@@ -108,8 +142,8 @@ func Mark(ctx context.Context, p *policy.Tier, t tier.Tier) error {
 func LookAtTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (t tier.Tier, err error) {
 	if p.Kind == policy.S3 {
 		t, err = s3.Open(ctx, s3.Options{URL: p.RunDir(name), ReadOnly: true})
-	} else if _, err = os.Stat(p.RunDir(name)); err == nil {
-		t, err = dir.OpenExisting(vfs.OS(), p.RunDir(name), a)
+	} else {
+		t, err = openWatched(watchShared(p, name), func() (tier.Tier, error) { return openExisting(p.RunDir(name), a) })
 	}
 	if err == nil && p.Key != "" {
 		t, err = sealed(t, p)
@@ -132,6 +166,7 @@ func sealed(t tier.Tier, p *policy.Tier) (tier.Tier, error) {
 func Opener(p *policy.Tier, name string, a vfs.Access) func(ctx context.Context, used bool) (tier.Tier, error) {
 	var mu sync.Mutex
 	var open tier.Tier
+	w := watchShared(p, name)
 	return func(ctx context.Context, used bool) (t tier.Tier, err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -139,8 +174,8 @@ func Opener(p *policy.Tier, name string, a vfs.Access) func(ctx context.Context,
 			return open, nil
 		}
 		if used {
-			t, err = OpenMarked(ctx, p, name, a)
-		} else if t, err = OpenTier(ctx, p, name, a); err == nil {
+			t, err = openMarked(ctx, p, name, a, w)
+		} else if t, err = openTier(ctx, p, name, a, w); err == nil {
 			err = Mark(ctx, p, t)
 		}
 		if err == nil && p.Kind != policy.Shared {

@@ -1,0 +1,200 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"sync/atomic"
+	"time"
+)
+
+// Watch runs operations that may hang: on a file system whose server is gone, a
+// system call does not return, whatever the context says. An operation fails if
+// nothing moves for a time; it stays behind in the background until it returns.
+// If several are left behind, others fail at once.
+type Watch struct {
+	what string // what is operated on
+	most time.Duration
+	hung atomic.Int32 // operations that were left behind
+}
+
+// mostHung is how many operations are left behind, with a thread each.
+const mostHung = 8
+
+// NewWatch returns a watch of operations on something, which may stand still
+// for a time.
+func NewWatch(what string, most time.Duration) *Watch { return &Watch{what: what, most: most} }
+
+// Do runs f, and fails if f takes longer than the watch allows.
+func (w *Watch) Do(f func() error) error { return w.do(nil, f) }
+
+// Tier returns t with its operations watched. While they wait for the source of
+// an object, they do not stand still.
+func (w *Watch) Tier(t Tier) Tier { return &watched{t, w} }
+
+func (w *Watch) stalled() error {
+	return fmt.Errorf("%s has not answered for %s; if it is on a file system of the network, look whether the server is there", w.what, w.most)
+}
+
+// do runs f, and fails if f has not returned, and m has not changed, for a
+// time.
+func (w *Watch) do(m *movement, f func() error) error {
+	if w.hung.Load() >= mostHung {
+		return w.stalled()
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	timer := time.NewTimer(w.most)
+	defer timer.Stop()
+	for seen := m.count(); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-timer.C:
+		}
+		if now := m.count(); now != seen || m.outside() {
+			seen = now
+			timer.Reset(w.most)
+			continue
+		}
+		w.hung.Add(1)
+		go func() {
+			<-done
+			w.hung.Add(-1)
+		}()
+		return w.stalled()
+	}
+}
+
+type watched struct {
+	Tier
+	w *Watch
+}
+
+// movement is what an operation reads from its source. While it waits for the
+// source, it does not wait for the tier.
+type movement struct {
+	io.ReaderAt
+	reads   atomic.Int64
+	waiting atomic.Int32
+}
+
+func (m *movement) count() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.reads.Load()
+}
+
+func (m *movement) outside() bool { return m != nil && m.waiting.Load() > 0 }
+
+func (m *movement) ReadAt(p []byte, off int64) (int, error) {
+	m.waiting.Add(1)
+	n, err := m.ReaderAt.ReadAt(p, off)
+	m.reads.Add(1)
+	m.waiting.Add(-1)
+	return n, err
+}
+
+func (t *watched) Put(ctx context.Context, name string, src Source) error {
+	m := &movement{ReaderAt: src.ReaderAt}
+	src.ReaderAt = m
+	return t.w.do(m, func() error { return t.Tier.Put(ctx, name, src) })
+}
+
+func (t *watched) Create(ctx context.Context, name string, data []byte) error {
+	return t.w.do(nil, func() error { return t.Tier.Create(ctx, name, data) })
+}
+
+func (t *watched) Stat(ctx context.Context, name string) (Info, error) {
+	var info Info
+	err := t.w.do(nil, func() (err error) {
+		info, err = t.Tier.Stat(ctx, name)
+		return err
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return info, nil
+}
+
+func (t *watched) Remove(ctx context.Context, name string) error {
+	return t.w.do(nil, func() error { return t.Tier.Remove(ctx, name) })
+}
+
+func (t *watched) Sweep(ctx context.Context, prefix string, before time.Time) error {
+	return t.w.do(nil, func() error { return t.Tier.Sweep(ctx, prefix, before) })
+}
+
+func (t *watched) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		var all []Info
+		m := new(movement)
+		err := t.w.do(m, func() error {
+			for info, err := range t.Tier.List(ctx, prefix) {
+				if err != nil {
+					return err
+				}
+				all = append(all, info)
+				m.reads.Add(1)
+			}
+			return nil
+		})
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		for _, info := range all {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (t *watched) Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error) {
+	var r io.ReadCloser
+	err := t.w.do(nil, func() (err error) {
+		r, err = t.Tier.Get(ctx, name, offset, n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &watchedReader{w: t.w, r: r}, nil
+}
+
+// watchedReader reads through a buffer of its own: a Read that hangs may still
+// write to it when the caller uses its own again.
+type watchedReader struct {
+	w    *Watch
+	r    io.ReadCloser
+	buf  []byte
+	hung bool
+}
+
+// stallPiece is how much a watchedReader reads at a time.
+const stallPiece = 1 << 20
+
+func (r *watchedReader) Read(p []byte) (int, error) {
+	if r.hung {
+		return 0, r.w.stalled()
+	}
+	if want := min(len(p), stallPiece); len(r.buf) < want {
+		r.buf = make([]byte, want)
+	}
+	buf := r.buf[:min(len(p), len(r.buf))]
+	var n int
+	var err error
+	if hung := r.w.do(nil, func() error {
+		n, err = r.r.Read(buf)
+		return nil
+	}); hung != nil {
+		r.hung = true
+		return 0, hung
+	}
+	return copy(p, buf[:n]), err
+}
+
+func (r *watchedReader) Close() error { return r.w.do(nil, r.r.Close) }
