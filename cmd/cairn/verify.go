@@ -103,7 +103,12 @@ func (c *call) verifiedTier(found *supervise.VerifiedTier) (err error) {
 		err = c.document(found)
 	} else {
 		what := control.Count(found.Checked, "checkpoint")
-		if found.Bytes == 0 {
+		switch {
+		case found.End && found.Checked == 0:
+			what = "the end of the run"
+		case found.End:
+			what += " and the end of the run"
+		case found.Bytes == 0:
 			what = control.Count(found.Checked, "object")
 		}
 		for _, d := range found.Damage {

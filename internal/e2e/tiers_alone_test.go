@@ -54,9 +54,14 @@ func aloneOn(t *testing.T, format string, args ...string) *alone {
 	if strings.Contains(format, "S3") {
 		server := s3test.New()
 		t.Cleanup(server.Close)
-		a.env = append(a.env, "AWS_ACCESS_KEY_ID="+s3test.AccessKey, "AWS_SECRET_ACCESS_KEY="+s3test.SecretKey, "AWS_ENDPOINT_URL="+server.URL, "AWS_REGION=us-east-1")
+		a.env = append(a.env, s3Access(server)...)
 	}
 	return a
+}
+
+// s3Access returns the variables with which programs reach an object store.
+func s3Access(s *s3test.Server) []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey, "AWS_ENDPOINT_URL=" + s.URL, "AWS_REGION=us-east-1"}
 }
 
 func (a *alone) file(name string) string { return filepath.Join(a.top, name) }

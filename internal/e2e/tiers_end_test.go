@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
 )
 
 // endSteps are the steps of the end of a run with tiers. From the one that is
@@ -27,66 +30,85 @@ var endSteps = []struct {
 // TestTiers_EndKilled kills the supervisor at each step of the end of a run.
 // The same command completes it, and does not start the ranks again once the
 // end was recorded. If everything but the tier is lost, it resumes the run, or
-// says that it has finished: it never begins anew.
+// says that it has finished: it never begins anew. An object store fails at
+// every third request.
 func TestTiers_EndKilled(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
-	const n = 2
-	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	want := undisturbed(t, 2, program(t, "wander"), "-size", "2000")
 	for _, step := range endSteps {
-		for _, lost := range []string{"", " and lost"} {
-			t.Run(step.name+lost, func(t *testing.T) {
-				t.Parallel()
-				limit := filepath.Join(t.TempDir(), "limit")
-				w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: n, limit: limit}
-				shared := filepath.Join(t.TempDir(), "gpfs")
-				local := filepath.Join(t.TempDir(), "local")
-				if err := os.Mkdir(shared, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				start := func(env ...string) {
-					w.supervisor = w.startIn(env, "-n", "2", "--every", "1h", "--grace", "1s", "--tiers", "local="+local+", shared="+shared+":every=1")
-				}
-				w.lets(5)
-				start("CAIRN_STEP=" + step.name + "=kill")
-				w.reachesStep(5)
-				if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
-					t.Fatalf("cairn checkpoint: %s", out)
-				}
-				w.awaits("checkpoint 1 is on shared=")
-				w.lets(60)
-				w.ends()
-				if ws := w.supervisor.cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() {
-					t.Fatalf("it was not killed: %v\n%s", w.supervisor.cmd.ProcessState, w.text())
-				}
-				if lost != "" {
-					removes(t, w.run())
-					removes(t, local)
-				}
-				start()
-				if _, ok := w.seesWithin(3*patience, 0, "finished"); !ok { // it may wait for ranks of the last start
-					t.Fatalf("it does not finish:\n%s", w.text())
-				}
-				w.finishes()
-				sameOutput(t, w.output(), want)
-				started := strings.Contains("\n"+w.text(), "\ncairn: started")
-				switch {
-				case step.name != "finish.begin" && lost == "", step.told:
-					if started || !strings.Contains(w.text(), "finished") {
-						t.Errorf("it has started ranks that have finished:\n%s", w.text())
-					}
-				case started:
-					must(t, w.text(), "restored checkpoint")
-				}
-				removes(t, w.run())
-				removes(t, local)
-				start()
-				w.finishes()
-				sameOutput(t, w.output(), want)
-				must(t, w.text(), "the run has finished, at ", "nothing is computed")
-			})
+		for _, kind := range []string{"shared", "s3"} {
+			for _, lost := range []string{"", " and lost"} {
+				t.Run(step.name+lost+" on "+kind, func(t *testing.T) {
+					t.Parallel()
+					killedAtEnd(t, step.name, step.told, lost != "", kind, want)
+				})
+			}
 		}
 	}
+}
+
+// killedAtEnd is one case of TestTiers_EndKilled: the run that is killed at a
+// step had a tier of a kind; told says that the tier knows of the end by then,
+// and lost that everything else is lost.
+func killedAtEnd(t *testing.T, step string, told, lost bool, kind, want string) {
+	limit := filepath.Join(t.TempDir(), "limit")
+	w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: 2, limit: limit}
+	shared := filepath.Join(t.TempDir(), "gpfs")
+	local := filepath.Join(t.TempDir(), "local")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	place, access := "shared="+shared, []string(nil)
+	if kind == "s3" {
+		server := s3test.New()
+		t.Cleanup(server.Close)
+		var calls atomic.Int64
+		server.Fault = func(op, _ string) s3test.Fault {
+			return map[int64]s3test.Fault{1: s3test.ResetAfter, 4: s3test.Error500After, 7: s3test.SlowDown, 9: s3test.Truncate}[calls.Add(1)%11]
+		}
+		place, access = "s3=s3://"+s3test.Bucket+"/sim", s3Access(server)
+	}
+	start := func(env ...string) {
+		w.supervisor = w.startIn(append(env, access...), "-n", "2", "--every", "1h", "--grace", "1s", "--tiers", "local="+local+", "+place+":every=1")
+	}
+	w.lets(5)
+	start("CAIRN_STEP=" + step + "=kill")
+	w.reachesStep(5)
+	if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
+		t.Fatalf("cairn checkpoint: %s", out)
+	}
+	w.awaits("checkpoint 1 is on " + kind + "=")
+	w.lets(60)
+	w.ends()
+	if ws := w.supervisor.cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() {
+		t.Fatalf("it was not killed: %v\n%s", w.supervisor.cmd.ProcessState, w.text())
+	}
+	if lost {
+		removes(t, w.run())
+		removes(t, local)
+	}
+	start()
+	if _, ok := w.seesWithin(3*patience, 0, "finished"); !ok { // it may wait for ranks of the last start
+		t.Fatalf("it does not finish:\n%s", w.text())
+	}
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	started := strings.Contains("\n"+w.text(), "\ncairn: started")
+	switch {
+	case step != "finish.begin" && !lost, told:
+		if started || !strings.Contains(w.text(), "finished") {
+			t.Errorf("it has started ranks that have finished:\n%s", w.text())
+		}
+	case started:
+		must(t, w.text(), "restored checkpoint")
+	}
+	removes(t, w.run())
+	removes(t, local)
+	start()
+	w.finishes()
+	sameOutput(t, w.output(), want)
+	must(t, w.text(), "the run has finished, at ", "nothing is computed")
 }
 
 // TestTiers_EndHostsLost loses the run directory of a run that has finished,

@@ -159,24 +159,36 @@ func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 		all = append(slices.Clone(all), p.end)
 	}
 	for _, m := range all {
-		n, err := tier.Verify(ctx, p.tier, m, seen, func(object string, err error) {
-			out.Damage = append(out.Damage, TierDamage{manifestTitle(m), object, err.Error()})
-		})
-		if err != nil {
+		if err := out.verify(ctx, p.tier, m, seen); err != nil {
 			return nil, err
 		}
-		out.Checked++
-		out.Bytes += n
 	}
 	return out, nil
 }
 
-// manifestTitle returns how messages call what a manifest is of.
-func manifestTitle(m *tier.Manifest) string {
+// verify reads the objects of a manifest that are not in seen.
+func (v *VerifiedTier) verify(ctx context.Context, t tier.Tier, m *tier.Manifest, seen map[string]error) error {
+	n, err := tier.Verify(ctx, t, m, seen, func(object string, err error) {
+		v.Damage = append(v.Damage, TierDamage{manifestTitle(m.Index), object, err.Error()})
+	})
+	if err != nil {
+		return err
+	}
+	v.Bytes += n
 	if m.End != nil {
+		v.End = true
+	} else {
+		v.Checked++
+	}
+	return nil
+}
+
+// manifestTitle returns how messages call what the manifest of an index is of.
+func manifestTitle(index uint64) string {
+	if index == tier.EndIndex {
 		return "the end of the run"
 	}
-	return fmt.Sprintf("checkpoint %d", m.Index)
+	return fmt.Sprintf("checkpoint %d", index)
 }
 
 // FS returns a file system that shows the checkpoints in directory dir, which

@@ -61,7 +61,8 @@ type TierDamage struct {
 // VerifiedTier is the result of VerifyTier.
 type VerifiedTier struct {
 	Tier    string       `json:"tier"`
-	Checked int          `json:"checked"` // checkpoints; of a tier on hosts: copies and shards
+	Checked int          `json:"checked"`       // checkpoints; of a tier on hosts: copies and shards
+	End     bool         `json:"end,omitempty"` // also the end of the run
 	Bytes   int64        `json:"bytes,omitempty"`
 	Damage  []TierDamage `json:"damage"`
 }

@@ -210,20 +210,15 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	seen := make(map[string]error)
 	for _, m := range list {
 		if m.Err != nil {
-			out.Damage = append(out.Damage, TierDamage{fmt.Sprintf("checkpoint %d", m.At), "its manifest", m.Err.Error()})
+			out.Damage = append(out.Damage, TierDamage{manifestTitle(m.At), "its manifest", m.Err.Error()})
 			continue
 		}
 		if m.Abandoned {
 			continue
 		}
-		n, err := tier.Verify(ctx, x, m.Manifest, seen, func(object string, err error) {
-			out.Damage = append(out.Damage, TierDamage{manifestTitle(m.Manifest), object, err.Error()})
-		})
-		if err != nil {
+		if err := out.verify(ctx, x, m.Manifest, seen); err != nil {
 			return nil, err
 		}
-		out.Checked++
-		out.Bytes += n
 	}
 	return out, nil
 }

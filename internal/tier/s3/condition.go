@@ -30,37 +30,43 @@ func (s *s3Tier) probe(ctx context.Context, o Options) error {
 		_, err := s.core.PutObject(ctx, s.bucket, key, strings.NewReader(data), int64(len(data)), sum.md5, "", o)
 		return err
 	}
-	err := s.retry.Do(ctx, func() error {
-		// A checksum that is wrong: who compares it refuses.
-		err := put("checksum", checksum{crc: encodeCRC(1)})
-		switch {
-		case err == nil:
-			s.crc = false
-			err = s.core.RemoveObject(ctx, s.bucket, key, minio.RemoveObjectOptions{})
-		case isCode(err, http.StatusBadRequest):
-			s.crc, err = true, nil
-		case isCode(err, http.StatusNotImplemented):
-			s.crc, s.locks = false, true // it knows no such header
-			return nil
-		}
-		if err != nil {
-			return s.fail(ctx, "", err)
-		}
-		first := put("first", s.checksum([]byte("first")))
-		if isCode(first, http.StatusNotImplemented) {
-			s.locks = true
-			return nil
-		}
-		if first != nil && !isCode(first, http.StatusPreconditionFailed) { // that: repeated after a lost answer
-			return s.fail(ctx, "", first)
-		}
-		second := put("second", s.checksum([]byte("second")))
-		s.locks = second == nil
-		if second != nil && !isCode(second, http.StatusPreconditionFailed) {
-			return s.fail(ctx, "", second)
-		}
-		return nil
-	})
+	// Each request is repeated by itself: together, one of them might always
+	// fail. A request that is repeated may have succeeded before.
+	steps := []func() error{
+		func() error { // a checksum that is wrong: a store that compares it refuses
+			err := put("checksum", checksum{crc: encodeCRC(1)})
+			s.crc = isCode(err, http.StatusBadRequest)
+			s.locks = isCode(err, http.StatusNotImplemented) // it knows no such header
+			if s.crc || s.locks || isCode(err, http.StatusPreconditionFailed) {
+				return nil
+			}
+			return err
+		},
+		func() error {
+			if s.crc {
+				return nil
+			}
+			return s.core.RemoveObject(ctx, s.bucket, key, minio.RemoveObjectOptions{})
+		},
+		func() error {
+			err := put("first", s.checksum([]byte("first")))
+			if s.locks = isCode(err, http.StatusNotImplemented); s.locks || isCode(err, http.StatusPreconditionFailed) {
+				return nil
+			}
+			return err
+		},
+		func() error {
+			err := put("second", s.checksum([]byte("second")))
+			if s.locks = err == nil; isCode(err, http.StatusPreconditionFailed) {
+				return nil
+			}
+			return err
+		},
+	}
+	var err error
+	for i := 0; i < len(steps) && err == nil && !s.locks; i++ {
+		err = s.retry.Do(ctx, func() error { return s.fail(ctx, "", steps[i]()) })
+	}
 	s.cleanUp(ctx, key)
 	if err != nil || !s.locks {
 		return err

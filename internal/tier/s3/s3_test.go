@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -423,6 +424,34 @@ func TestReadOnly(t *testing.T) {
 	}
 	if s.Count("PutObject")+s.Count("DeleteObject") != before {
 		t.Error("something was written")
+	}
+}
+
+// TestOpen_FailsOften opens stores that fail at every second or third request,
+// and finds out what they can do all the same.
+func TestOpen_FailsOften(t *testing.T) {
+	for _, fault := range []s3test.Fault{s3test.Reset, s3test.ResetAfter, s3test.Error500, s3test.Error500After} {
+		for k := range 12 {
+			every, checksums := int64(2+k%3), k < 6
+			s := server(t)
+			s.IgnoreChecksums = !checksums
+			calls := int64(k / 3)
+			s.Fault = func(op, _ string) s3test.Fault {
+				if atomic.AddInt64(&calls, 1)%every == 0 {
+					return fault
+				}
+				return s3test.None
+			}
+			o := options(s)
+			m, err := newStore(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.retry = o.Retry
+			if err := m.probe(t.Context(), o); err != nil || m.locks || m.crc != checksums {
+				t.Errorf("fault %d at each request of %d, the store compares checksums: %t: locks %t, checksums %t, %v", fault, every, checksums, m.locks, m.crc, err)
+			}
+		}
 	}
 }
 
