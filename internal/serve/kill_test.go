@@ -101,7 +101,7 @@ func (v *victim) surviveSome(t *testing.T, kills []kill, enough int) {
 		if !k.random {
 			cmd.Env = append(cmd.Env, "KILL_WAIT=1")
 		}
-		stdout, stderr, code, hit := v.run(t, cmd, k)
+		stdout, stderr, code, hit := v.run(t, cmd, k, ckpt)
 		starts++
 		switch {
 		case strings.Contains(stderr, "has finished"):
@@ -164,7 +164,7 @@ func (v *victim) committed(t *testing.T, ckpt string) bool {
 
 // run runs a command, and kills a process of it if k says so. It reports
 // whether it has killed a helper.
-func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string, code int, hit bool) {
+func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill, ckpt string) (stdout, stderr string, code int, hit bool) {
 	t.Helper()
 	var o, e bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &o, &e
@@ -188,10 +188,25 @@ func (v *victim) run(t *testing.T, cmd *exec.Cmd, k kill) (stdout, stderr string
 			}
 		}
 	}
+	hung := make(chan bool, 1)
+	timer := time.AfterFunc(hangTime, func() {
+		_, err := os.Stat(filepath.Join(ckpt, "end"))
+		hung <- err != nil // otherwise MPICH's launcher may wait for a rank that was killed in MPI_Finalize
+		for _, pid := range processes(v.path) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		cmd.Process.Kill()
+	})
 	cmd.Wait()
+	if !timer.Stop() && <-hung {
+		t.Fatalf("HANG after %v:\n%s", k, e.String())
+	}
 	stdout, _, _ = strings.Cut(o.String(), mpichSays)
 	return stdout, e.String(), cmd.ProcessState.ExitCode(), hit
 }
+
+// hangTime is how long a run of a victim may take.
+const hangTime = 5 * time.Minute
 
 // mpichSays begins what MPICH's launcher adds to stdout when a rank was killed.
 const mpichSays = "\n===================================================================================\n=   BAD TERMINATION"
