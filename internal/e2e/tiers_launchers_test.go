@@ -58,7 +58,7 @@ func TestTiers_OpenMPI(t *testing.T) {
 	w.finishes()
 	sameOutput(t, w.output(), want)
 	for _, h := range []string{a, b} {
-		if left, _ := filepath.Glob(filepath.Join(w.disk(h), "*pt", "*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(w.disk(h), "ckpt", "*")); len(left) > 0 {
 			t.Errorf("the finished run has left on %s: %v", h, left)
 		}
 	}
