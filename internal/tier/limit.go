@@ -48,7 +48,7 @@ func (l *Limiter) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// Limit returns t, with the bytes that Put and Get move limited by l.
+// Limit returns t; l limits the bytes per second of its Put and Get.
 func Limit(t Tier, l *Limiter) Tier { return &limited{t, l} }
 
 type limited struct {
@@ -69,7 +69,7 @@ func (t *limited) Get(ctx context.Context, name string, offset, n int64) (io.Rea
 	return &limitedReader{ctx, t.l, r}, nil
 }
 
-// LimitReaderAt returns r, with the bytes that are read limited by l.
+// LimitReaderAt returns r; l limits the bytes per second that are read.
 func LimitReaderAt(ctx context.Context, r io.ReaderAt, l *Limiter) io.ReaderAt {
 	return &limitedReaderAt{ctx, l, r}
 }

@@ -12,12 +12,12 @@
 //
 //	runs/RUN                               the run has something on this tier
 //	RUN/checkpoints/00000012.json          the manifest of checkpoint 12
-//	RUN/parts/00000012-PART-TOKEN.json     what one host uploaded of it
+//	RUN/parts/00000012-PART-TOKEN-DIGEST.json   what one host uploaded of it
 //	RUN/files/rank-0000-00000010-TOKEN.h5  rank 0's file of checkpoint 10
 //	RUN/files/extra-TOKEN-0003             a journal, a record, a file of the
 //	                                       program
-//	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   in place of these: all of some
-//	                                              ranks
+//	RUN/files/ranks-0000-0063-00000012-TOKEN.h5   a bundle: the files of ranks 0
+//	                                              to 63 in one object
 //	RUN/claims/00000012-PART-TOKEN.json    an upload is under way
 //	RUN/condemned/TOKEN.json               a collection is under way
 //	RUN/pins/best.json                     a checkpoint that no collection
@@ -115,8 +115,8 @@ type Tier interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	// Remove removes an object, durably. A missing object is not an error.
 	Remove(ctx context.Context, name string) error
-	// Sweep removes what calls of Put left under prefix that were interrupted
-	// before a time.
+	// Sweep removes unfinished data under prefix, which calls of Put have left
+	// that were interrupted. Data that is newer than before stays.
 	Sweep(ctx context.Context, prefix string, before time.Time) error
 	// String names the tier in messages.
 	String() string

@@ -30,8 +30,8 @@ type UploadOptions struct {
 	End      *EndOf // what is uploaded is the end of a run: Extra alone
 	As       string // the run that they become files of; "": the one that saved them
 	Parallel int    // objects at a time; 0: 4
-	// Files is how many objects the files of all ranks become, if there are
-	// more ranks; 0: each file is one.
+	// Files is the number of bundles for the files of all ranks, if there are
+	// more ranks than that; 0: each file is an object of its own.
 	Files int
 }
 
@@ -75,9 +75,9 @@ func Publish(ctx context.Context, t Tier, o UploadOptions) (*Manifest, error) {
 	return Commit(ctx, t, []Uploaded{up})
 }
 
-// Upload uploads the files of some ranks of a committed checkpoint, as far as
-// the newest checkpoint on the tier does not have them. When it returns, all
-// objects are durable; Commit makes them count.
+// Upload uploads the files of some ranks of a committed checkpoint. It skips
+// files that the newest checkpoint on the tier has. When it returns, all
+// objects are durable; they count only after Commit.
 func Upload(ctx context.Context, t Tier, o UploadOptions) (Uploaded, error) {
 	u := &upload{t: t, o: o}
 	if u.o.FS == nil {

@@ -22,15 +22,15 @@ type Watch struct {
 // mostHung is how many operations are left behind, with a thread each.
 const mostHung = 8
 
-// NewWatch returns a watch of operations on something, which may stand still
-// for a time.
+// NewWatch returns a Watch. Errors call the place what. An operation may make
+// no progress for the time most.
 func NewWatch(what string, most time.Duration) *Watch { return &Watch{what: what, most: most} }
 
 // Do runs f, and fails if f takes longer than the watch allows.
 func (w *Watch) Do(f func() error) error { return w.do(nil, f) }
 
-// Tier returns t with its operations watched. While they wait for the source of
-// an object, they do not stand still.
+// Tier returns t with its operations watched. The time in which Put waits for
+// its source does not count.
 func (w *Watch) Tier(t Tier) Tier { return &watched{t, w} }
 
 func (w *Watch) stalled() error {

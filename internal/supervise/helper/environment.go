@@ -1,10 +1,14 @@
 // Package helper is the process that works for a supervisor on one host. It
-// starts the ranks there, passes their messages and their output on, and writes
-// their checkpoints.
+// starts the ranks there, passes on their messages and output, writes their
+// checkpoints, and copies these to the tiers.
 //
 //	helper, launch, child      the process, one start of its ranks, one rank
 //	follow, reserve,           the ranks' output
 //	stderr_buffer
+//	local_files                the run's directory on this host
+//	upload                     checkpoints to shared and s3
+//	holder                     copies and shards for other hosts
+//	scrub, scrub_repair        old files: read again, and repaired
 //	processes, orphan          the end of ranks, and of the supervisor
 //	evacuate_when              the command that says when to leave the host
 package helper

@@ -26,7 +26,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// OpenTier opens a tier outside of the hosts for the run of a name.
+// OpenTier opens a shared or s3 tier for the run with this name.
 func OpenTier(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (tier.Tier, error) {
 	return openTier(ctx, p, name, a, watchShared(p, name))
 }
@@ -92,9 +92,10 @@ func unmarked(p *policy.Tier, name string) error {
 	return fmt.Errorf("%s: %w: its file system may not be mounted here. Mount it; if what it had is lost for good, let 'cairn repair --replace %s' begin it anew", p.RunDir(name), ErrUnmarked, p.Kind)
 }
 
-// OpenMarked opens a tier outside of the hosts that was used before. If it is
-// another directory than it was, the error is ErrUnmarked, and nothing is made
-// there.
+// OpenMarked opens a shared or s3 tier that the run has used before. A shared
+// directory must have the marker that Mark has put there. Without it, its file
+// system is probably not mounted: OpenMarked returns ErrUnmarked, and creates
+// nothing.
 func OpenMarked(ctx context.Context, p *policy.Tier, name string, a vfs.Access) (tier.Tier, error) {
 	return openMarked(ctx, p, name, a, watchShared(p, name))
 }
@@ -185,9 +186,9 @@ func Opener(p *policy.Tier, name string, a vfs.Access) func(ctx context.Context,
 	}
 }
 
-// OpenShared opens the directory of a run on the shared tier. It makes it and
-// its parent, but not the parent's: it may be where a file system is not
-// mounted.
+// OpenShared opens the directory of a run on the shared tier. It creates this
+// directory and its parent if they are missing, but nothing above them: if more
+// is missing, a file system may not be mounted.
 func OpenShared(path string, a vfs.Access) (tier.Tier, error) {
 	if err := vfs.OS().Mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -198,8 +199,8 @@ func OpenShared(path string, a vfs.Access) (tier.Tier, error) {
 	return dir.Open(vfs.OS(), path, a)
 }
 
-// The pauses between two tries of an upload. Each is twice as long as the one
-// before.
+// An upload that failed is tried again after FirstPause. Each further pause is
+// twice as long as the one before, up to LastPause.
 const (
 	FirstPause = time.Second
 	LastPause  = 5 * time.Minute
