@@ -258,6 +258,9 @@ type runFlags struct {
 
 func (r *runFlags) run(ctx context.Context, c *call) error {
 	o := &r.o
+	if r.flags.Changed("from") && o.From == "" { // a variable that is not set, say
+		return usagef("run: --from is empty: name the place of a run, or leave --from out to begin a new run")
+	}
 	if err := r.complete(c.args); err != nil {
 		return err
 	}

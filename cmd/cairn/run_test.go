@@ -230,6 +230,7 @@ func TestRun_Usage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run", "an argument is missing"},
 		{"run -n", "-n needs a value"},
+		{"run --from= true", "--from is empty"},
 		{"run -n -2 true", "at least one rank"},
 		{"run -n 0 true", "at least one rank"},
 		{"run -n0 true", "at least one rank"},

@@ -167,3 +167,80 @@ func TestTiers_EndHostsLost(t *testing.T) {
 		})
 	}
 }
+
+// TestTiers_EndOvertaken stops the supervisor of a run while it brings the end
+// of the run to a tier. Another one starts the run from there. Only one of the
+// two has the run: the first one says that it has lost it, and removes nothing,
+// or the second one gives the end of the first. What the tier says then is what
+// one of them has said.
+func TestTiers_EndOvertaken(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t, 2, program(t, "wander"), "-size", "2000")
+	for _, c := range []struct {
+		step, from string
+		told       bool // the tier has the end
+	}{
+		{"end.commit", "", false}, {"end.committed", "", true}, {"end.uploaded", "", true}, {"finish.output", "", true},
+		{"end.committed", "@1", false}, {"finish.output", "@1", true},
+	} {
+		t.Run(c.step+c.from, func(t *testing.T) {
+			if c.step != "end.commit" {
+				onlyLong(t)
+			}
+			t.Parallel()
+			shared, limit := sharedDir(t), filepath.Join(t.TempDir(), "limit")
+			begin := func(step int, env []string, flags ...string) *wanderer {
+				w := &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: 2, limit: limit}
+				w.lets(step)
+				w.supervisor = w.startIn(append(env, "CAIRN_OUTSIDE_FILES=1"), append([]string{"-n", "2", "--every", "1h", "--grace", "1s", "--local", filepath.Join(t.TempDir(), "local")}, flags...)...)
+				return w
+			}
+			log := filepath.Join(t.TempDir(), "steps")
+			a := begin(5, []string{"CAIRN_STEP=" + c.step + "=stop", "CAIRN_STEP_LOG=" + log}, "--tiers", "shared="+shared+":every=1")
+			a.reachesStep(5)
+			if out, code := cairnTool(t, "checkpoint", a.run()); code != 0 {
+				t.Fatalf("cairn checkpoint: %s", out)
+			}
+			a.awaits("checkpoint 1 is on shared=")
+			a.lets(60)
+			for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+				if text, _ := os.ReadFile(log); strings.Contains(string(text), c.step+" ") {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("it does not reach %s:\n%s", c.step, a.text())
+				}
+			}
+			place := one(t, shared, "run-*")
+			b := begin(8, nil, "--from", place+c.from)
+			if c.told && c.from == "" {
+				b.awaits("the run has finished, at ")
+			} else {
+				b.awaits("restored checkpoint 1")
+				b.reachesStep(8)
+			}
+			a.cmd.Process.Signal(syscall.SIGCONT)
+			code := a.ends()
+			if c.told && code != 0 {
+				t.Errorf("the first one ends with %d, and the tier had its end:\n%s", code, a.text())
+			}
+			if !c.told {
+				if must(t, a.text(), "another supervisor has started this run"); code != 1 {
+					t.Errorf("the first one ends with %d:\n%s", code, a.text())
+				}
+			}
+			if !c.told || c.from != "" {
+				if out, code := cairnTool(t, "list", place); code != 0 || !strings.Contains(out, "\n1           2 ") {
+					t.Errorf("the checkpoint of the second one is gone: %d: %s", code, out)
+				}
+			}
+			b.lets(60)
+			b.finishes()
+			sameOutput(t, b.output(), want)
+			x := begin(60, nil, "--from", place)
+			x.finishes()
+			sameOutput(t, x.output(), want)
+			must(t, x.text(), "the run has finished, at ")
+		})
+	}
+}

@@ -87,8 +87,11 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		soon := time.AfterFunc(max(0, s.stopGrace-time.Since(s.stopAt)), func() { s.post(func() {}) })
 		defer soon.Stop()
 	}
-	s.until(ctx, func() bool { return stopped() || !slices.ContainsFunc(s.tiers, wait) }, time.After(uploadTime))
+	s.until(ctx, func() bool { return stopped() || s.overtaken() != nil || !slices.ContainsFunc(s.tiers, wait) }, time.After(uploadTime))
 	step.At("end.uploaded")
+	if err := s.overtaken(); err != nil {
+		return err
+	}
 	if stopped() && slices.ContainsFunc(s.tiers, wait) {
 		return errors.New("it was stopped before all tiers had that")
 	}
@@ -107,6 +110,17 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		s.say("WARNING: that the run has finished is not on %s: %v; its checkpoints stay there, and without this run directory the same command resumes from them", t, t.unended)
 	}
 	step.At("end.kept")
+	return nil
+}
+
+// overtaken returns why the end of this start does not count: another start of
+// the run is recorded on a tier.
+func (s *Supervisor) overtaken() error {
+	for _, t := range s.tiers {
+		if errors.Is(t.unended, errSuperseded) || errors.Is(t.unended, tier.ErrExists) {
+			return fmt.Errorf("%w: %w", errSuperseded, t.unended)
+		}
+	}
 	return nil
 }
 
@@ -150,9 +164,7 @@ func (s *Supervisor) endAgain(t *storageTier, err error, pause time.Duration, do
 // lookForEnd brings the end of the run to a tier outside of the hosts, unless
 // it is there. If that fails, it tries again after a pause.
 func (s *Supervisor) lookForEnd(t *storageTier, pause time.Duration) {
-	line := new(control.AttemptRecord)
-	*line = *s.rec.Started
-	line.End = nil
+	line := s.started()
 	attempt, there := lastAttempt(line), false
 	claim := s.claimPlace(t)
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
@@ -183,6 +195,15 @@ func (s *Supervisor) lookForEnd(t *storageTier, pause time.Duration) {
 	})
 }
 
+// started returns the record of this start, as tiers outside of the hosts have
+// it.
+func (s *Supervisor) started() *control.AttemptRecord {
+	line := new(control.AttemptRecord)
+	*line = *s.rec.Started
+	line.End = nil
+	return line
+}
+
 // lastAttempt returns the attempt of the newest start.
 func lastAttempt(a *control.AttemptRecord) string { return a.Line[len(a.Line)-1].Attempt }
 
@@ -195,12 +216,24 @@ func (s *Supervisor) uploadEnd(t *storageTier) {
 }
 
 // commitEnd says on a tier outside of the hosts that the run has finished. If
-// that fails, it tries again after a pause.
+// that fails, it tries again after a pause. Another supervisor may start the
+// run at the same time: it records its start and then looks for the end, and
+// this one writes the end and then looks for a start, so one sees the other.
 func (s *Supervisor) commitEnd(t *storageTier, u *tierUpload, pause time.Duration) {
-	end := tier.End(*s.runEnd)
+	end, line := tier.End(*s.runEnd), s.started()
 	s.do(t, func(ctx context.Context, x tier.Tier) error {
 		step.At("end.commit")
-		return tier.CommitEnd(ctx, x, u.parts, end)
+		if _, err := createAttempt(ctx, x, line); err != nil {
+			return err
+		}
+		err := tier.CommitEnd(ctx, x, u.parts, end)
+		if err == nil {
+			step.At("end.committed")
+			if _, err = checkAttempts(ctx, x, line); errors.Is(err, errSuperseded) {
+				err = errors.Join(err, tier.RemoveEnd(ctx, x, line.Run))
+			}
+		}
+		return err
 	}, func(err error) {
 		if err != nil {
 			s.endAgain(t, err, pause, func(next time.Duration) { s.commitEnd(t, u, next) })

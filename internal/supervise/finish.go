@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cairnrun/cairn/internal/events"
@@ -41,7 +42,12 @@ func (s *Supervisor) finish(ctx context.Context, status int, discard bool) (Resu
 
 // keepAndComplete brings the end of the run to its tiers, and completes it.
 func (s *Supervisor) keepAndComplete(ctx context.Context) (Result, error) {
-	if err := s.keepEnd(ctx); err != nil {
+	switch err := s.keepEnd(ctx); {
+	case errors.Is(err, errSuperseded):
+		res := s.unfinished(fmt.Sprintf("the ranks have finished, but their end does not count: %v; nothing was removed, and what these ranks have left is in %s", err, s.dir.Path))
+		res.Status = 1
+		return res, nil
+	case err != nil:
 		return s.unfinished(fmt.Sprintf("the ranks have finished, but their end could not be brought to the tiers: %v; the same command does that, without starting them again", err)), nil
 	}
 	return s.complete()

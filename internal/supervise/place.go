@@ -76,6 +76,8 @@ func openPlace(ctx context.Context, place, key string) (*Place, *foundRun, error
 		return nil, nil, err
 	case f == nil:
 		return nil, nil, fmt.Errorf("there is no run at %s", place)
+	case f.manifest == nil && f.end == nil && index == 0 && pin == "":
+		return nil, nil, fmt.Errorf("run %s has no checkpoint at %s, and has not finished", f.record.Run, place)
 	case f.manifest == nil && f.end == nil:
 		return nil, nil, fmt.Errorf("there is no such checkpoint at %s", place)
 	}

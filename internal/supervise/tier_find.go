@@ -236,10 +236,31 @@ func (s *Supervisor) findOn(ctx context.Context, t *policy.Tier) (*foundRun, err
 				f.manifest = m
 			}
 		}
+		if f.manifest == nil && s.from.index == 0 && (owner == nil || owner.Run == id) {
+			if f.end, err = endBefore(ctx, x, a); err != nil {
+				return nil, err
+			}
+		}
 		f.quiet = isQuiet(ctx, x, a) || end != nil || hasEnd(ctx, x, a)
 		best = f
 	}
 	return best, nil
+}
+
+// endBefore returns the end of a run that has no checkpoint; nil: it has not
+// finished. A start may have been recorded while the run finished, and was
+// killed before it saved anything: it is taken out of the record.
+func endBefore(ctx context.Context, x tier.Tier, a *control.AttemptRecord) (*tier.Manifest, error) {
+	m, err := tier.ReadEnd(ctx, x, a.Run)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(a.Line, func(x control.Span) bool { return x.Attempt == m.Attempt })
+	if i < 0 {
+		return nil, nil
+	}
+	a.Line = a.Line[:i+1]
+	return m, nil
 }
 
 // adopt makes a run that was found on a tier that of the run directory.

@@ -269,10 +269,17 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 			left++
 		}
 		var newer *control.AttemptRecord
-		claim := s.claimPlace(t)
+		claim, back := s.claimPlace(t), s.from.index > 0
 		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
+			var before *control.AttemptRecord
 			if err = claim(ctx, x); err == nil {
+				before, err = readAttempt(ctx, x, record.Run)
+			}
+			if err == nil || errors.Is(err, tier.ErrDamaged) {
 				newer, err = createAttempt(ctx, x, record)
+			}
+			if err == nil && before != nil && before.Number < record.Number {
+				err = heedEnd(ctx, x, before, back)
 			}
 			return err
 		}, func(err error) {
@@ -304,4 +311,21 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 	}
 	s.until(ctx, func() bool { return left == 0 || s.killed || s.stopping }, nil)
 	return errors.Join(errs...)
+}
+
+// errFinishedMeanwhile means that the run has finished while another start of
+// it began.
+var errFinishedMeanwhile = errors.New("the run has finished meanwhile; for its files and its output, give the command with a new run directory (--run)")
+
+// heedEnd looks whether a run has finished since its start before this one was
+// read. If this start has gone back to a checkpoint, that does not count.
+func heedEnd(ctx context.Context, x tier.Tier, before *control.AttemptRecord, back bool) error {
+	if back {
+		return tier.RemoveEnd(ctx, x, before.Run)
+	}
+	end, err := readEnd(ctx, x, before)
+	if err == nil && end != nil {
+		err = errFinishedMeanwhile
+	}
+	return err
 }

@@ -510,9 +510,13 @@ func (s *Supervisor) emptyTiers() {
 			left--
 			continue
 		}
+		line := s.started()
 		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
-			pins, err = tier.RemoveRest(ctx, x, s.rec.ID)
-			return errors.Join(err, disown(ctx, x, s.rec.ID)) // its end counts until another run has the place
+			if _, err := checkAttempts(ctx, x, line); err != nil { // it may have gone back to a checkpoint
+				return err
+			}
+			pins, err = tier.RemoveRest(ctx, x, line.Run)
+			return errors.Join(err, disown(ctx, x, line.Run)) // its end counts until another run has the place
 		}, func(err error) {
 			left--
 			if err != nil {
