@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	fflush(stdout); /* what is in a buffer would be lost if the program is killed after it has finished */
 	rc = cairn_finish(run, 0);
 	if (cairn_close(run) < 0 || rc < 0)
-		return 1;
+		MPI_Abort(MPI_COMM_WORLD, 1); /* it may be this rank alone: the others would wait in MPI_Finalize */
 	MPI_Finalize();
 	free(u);
 	free(next);
