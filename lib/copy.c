@@ -157,9 +157,7 @@ static void pages(struct variable *v, uint64_t *lo, uint64_t *hi)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)v->data;
 	*lo = (at + page - 1) & ~(page - 1);
-	*hi = (at + v->bytes) & ~(page - 1);
-	if (*hi < *lo)
-		*hi = *lo;
+	*hi = at + v->bytes < *lo ? *lo : (at + v->bytes) & ~(page - 1);
 }
 
 /* private_memory reports whether a mapping of nobody else has these addresses. */
@@ -322,68 +320,85 @@ void copy_later(cairn_run *r)
 	r->later = NULL;
 }
 
-/* swap exchanges a part of the mirror with what variables have there. */
-static void swap(cairn_run *r, uint64_t lo, uint64_t hi)
+/* exchange is a part of a variable that has been exchanged with its copy. */
+struct exchange { struct variable *v; uint64_t from, to; };
+
+static void swap(const struct exchange *x)
 {
-	unsigned char other[16 << 10];
-	for (size_t i = 0; i < r->nvars; i++) {
-		struct variable *v = r->vars[i];
-		uint64_t a = lo > v->offset ? lo : v->offset, b = hi < v->offset + v->bytes ? hi : v->offset + v->bytes;
-		if (a >= b)
-			continue;
-		v->loaded = 1;
-		for (size_t n; a < b; a += n) {
-			n = b - a < sizeof other ? (size_t)(b - a) : sizeof other;
-			memcpy(other, v->data + (a - v->offset), n);
-			memcpy(v->data + (a - v->offset), v->copy + (a - v->offset), n);
-			memcpy(v->copy + (a - v->offset), other, n);
-		}
+	unsigned char other[16 << 10], *data = x->v->data, *copied = x->v->copy;
+	for (uint64_t at = x->from, n; at < x->to; at += n) {
+		n = x->to - at < sizeof other ? x->to - at : sizeof other;
+		memcpy(other, data + at, (size_t)n);
+		memcpy(data + at, copied + at, (size_t)n);
+		memcpy(copied + at, other, (size_t)n);
 	}
 }
 
 void copy_undo(cairn_run *r)
 {
-	struct range *p = (struct range *)(void *)r->checked.p, *end = p + r->checked.len / sizeof *p;
-	for (; p < end; p++)
-		swap(r, p->lo, p->hi);
-	for (size_t i = 0; i < r->nvars; i++)
-		r->vars[i]->loaded = 0;
+	struct exchange *first = (struct exchange *)(void *)r->checked.p, *x = first + r->checked.len / sizeof *x;
+	for (; x > first; x->v->loaded = 0) /* the last one first: variables may share memory */
+		swap(--x);
 	r->checked.len = 0;
+}
+
+/* by_place orders variables by where their copies are. One without bytes is equal to the one in whose copy it is. */
+static int by_place(const void *a, const void *b)
+{
+	const struct variable *x = *(struct variable *const *)a, *y = *(struct variable *const *)b;
+	return x->offset < y->offset ? -1 : x != y && x->offset >= y->offset + y->bytes;
 }
 
 cairn_status copy_checked(cairn_run *r)
 {
-	uint64_t lo = get_u64(&r->in), hi = get_u64(&r->in);
-	if (lo >= hi) { /* what comes is of another checkpoint */
-		copy_undo(r);
-		r->out.len = 0;
-		return helper_send(r, MSG_GATHERED, NULL, 0);
+	struct variable at = {0}, *v = &at, **found;
+	struct exchange x;
+	uint64_t lo = at.offset = get_u64(&r->in), hi = get_u64(&r->in);
+	if (lo >= hi) /* what comes is of another checkpoint */
+		return copy_undo(r), helper_send(r, MSG_GATHERED, NULL, 0);
+	if (!r->checked.len) { /* the first part */
+		if (gpu_used(r)) /* its work must be waited for first: copy_in copies all */
+			return CAIRN_OK;
+		r->placed.len = 0;
+		put_bytes(&r->placed, r->vars, r->nvars * sizeof v);
+		if (r->placed.len)
+			qsort(r->placed.p, r->nvars, sizeof v, by_place);
 	}
-	if (gpu_used(r)) /* its work must be waited for first: copy_in copies all */
-		return CAIRN_OK;
-	add_range(&r->checked, lo, hi);
+	found = r->placed.len ? bsearch(&v, r->placed.p, r->nvars, sizeof v, by_place) : NULL;
+	if (!found || hi > (*found)->offset + (*found)->bytes)
+		return CAIRN_NOMEMORY;
+	x = (struct exchange){*found, lo - (*found)->offset, hi - (*found)->offset};
+	put_bytes(&r->checked, &x, sizeof x);
 	if (r->checked.bad)
-		return fail(r, CAIRN_NOMEMORY, "out of memory for the list of what was restored");
-	swap(r, lo, hi);
-	return CAIRN_OK;
+		return CAIRN_NOMEMORY;
+	x.v->loaded = 1;
+	return swap(&x), CAIRN_OK;
+}
+
+/* list_rest lists what copy_checked has not exchanged; all: what is on devices, too. */
+static void list_rest(cairn_run *r, struct work *w, int all)
+{
+	w->pieces.len = w->bytes = 0;
+	for (size_t i = 0; i < r->nvars; i++) {
+		struct variable *v = r->vars[i];
+		if (!v->loaded && (all || v->place == MEM_HOST))
+			add(w, v->data, v->copy, (size_t)v->bytes, NULL);
+	}
 }
 
 cairn_status copy_in(cairn_run *r)
 {
 	struct work w = {0};
-	cairn_status rc = gpu_begin(r, 1, NULL);
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < r->nvars; i++) {
-		struct variable *v = r->vars[i];
-		if (v->bytes && !v->fresh && !v->loaded && v->place == MEM_HOST)
-			add(&w, v->data, v->copy, (size_t)v->bytes, NULL);
-		v->fresh |= v->loaded; /* its copy is what the program had */
-	}
-	run(&w);
+	cairn_status rc;
+	list_rest(r, &w, 1); /* for its memory, before anything changes */
+	rc = w.pieces.bad ? fail(r, CAIRN_NOMEMORY, "out of memory for the list of what to copy") : gpu_begin(r, 1, NULL);
+	list_rest(r, &w, 0);
+	for (size_t i = 0; i < r->nvars; i++)
+		r->vars[i]->fresh = r->vars[i]->loaded, r->vars[i]->loaded = 0; /* its copy is what the program had */
+	if (rc >= 0)
+		run(&w), rc = gpu_finish(r);
 	free(w.pieces.p);
-	rc = gpu_finish(r);
-	return w.pieces.bad ? fail(r, CAIRN_NOMEMORY, "out of memory for the list of what to copy") : rc;
+	return rc;
 }
 
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n)

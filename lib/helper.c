@@ -354,7 +354,8 @@ cairn_status helper_ask(cairn_run *r, int kind)
 			news(r);
 			break;
 		case MSG_CHECKED:
-			rc = r->restored ? lost(r, "it sends nonsense") : copy_checked(r);
+			if (r->restored || (rc = copy_checked(r)) == CAIRN_NOMEMORY)
+				return lost(r, "it sends nonsense, or memory is short");
 			break;
 		default:
 			return lost(r, "it sends nonsense");

@@ -211,7 +211,8 @@ struct cairn_run {
 	uint32_t next_file;
 	struct text unclaimed; /* which files of the checkpoint the helper has opened for the program, in its words */
 	struct text claimed;   /* … those that the program has opened since */
-	struct text checked;   /* parts of the mirror that were exchanged with variables: struct range */
+	struct text checked;   /* parts of variables that were exchanged with the mirror: struct exchange */
+	struct text placed;    /* … variables, by where they are in it: struct variable * */
 
 	int begun;              /* cairn_begin was called, and cairn_commit was not */
 	struct text changed;    /* … in the mirror since the last save: struct range */
@@ -260,7 +261,7 @@ cairn_status copy_out(cairn_run *r, struct variable *only); /* to the mirror; NU
 void copy_later(cairn_run *r); /* copies the rest, while the helper writes what is there */
 void page_set(cairn_run *r, uint64_t copied, uint64_t until, uint32_t filling); /* tells the helper */
 cairn_status copy_in(cairn_run *r);      /* … from it, but for what copy_checked has exchanged */
-cairn_status copy_checked(cairn_run *r); /* reads r->in: exchanges a part of the mirror that the helper has checked with the variables there */
+cairn_status copy_checked(cairn_run *r); /* reads r->in: exchanges a part of the mirror that the helper has checked with its variable; CAIRN_NOMEMORY: or there is none */
 void copy_undo(cairn_run *r);            /* … all of them again: the restore has failed */
 void copy_bytes(unsigned char *to, const unsigned char *from, size_t n);
 void copy_unwatch(cairn_run *r, struct variable *v);

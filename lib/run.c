@@ -191,9 +191,7 @@ int cairn_variables(cairn_run *r, uint64_t index, const cairn_variable **list)
 		v[i].name = memcpy(name, in->p + in->at, bytes);
 		name[bytes] = 0;
 		name += bytes + 1, in->at += bytes;
-		v[i].type = (cairn_type)get_u32(in);
-		v[i].ndim = (int)get_u32(in);
-		v[i].dims = dims;
+		v[i].type = (cairn_type)get_u32(in), v[i].ndim = (int)get_u32(in), v[i].dims = dims;
 		if (in->bad || v[i].ndim < 0 || (size_t)v[i].ndim > (in->len - in->at) / 8)
 			return damaged(r);
 		for (int k = 0; k < v[i].ndim; k++)
@@ -267,7 +265,7 @@ static cairn_status restore(cairn_run *r, int load)
 		else if ((rc = files_unclaimed(r)) >= 0 && yes && load)
 			rc = copy_in(r);
 	}
-	if (rc < 0)
+	if (rc < 0 || !yes)
 		copy_undo(r);
 	r->checked.len = 0;
 	if (!r->refused) /* else the others know */
@@ -649,7 +647,7 @@ cairn_status cairn_close(cairn_run *r)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	void *mine[] = {r->slabs.p, r->types, r->vars, r->bucket, r->gone_names.p, r->spares.p, r->failed.p, r->changed.p, r->files, r->unclaimed.p, r->claimed.p,
-		r->checked.p, r->in.p, r->out.p, r->listed, r->unsaid, r->err, r->dir, r->cwd, (char *)r->opts.compression, (char *)r->opts.helper, (char *)r->opts.tiers, r};
+		r->checked.p, r->placed.p, r->in.p, r->out.p, r->listed, r->unsaid, r->err, r->dir, r->cwd, (char *)r->opts.compression, (char *)r->opts.helper, (char *)r->opts.tiers, r};
 	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
 		free(mine[i]);
 	return rc;

@@ -144,6 +144,11 @@ func (s *File) readBlocks(ctx context.Context, sinks []sink, v *verification) er
 	return context.Cause(ctx)
 }
 
+// minChecked is the size of datasets from which on Checked is called for them:
+// a message for each small one takes longer than copying them at the end. It is
+// called for all parts of a dataset, or for none.
+const minChecked = 64 << 10
+
 // readers is how many ranges are read at a time: enough to keep a fast disk
 // busy while other blocks are checked.
 const readers = 4
@@ -199,7 +204,7 @@ func (r *reader) read(out *sink, lo, hi int) error {
 			}
 		}
 	}
-	if s.Checked != nil && len(out.memory.Pieces) == 1 {
+	if s.Checked != nil && len(out.memory.Pieces) == 1 && d.Size >= minChecked {
 		off := int64(lo) * d.Block
 		if p, ok := out.memory.View(off, int(int64(hi-1)*d.Block-off)+d.BlockLen(hi-1)); ok {
 			s.Checked(p)

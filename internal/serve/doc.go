@@ -26,8 +26,9 @@
 // Restore reads into the mirror, too, and checks every byte there. While the
 // helper reads, the program exchanges the parts that are right (Checked) with
 // its variables, and copies small variables at the end. If a later part turns
-// out to be damaged, it exchanges them again: after an error its variables have
-// the values that they had.
+// out to be damaged, it exchanges them again, the last one first, because
+// variables may share memory: after an error its variables have the values that
+// they had.
 //
 // The program's files are shared, too: it sends their descriptors, and the run
 // records, cuts back and positions them.
@@ -66,8 +67,8 @@
 //	Failed    status text          in place of Welcome or Done
 //	Gather    bytes                the program exchanges them with all ranks
 //	News      index text           a checkpoint is durable, or was not saved
-//	Checked   from to              this part of the mirror has what Restore is to bring;
-//	                               0 0: no part has, exchange them again (Gathered)
+//	Checked   from to              this part of a variable in the mirror has what Restore
+//	                               is to bring; 0 0: none has, exchange them again (Gathered)
 //
 // Unclaimed are the files of the restored checkpoint that the program has not
 // opened again: a list of numbers and texts, or nothing. Claimed is the number

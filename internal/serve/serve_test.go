@@ -53,6 +53,7 @@ func build(t *testing.T) (dir string) {
 			compile(dir, "parts"),
 			compile(dir, "helper", "-Wl,--wrap=fallocate,--wrap=calloc"),
 			compile(dir, "mirror", "-Wl,--wrap=recv,--wrap=waitpid,--wrap=cairn__copy_stream"),
+			compile(dir, "shared", "-Wl,--wrap=recv,--wrap=realloc"),
 		} {
 			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 				built.err = fmt.Errorf("%v: %w\n%s", c, err, out)
