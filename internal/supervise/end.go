@@ -107,7 +107,11 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 				t.unended = errors.New(f.Why)
 			}
 		}
-		s.say("WARNING: that the run has finished is not on %s: %v; its checkpoints stay there, and without this run directory the same command resumes from them", t, t.unended)
+		then := "its checkpoints stay there, and without this run directory the same command resumes from them"
+		if s.rec.Brought {
+			then = "if it has checkpoints, they stay there, and --from with that place resumes from them"
+		}
+		s.say("WARNING: that the run has finished is not on %s: %v; %s", t, t.unended, then)
 	}
 	step.At("end.kept")
 	return nil
@@ -189,6 +193,8 @@ func (s *Supervisor) lookForEnd(t *storageTier, pause time.Duration) {
 			s.endAgain(t, err, pause, func(next time.Duration) { s.lookForEnd(t, next) })
 		case there:
 			t.ended = true
+		case s.rec.Brought:
+			t.unended = errors.New("this start has only brought the end from where it is")
 		default:
 			s.uploadEnd(t)
 		}
@@ -485,6 +491,7 @@ func (s *Supervisor) fetchEnd(ctx context.Context, items []control.FetchItem) er
 // finishBrought ends a run again whose end was brought from a tier.
 func (s *Supervisor) finishBrought(ctx context.Context) (Result, error) {
 	e := s.rec.Started.End
+	s.rec.Brought = true
 	s.happens(finishEvent)
 	err := rundir.SyncOutput(s.o.RankOutput)
 	if err == nil {

@@ -83,6 +83,7 @@ type Record struct {
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
+	Brought          bool                     `json:"brought,omitempty"`       // finishing: what the run has left was brought from a tier
 	Quarantined      []uint64                 `json:"quarantined"`
 	Last             *control.CheckpointState `json:"last,omitempty"`
 	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"`    // why checkpoints fail now
