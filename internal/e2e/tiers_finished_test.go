@@ -4,8 +4,12 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
 )
@@ -18,6 +22,14 @@ func wandersTo(t *testing.T, step int, env []string, flags ...string) *wanderer 
 	w.lets(step)
 	w.again(env, flags...)
 	return w
+}
+
+// elsewhere gives the command of a run with another run directory.
+func (w *wanderer) elsewhere(env []string, flags ...string) *wanderer {
+	w.runOf.t.Helper()
+	x := &wanderer{runOf: newRun(w.runOf.t, w.command...), ranks: w.ranks, limit: w.limit}
+	x.again(env, flags...)
+	return x
 }
 
 // again gives the command of a run, perhaps with other flags.
@@ -50,5 +62,68 @@ func TestTiers_EndBrought(t *testing.T) {
 		sameOutput(t, w.output(), want)
 		removes(t, w.run())
 		removes(t, local)
+	}
+}
+
+// awaitsStep waits until a program has logged that it reached a step.
+func awaitsStep(t *testing.T, w *wanderer, log, step string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // no event tells of a line in a file
+		if text, _ := os.ReadFile(log); strings.Contains(string(text), step+" ") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it does not reach %s:\n%s", step, w.text())
+		}
+	}
+}
+
+// TestTiers_FromAtOnce starts a run twice from its place, with two new run
+// directories, so that both find the same start there. Only one may have the
+// run. The same command for the other one looks at the place again.
+func TestTiers_FromAtOnce(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t, 2, program(t, "wander"), "-size", "2000")
+	for _, finished := range []bool{false, true} {
+		t.Run(fmt.Sprintf("finished=%t", finished), func(t *testing.T) {
+			t.Parallel()
+			shared := sharedDir(t)
+			a := wandersTo(t, 5, nil, "--tiers", "local="+filepath.Join(t.TempDir(), "local")+",shared="+shared+":every=1")
+			a.reachesStep(5)
+			a.stopsRun()
+			from := []string{"--from", one(t, shared, "run-*"), "--tiers", "shared=" + shared + ":every=1"}
+			log := filepath.Join(t.TempDir(), "steps")
+			b := a.elsewhere([]string{"CAIRN_STEP=start.claim=stop", "CAIRN_STEP_LOG=" + log}, from...)
+			awaitsStep(t, b, log, "start.claim")
+			a.lets(8)
+			c := a.elsewhere(nil, from...)
+			c.reachesStep(8)
+			b.cmd.Process.Signal(syscall.SIGCONT)
+			if code := b.ends(); code != 1 {
+				t.Fatalf("the second one ends with %d:\n%s", code, b.text())
+			}
+			must(t, b.text(), "another supervisor has started this run", "the same command looks there again")
+			b.again(nil, "--tiers", "local="+filepath.Join(b.run(), "local")+","+from[3]) // without --from it finds nothing in its own name, and begins nothing
+			if code := b.ends(); code == 0 {
+				t.Fatalf("without --from it ends with %d:\n%s", code, b.text())
+			}
+			must(t, b.text(), "was to have the run on shared=", "--from")
+			if finished {
+				a.lets(60)
+				c.finishes()
+				sameOutput(t, c.output(), want)
+			} else {
+				c.stopsRun()
+				a.lets(60)
+			}
+			b.again(nil, from...)
+			if finished {
+				b.awaits("the run has finished, at ")
+			} else {
+				b.awaits("restored checkpoint 2")
+			}
+			b.finishes()
+			sameOutput(t, b.output(), want)
+		})
 	}
 }

@@ -491,7 +491,7 @@ func (s *Supervisor) fetchEnd(ctx context.Context, items []control.FetchItem) er
 // finishBrought ends a run again whose end was brought from a tier.
 func (s *Supervisor) finishBrought(ctx context.Context) (Result, error) {
 	e := s.rec.Started.End
-	s.rec.Brought = true
+	s.rec.Brought, s.rec.Found = true, nil
 	s.happens(finishEvent)
 	err := rundir.SyncOutput(s.o.RankOutput)
 	if err == nil {
@@ -538,8 +538,8 @@ func (s *Supervisor) foundEnd(f *foundRun) error {
 	}
 	s.rec.ID, s.rec.Started, s.rec.Quiet, s.rec.Attempt = f.record.Run, f.record, true, 1
 	s.rec.Started.End = &e
-	s.intent.New = false
-	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run directory is new, and the run is on "+f.tier, "; ")
+	s.found(f)
+	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; "+s.isNew()+", and the run is on "+f.tier, "; ")
 	return nil
 }
 

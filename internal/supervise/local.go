@@ -343,13 +343,25 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 	}
 	err := s.recordStart(own)
 	if err == nil {
+		step.At("start.claim")
 		err = s.claimAttempt(ctx, own)
 	}
 	if s.stopping || s.killed {
 		return false
 	}
+	if err == nil && s.rec.Found != nil {
+		s.rec.Found = nil
+		err = s.record()
+	}
 	if err != nil {
-		s.a.failure = &failure{why: fmt.Sprintf("the start could not be recorded: %v", err), status: 1, fatal: true}
+		then := ""
+		if errors.Is(err, errFinishedMeanwhile) {
+			then = "; for its files and its output, give the command with a new run directory (--run)"
+		}
+		if f := s.rec.Found; f != nil {
+			then = fmt.Sprintf("; the run was on %s, and the same command looks there again", f.Tier)
+		}
+		s.a.failure = &failure{why: fmt.Sprintf("the start could not be recorded: %v%s", err, then), status: 1, fatal: true}
 		return false
 	}
 	step.At("start.placed")
@@ -497,7 +509,7 @@ func (s *Supervisor) contains(dir string) bool {
 // stamped adds to a record who has made it.
 func (s *Supervisor) stamped(a *control.AttemptRecord) *control.AttemptRecord {
 	host, _ := os.Hostname()
-	a.Host, a.Pid, a.Time, a.Grace = host, os.Getpid(), time.Now().Round(0), s.o.Grace
+	a.Host, a.Cwd, a.Pid, a.Time, a.Grace = host, s.cwd, os.Getpid(), time.Now().Round(0), s.o.Grace
 	return a
 }
 

@@ -65,7 +65,7 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 		return nil, fmt.Errorf("%s@%s: the pinned checkpoints of this run are directories: name %s", run, pin, filepath.Join(rec.CheckpointDir, "pinned", pin))
 	}
 	if rec.Local == "" {
-		return copyDir(ctx, run, local.Source{Run: run, Checkpoints: rec.CheckpointDir, Ranks: rec.Ranks}, index, to, toKey)
+		return copyDir(ctx, run, local.Source{Run: run, Checkpoints: rec.CheckpointDir, Cwd: rec.Cwd, Ranks: rec.Ranks}, index, to, toKey)
 	}
 	why := errors.New("it has no tier outside of its hosts")
 	if pol, err := policy.Parse(rec.Policy); rec.Policy != "" && err == nil {

@@ -140,6 +140,10 @@ type foundRun struct {
 
 // findRun looks for the run on its tiers, if the run directory is new.
 func (s *Supervisor) findRun() error {
+	lost := s.intent.Lost
+	if s.policy == nil && lost != nil {
+		return notAgain(lost, "this command names no tiers")
+	}
 	if s.policy == nil {
 		return nil
 	}
@@ -177,10 +181,24 @@ func (s *Supervisor) findRun() error {
 	switch {
 	case best == nil && s.o.From != "":
 		return fmt.Errorf("there is no run at %s", s.o.From)
+	case best == nil && lost != nil:
+		return notAgain(lost, "it is not there for this command")
 	case best == nil:
 		return nil
+	case lost != nil && lost.ID != best.record.Run:
+		return notAgain(lost, fmt.Sprintf("another run is on %s", best.tier))
 	}
 	return s.adopt(best)
+}
+
+// notAgain refuses to begin anything else in a directory that was to have a run
+// on a tier.
+func notAgain(lost *rundir.Record, why string) error {
+	same := "give the same command"
+	if from := lost.Found.From; from != "" {
+		same = "give --from " + from
+	}
+	return fmt.Errorf("this run directory was to have the run on %s, and no start of it has counted; now %s: %s to look for it there, name another run directory, or begin a new run with --fresh", lost.Found.Tier, why, same)
 }
 
 // findOn looks for a run on a tier. It returns nil if there is none.
@@ -291,9 +309,26 @@ func (s *Supervisor) adopt(f *foundRun) error {
 	at, _ := time.Parse(time.RFC3339, f.manifest.Time)
 	s.rec.ID, s.rec.Started, s.rec.Quiet, s.rec.Attempt = a.Run, a, f.quiet, 1
 	s.rec.Last = &control.CheckpointState{Index: f.manifest.Index, Time: at}
-	s.intent.New = false
-	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; this run directory is new; "+by+", is resumed", "; ")
+	s.found(f)
+	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; "+s.isNew()+"; "+by+", is resumed", "; ")
 	return nil
+}
+
+// found records that the run was found on a tier. Until this start counts
+// there, another one may have the run.
+func (s *Supervisor) found(f *foundRun) {
+	s.intent.New = false
+	if s.from.copied == "" {
+		s.rec.Found = &rundir.FoundRun{Tier: f.tier, From: s.o.From}
+	}
+}
+
+// isNew says why the run was looked for on tiers.
+func (s *Supervisor) isNew() string {
+	if s.intent.Lost != nil {
+		return "no start of this run directory has counted yet"
+	}
+	return "this run directory is new"
 }
 
 // findOnHosts looks whether hosts could not join because their directories have

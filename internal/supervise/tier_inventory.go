@@ -315,7 +315,7 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 
 // errFinishedMeanwhile means that the run has finished while another start of
 // it began.
-var errFinishedMeanwhile = errors.New("the run has finished meanwhile; for its files and its output, give the command with a new run directory (--run)")
+var errFinishedMeanwhile = errors.New("the run has finished meanwhile")
 
 // heedEnd looks whether a run has finished since its start before this one was
 // read. If this start has gone back to a checkpoint, that does not count.

@@ -21,11 +21,12 @@ import (
 // Intent is what a start will do with the run in the directory.
 type Intent struct {
 	Record *Record
-	New    bool   // rec is new: until it is written, the directory belongs to an earlier run
-	Finish bool   // the ranks have finished: only the end of the run must be completed
-	Over   bool   // the run has finished in an earlier start of the same job: there is nothing to do
-	Kept   bool   // the run is not discarded, although fresh was set: an earlier start of the same job did that
-	Note   string // text for the user
+	New    bool    // rec is new: until it is written, the directory belongs to an earlier run
+	Finish bool    // the ranks have finished: only the end of the run must be completed
+	Over   bool    // the run has finished in an earlier start of the same job: there is nothing to do
+	Lost   *Record // the record of a run that was found on a tier, but no start of this directory has counted: rec is new, and the run is looked for again
+	Kept   bool    // the run is not discarded, although fresh was set: an earlier start of the same job did that
+	Note   string  // text for the user
 }
 
 // Claim decides what to do with the run in the directory, for a run of command
@@ -50,7 +51,8 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 	if err == nil && d.AnyCommand {
 		old.Command = slices.Clone(command)
 	}
-	again := err == nil && job.Repeats(old.Job) && old.differs(command, n, checkpointDir, local) == nil && len(old.Clear) == 0
+	lost := err == nil && old.Found != nil && old.State != Finished && old.State != Finishing && len(old.Clear) == 0
+	again := err == nil && !lost && job.Repeats(old.Job) && old.differs(command, n, checkpointDir, local) == nil && len(old.Clear) == 0
 	if fresh && again {
 		in, err := d.Claim(command, n, checkpointDir, local, output, false, job)
 		if err == nil {
@@ -65,7 +67,7 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 		if local == "" {
 			made.Clear = append(made.Clear, checkpointDir)
 		}
-		if err == nil {
+		if err == nil && !lost { // else another run directory may have that run
 			d.replace(made, old)
 		}
 		in.Note = ""
@@ -80,6 +82,9 @@ func (d *Dir) Claim(command []string, n int, checkpointDir, local, output string
 		return d.rebuild(in, err)
 	case err != nil:
 		return nil, err
+	case lost:
+		in.Lost = old
+		return in, nil
 	case len(old.Clear) > 0: // it was being discarded
 		made.Clear, made.Replaces = old.Clear, append(old.Replaces, old.ID)
 		if local == "" {

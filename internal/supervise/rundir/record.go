@@ -79,6 +79,7 @@ type Record struct {
 	Tiers            []control.TierState      `json:"tiers,omitempty"`         // with Policy: what tiers outside of the hosts have
 	UsedTiers        []string                 `json:"usedTiers,omitempty"`     // with Policy: tiers outside of the hosts that have been used
 	Placed           []string                 `json:"placed,omitempty"`        // with Replaces: tiers whose places are this run's for certain
+	Found            *FoundRun                `json:"found,omitempty"`         // with Policy: where the run was found, until a start of this run directory counts there
 	Scrub            *control.ScrubState      `json:"scrub,omitempty"`         // with Policy: what hosts have read again
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
@@ -95,6 +96,13 @@ type Record struct {
 
 	places places // the places that its paths are relative to
 	note   string // errors in the files, for the user
+}
+
+// FoundRun names a tier on which a new run directory has found its run, and
+// Options.From, if that named it.
+type FoundRun struct {
+	Tier string `json:"tier"`
+	From string `json:"from,omitempty"`
 }
 
 // places are the directories that paths in a record are relative to.
