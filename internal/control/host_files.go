@@ -66,7 +66,8 @@ type AttemptRecord struct {
 	Number uint64 `json:"number"` // grows with every start, and every move
 	Run    string `json:"run"`
 	Ranks  int    `json:"ranks"`
-	Host   string `json:"host"` // of the supervisor
+	Host   string `json:"host"`          // of the supervisor
+	Cwd    string `json:"cwd,omitempty"` // where the program is started, absolute
 	// Grace is how long ranks may take to stop when their supervisor is lost.
 	Grace time.Duration `json:"grace,omitempty"`
 	Pid   int           `json:"pid"`

@@ -17,6 +17,7 @@ import (
 type Source struct {
 	Run         string // the run directory, with the ranks' output; "": there is none
 	Checkpoints string // the checkpoint directory
+	Cwd         string // where the program was started; "": it is not known
 	Ranks       int
 }
 
@@ -40,7 +41,7 @@ func (s Source) Publish(ctx context.Context, t tier.Tier, index uint64, as strin
 	for r := range s.Ranks {
 		ranks = append(ranks, r)
 	}
-	made, err := pack.Make(ctx, pack.Options{Dir: dir, Checkpoints: s.Checkpoints, Packs: packs, Index: index, Ranks: ranks, All: s.Ranks,
+	made, err := pack.Make(ctx, pack.Options{Dir: dir, Checkpoints: s.Checkpoints, Packs: packs, Home: s.Cwd, Index: index, Ranks: ranks, All: s.Ranks,
 		File: func(rank int) string { return store.Open(vfs.OS(), s.Checkpoints, rank).File(index) }, Own: carriedNames, Stdout: stdoutName})
 	if err != nil {
 		return nil, err

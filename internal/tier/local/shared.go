@@ -134,7 +134,13 @@ func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int,
 	defer d.packing.Unlock()
 	o := pack.Options{Dir: d.Path, Checkpoints: CheckpointDir(d.Path), Packs: d.packsDir(), Index: index, Ranks: ranks, All: all,
 		File: file, Run: d.Run, Own: carriedNames, Stdout: stdoutName}
-	var err error
+	a, err := d.Attempt()
+	if err != nil {
+		return err
+	}
+	if a != nil {
+		o.Home = a.Cwd
+	}
 	if file == nil {
 		if o.Attempt, err = d.lastAttempt(); err != nil {
 			return err

@@ -5,10 +5,12 @@ package pack
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -31,11 +33,7 @@ func (m *maker) readCheckpoint(p *rankPack, rank int, sizes map[string]int64) er
 	}
 	for i := range files {
 		e := &files[i]
-		name := e.Path
-		if e.At != "" {
-			name = e.At
-		}
-		switch name = filepath.FromSlash(name); {
+		switch name := m.nameOf(e); {
 		case e.IsStream() || e.Closed && !end || e.Mode == "r":
 		case e.Path == "/dev/stdout":
 			if !end {
@@ -53,6 +51,26 @@ func (m *maker) readCheckpoint(p *rankPack, rank int, sizes map[string]int64) er
 		}
 	}
 	return nil
+}
+
+// nameOf returns the name of a file of a checkpoint. Where it was then does not
+// matter if the checkpoint has come from another directory: the program was
+// started anew since, and the last checkpoint of a run that has ended may be
+// older.
+func (m *maker) nameOf(e *ckpt.FileEntry) string {
+	name := filepath.FromSlash(e.Path)
+	st, err := os.Stat(m.Checkpoints)
+	switch {
+	case e.At == "":
+		return name
+	case err != nil || e.In == 0 || e.In == control.Inode(st):
+		return filepath.FromSlash(e.At)
+	case filepath.IsAbs(name):
+		return name
+	case m.Home != "":
+		return filepath.Join(m.home(), name)
+	}
+	return filepath.FromSlash(e.At)
 }
 
 // openCheckpoint opens a rank's file of the checkpoint, or when the run has

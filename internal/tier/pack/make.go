@@ -30,6 +30,7 @@ type Options struct {
 	Dir         string // of the run on this host
 	Checkpoints string // the checkpoint directory of its ranks
 	Packs       string // where packs are kept
+	Home        string // the directory that the program was started in, if it is known
 	Index       uint64 // of the checkpoint
 	Ranks       []int  // of this host, all of them
 	All         int    // ranks of the run
@@ -60,6 +61,9 @@ const tries = 3
 func Make(ctx context.Context, o Options) ([]Pack, error) {
 	m := &maker{Options: o, ranks: make(map[int]*rankPack)}
 	packs, err := m.run(ctx)
+	if err != nil && o.File == nil {
+		return nil, fmt.Errorf("copying the files of the run, which has ended: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("copying the program's files for checkpoint %d: %w", o.Index, err)
 	}
@@ -203,7 +207,7 @@ func (m *maker) try(ctx context.Context, sizes map[string]int64) (err error) {
 		p.raw = make(map[*journal.Live][]Extent)
 		p.x.Files, p.x.Bases = nil, slices.Clone(p.chosen)
 	}
-	s, err := journal.NewSnapshot(journal.SnapshotOptions{Dir: m.Checkpoints, Ranks: m.Ranks, All: m.All, Index: m.Index, End: m.File == nil, More: more, Sizes: sizes})
+	s, err := journal.NewSnapshot(journal.SnapshotOptions{Dir: m.Checkpoints, Ranks: m.Ranks, All: m.All, Index: m.Index, Home: m.home(), End: m.File == nil, More: more, Sizes: sizes})
 	if err != nil {
 		return err
 	}
@@ -243,6 +247,15 @@ func (m *maker) try(ctx context.Context, sizes map[string]int64) (err error) {
 		}
 	}
 	return nil
+}
+
+// home returns the directory that the program was started in, as the names of
+// files begin.
+func (m *maker) home() string {
+	if real, err := filepath.EvalSymlinks(m.Home); err == nil && m.Home != "" {
+		return real
+	}
+	return m.Home
 }
 
 // inPack returns the name of a file in a pack.

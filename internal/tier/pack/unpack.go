@@ -60,6 +60,9 @@ const tmpSuffix = ".cairn-unpack"
 // checked all contents. If it is interrupted, it may be repeated.
 func Unpack(ctx context.Context, o UnpackOptions, objects []Object) error {
 	err := unpack(ctx, o, objects)
+	if err != nil && !o.End.IsZero() {
+		return fmt.Errorf("restoring the files that rank %d has left: %w", o.Rank, err)
+	}
 	if err != nil {
 		return fmt.Errorf("restoring the files of rank %d at checkpoint %d: %w", o.Rank, o.Index, err)
 	}
@@ -173,6 +176,7 @@ func (u *unpacker) place() error {
 	if err != nil {
 		return err
 	}
+	at := make(map[string]int) // todo, by the path on this host
 	for i := range u.x.Files {
 		f := &u.x.Files[i]
 		p := place{File: f}
@@ -182,6 +186,8 @@ func (u *unpacker) place() error {
 				return damaged("%.200q is no file of the rank", f.Path)
 			}
 			p.root, p.name, p.abs = u.own, name, filepath.Join(u.Dir, name)
+		case u.isNowhere(f):
+			continue
 		default:
 			if err := u.placeFile(&p); err != nil {
 				return err
@@ -193,7 +199,16 @@ func (u *unpacker) place() error {
 				continue
 			}
 		}
-		u.todo = append(u.todo, p)
+		// Two names may lead to one place: what is there has either name.
+		switch k, twice := at[p.abs]; {
+		case !twice:
+			at[p.abs] = len(u.todo)
+			u.todo = append(u.todo, p)
+		case u.todo[k].Kind == kindGone:
+			u.todo[k] = p
+		case p.Kind != kindGone && (p.Kind != kindDir || u.todo[k].Kind != kindDir):
+			return fmt.Errorf("%s and %s were two files, and would be one here: %s", u.todo[k].Path, p.Path, p.abs)
+		}
 	}
 	return nil
 }
@@ -215,35 +230,79 @@ func (u *unpacker) stays(p *place) bool {
 	return true
 }
 
-// placeFile finds out where a file of the program is put.
+// placeFile finds out where a file of the program is put. A file in the
+// working directory may have an absolute name: the program may have been
+// started elsewhere, or the pack does not say where. It is put there as files
+// are that have relative names, so such a name allows nothing more.
 func (u *unpacker) placeFile(p *place) error {
 	name, inHome := local(p.Path, homePrefix)
-	if inHome {
-		if u.Home == "" {
-			return fmt.Errorf("%s belongs to the working directory of the program, which is not known", p.Path)
+	if inHome && u.Home == "" {
+		return fmt.Errorf("%s belongs to the working directory of the program, which is not known", p.Path)
+	}
+	abs := p.Path
+	if !inHome {
+		real, err := withoutLinks(p.Path)
+		if err == nil {
+			abs = real
+			name, inHome = u.belowHome(abs)
+		} else if u.Outside {
+			return err
 		}
-		if u.home == nil {
-			step()
-			if err := os.MkdirAll(u.Home, 0o777); err != nil {
-				return err
-			}
-			home, err := filepath.EvalSymlinks(u.Home)
-			if err != nil {
-				return err
-			}
-			if u.home, err = os.OpenRoot(home); err != nil {
-				return err
-			}
+	}
+	switch {
+	case inHome:
+		if err := u.openHome(); err != nil {
+			return err
 		}
 		p.root, p.name, p.abs = u.home, name, filepath.Join(u.home.Name(), name)
-		return nil
-	}
-	if !u.Outside {
+	case u.Outside:
+		p.root, p.name, p.abs = u.root, strings.TrimPrefix(abs, "/"), abs
+	default:
 		return fmt.Errorf("%s is outside the working directory %s, and the copy may come from somebody else; if you trust it, set %s=1", p.Path, u.Home, EnvOutside)
 	}
-	abs, err := withoutLinks(p.Path)
-	p.root, p.name, p.abs = u.root, strings.TrimPrefix(abs, "/"), abs
+	return nil
+}
+
+// openHome opens the working directory, and makes it if there is none.
+func (u *unpacker) openHome() error {
+	if u.home != nil {
+		return nil
+	}
+	step()
+	if err := os.MkdirAll(u.Home, 0o777); err != nil {
+		return err
+	}
+	home, err := filepath.EvalSymlinks(u.Home)
+	if err == nil {
+		u.home, err = os.OpenRoot(home)
+	}
 	return err
+}
+
+// belowHome returns the name that a path without symbolic links has below the
+// working directory.
+func (u *unpacker) belowHome(abs string) (string, bool) {
+	if u.Home == "" {
+		return "", false
+	}
+	home, err := filepath.EvalSymlinks(u.Home)
+	if errors.Is(err, fs.ErrNotExist) {
+		home, err = withoutLinks(u.Home)
+	}
+	if err != nil {
+		return "", false
+	}
+	return local(inPack(abs, home), homePrefix)
+}
+
+// isNowhere reports whether a name is that of nothing at the checkpoint, and of
+// nothing here: Unpack need not do anything, so it need not be allowed to.
+func (u *unpacker) isNowhere(f *File) bool {
+	if _, inHome := local(f.Path, homePrefix); inHome || f.Kind != kindGone {
+		return false
+	}
+	_, err := os.Lstat(f.Path)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // withoutLinks returns a path without symbolic links in its directories.
@@ -471,12 +530,68 @@ func (u *unpacker) finish() error {
 		return err
 	}
 	step()
+	return u.adoptWritten()
+}
+
+// adoptWritten makes the record of the files that the rank writes that of this
+// host, with the names that the files have here. The record is what allows a
+// start to change files outside of the working directory, and the next pack has
+// the files that it names. So a record that somebody else may have made must
+// not name any file that Unpack has not put in place.
+func (u *unpacker) adoptWritten() error {
 	st, err := os.Stat(u.Checkpoints)
-	if err == nil {
-		err = store.Open(vfs.OS(), u.Checkpoints, u.Rank).AdoptWrittenFiles(control.Inode(st))
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	d := store.Open(vfs.OS(), u.Checkpoints, u.Rank)
+	err = d.AdoptWrittenFiles(noDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	step()
+	return d.SetWrittenFiles(control.Inode(st), u.writtenHere(d.WrittenFiles(noDir)))
+}
+
+// noDir is the inode of no directory: a record for it is valid nowhere.
+const noDir = 0
+
+// writtenHere returns what the names of written files are on this host.
+func (u *unpacker) writtenHere(was []string) (out []string) {
+	places := make(map[string]string)
+	for i := range u.todo {
+		if p := &u.todo[i]; p.root != u.own {
+			places[p.Path] = p.abs
+		}
+	}
+	for _, path := range was {
+		here, ok := places[inPack(path, u.x.Home)]
+		if !ok {
+			here, ok = u.elsewhere(path)
+		}
+		if ok && !slices.Contains(out, here) {
+			out = append(out, here)
+		}
+	}
+	return out
+}
+
+// elsewhere returns the name of a written file that is not in the pack: one on
+// a file system that hosts share, or one that was made after the checkpoint.
+// The ranks' own files on the host that made the pack are not files of the
+// program.
+func (u *unpacker) elsewhere(path string) (string, bool) {
+	own := slices.ContainsFunc(u.Own, func(name string) bool { return strings.HasSuffix(path, "/"+name) })
+	if own || !u.Outside || !isClean(path) {
+		return "", false
+	}
+	if rest, ok := local(inPack(path, u.x.Home), homePrefix); ok {
+		return filepath.Join(u.Home, rest), true
+	}
+	return path, true
 }
