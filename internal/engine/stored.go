@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -100,7 +101,8 @@ func (o *opened) find(name string) (int, error) {
 // openStored opens a checkpoint of this rank; 0: the one that a restart takes.
 // It stays open until another one is opened, or the next one is saved.
 func (p *Run) openStored(index uint64) (*opened, error) {
-	if index == 0 {
+	newest := index == 0
+	if newest {
 		var err error
 		if index, err = p.toRestore(); err != nil {
 			return nil, fmt.Errorf("cairn: %w", err)
@@ -114,6 +116,22 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 	}
 	p.closeStored()
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	for errors.Is(err, fs.ErrNotExist) {
+		list, lerr := p.dir.Committed()
+		if lerr != nil {
+			return nil, fmt.Errorf("cairn: %w", lerr)
+		}
+		slices.Sort(list)
+		i, there := slices.BinarySearch(list, index)
+		if there {
+			break
+		}
+		if !newest || i == len(list) {
+			return nil, fmt.Errorf("cairn: %w: there is no checkpoint %d in %s", ErrMismatch, index, p.dir.Path())
+		}
+		index = list[i] // it has just been committed, and the one before is removed
+		s, err = ckpt.Open(p.dir.FS(), p.dir.File(index))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}

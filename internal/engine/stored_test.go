@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/graph"
@@ -73,6 +74,14 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 		list, err := p.Checkpoints()
 		return err == nil && slices.Equal(list, []uint64{3, 2})
 	})
+	p.lastCommitted = 1 // as if the run had not been told of others yet
+	if err := p.Read(t.Context(), 0, "a", &a); err != nil || a[0] != 2 {
+		t.Errorf("the oldest that is left: a = %v, %v", a, err)
+	}
+	if err := p.Read(t.Context(), 1, "a", &a); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "there is no checkpoint 1") {
+		t.Errorf("a checkpoint that was removed: %v", err)
+	}
+	p.lastCommitted = 3
 	closeRun(t, p)
 }
 
