@@ -42,13 +42,15 @@ const (
 	statusInUse
 )
 
+var errOption = errors.New("cairn_options")
+
 func statusOf(err error) int32 {
 	for _, s := range []struct {
 		err    error
 		status int32
 	}{
 		{engine.ErrNotSaved, statusNotSaved}, {engine.ErrMismatch, statusMismatch}, {engine.ErrCorrupt, statusCorrupt},
-		{engine.ErrFinished, statusFinished}, {engine.ErrInUse, statusInUse}, {errProtocol, statusArgument},
+		{engine.ErrFinished, statusFinished}, {engine.ErrInUse, statusInUse}, {errProtocol, statusArgument}, {errOption, statusArgument},
 	} {
 		if errors.Is(err, s.err) {
 			return s.status
@@ -246,8 +248,19 @@ func (s *session) greet(ctx context.Context, m *message) error {
 	if err := c.end(); err != nil {
 		return err
 	}
-	if !(every >= 0 && every < 1e9) || !(mtbf >= 0 && mtbf < 1e12) || points > 1<<40 || keep < 0 || memory > 1<<60 || ranks < 0 || ranks > 1<<20 {
-		return fmt.Errorf("%w: options out of range", errProtocol)
+	for _, o := range []struct {
+		option string
+		value  any
+		ok     bool
+		most   string
+	}{
+		{"every", every, every >= 0 && every < 1e9, "1e9 seconds"}, {"mtbf", mtbf, mtbf >= 0 && mtbf < 1e12, "1e12 seconds"},
+		{"every_points", points, points <= 1<<40, "2^40"}, {"keep", keep, keep >= 0, "2^31"}, {"memory", memory, memory <= 1<<60, "2^60"},
+		{"size of the communicator", ranks, ranks >= 0 && ranks <= 1<<20, "2^20"},
+	} {
+		if !o.ok {
+			return fmt.Errorf("%w: %s is %v: give a value of at least 0 and less than %s", errOption, o.option, o.value, o.most)
+		}
 	}
 	if st, err := pageFile.Stat(); err != nil || st.Size() < pageBytes {
 		return fmt.Errorf("%w: no shared memory", errProtocol)

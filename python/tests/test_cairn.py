@@ -181,6 +181,11 @@ class Arrays(Case):
             with self.subTest(why), self.open(fresh=True) as run, self.assertRaisesRegex(error, why):
                 run.protect("u", value)
 
+    def test_options(self) -> None:
+        for option, value in {"every": 1e9, "mtbf": -1, "keep": -1}.items():
+            with self.subTest(option), self.assertRaisesRegex(cairn.CairnError, f"{option} is .*: give a value"):
+                self.open(**{option: value})
+
     def test_taken_name(self) -> None:
         with self.open() as run, self.assertRaisesRegex(ValueError, "taken"):
             run.protect("python", np.zeros(3))
