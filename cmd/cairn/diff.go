@@ -147,6 +147,7 @@ func (g *group) side() diffSide {
 	if len(g.parts) > 1 {
 		s.Path = filepath.Dir(s.Path)
 	}
+	s.Path = withSlashes(s.Path)
 	return s
 }
 

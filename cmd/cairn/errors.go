@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -61,7 +62,7 @@ func exitCode(err error) int {
 // describe returns an error as users read it: what failed, on what, why and, if
 // known, the remedy.
 func describe(err error) string {
-	text := err.Error()
+	text := withSlashes(err.Error())
 	var at *fs.PathError
 	if errors.As(err, &at) { // once is enough: x: open x: permission denied
 		text = strings.TrimPrefix(text, at.Path+": ")
@@ -92,6 +93,13 @@ func elsewhere(err error, how string) error {
 	}
 	return fmt.Errorf("%w; %s, or %s", err, first, how)
 }
+
+// cleaned is the beginning of a place on an object store in a path of which
+// path/filepath has made one slash of two.
+var cleaned = regexp.MustCompile(`\bs3:/([^/])`)
+
+// withSlashes returns a path, or a text that has some, as users write it.
+func withSlashes(text string) string { return cleaned.ReplaceAllString(text, "s3://$1") }
 
 // reason returns an error without the path, which a table shows beside it.
 func reason(err error, path string) string {

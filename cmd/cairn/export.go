@@ -93,7 +93,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 		return err
 	}
 	sum := c.summarize(s)
-	doc := exportDocument{s.Header.Index, s.Header.Rank, s.Header.Ranks, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
+	doc := exportDocument{s.Header.Index, s.Header.Rank, s.Header.Ranks, withSlashes(s.Path), out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
 	if c.json {
 		return c.document(doc)
 	}

@@ -52,6 +52,9 @@ stay everywhere.`,
 	dry := f.Bool("dry-run", false, "only show what would be removed")
 	tier := f.String("tier", "", "remove checkpoints from a tier: `TIER` is shared or s3")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if err := c.noPlace("gc", "name the run directory, and the tier (cairn gc --tier s3 --keep 1 RUN); 'cairn list "+c.args[0]+"' shows what is there"); err != nil {
+			return err
+		}
 		if *tier != "" && *tier != "local" {
 			return c.gcTier(ctx, *tier, *keep, *dry)
 		}
@@ -124,7 +127,7 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	}
 	if len(dirs) == 0 {
 		if _, err := c.fsys.Stat(filepath.Join(dir, "lock")); err != nil {
-			return fmt.Errorf("%s: %s", dir, noCheckpoints)
+			return c.empty(dir)
 		}
 	}
 	if !dry {

@@ -36,7 +36,7 @@ func (c *call) askHosts(run string) error {
 	}
 	c.hosts, c.fsys = v, v.FS(c.fsys)
 	for _, h := range v.Hosts {
-		if h.Err != nil {
+		if h.Err != nil && !v.Emptied() {
 			c.notef("what is on host %s is not known: %v", h.Name, h.Err)
 		}
 	}

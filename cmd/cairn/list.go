@@ -72,6 +72,8 @@ type listDocument struct {
 	Tiers []supervise.TieredCheckpoint `json:"tiers,omitempty"`
 	// Damaged is what hosts have read again, and could not repair.
 	Damaged []control.TierRepair `json:"damaged,omitempty"`
+	// Finished says how the run has finished, if it has no checkpoints.
+	Finished *supervise.FinishedRun `json:"finished,omitempty"`
 }
 
 // listedCheckpoint is a checkpoint, or why it could not be read.
@@ -120,7 +122,10 @@ func list(ctx context.Context, c *call) error {
 		c.notef("what is pinned is not known: %v", err)
 	}
 	checkpoints, none := c.members(dir)
-	if none != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
+	var over *finishedError
+	if errors.As(none, &over) {
+		doc.Finished = over.run
+	} else if none != nil && len(doc.Tiers)+len(doc.Pinned) == 0 {
 		return none
 	}
 	committed := make(map[uint64]bool)
@@ -145,10 +150,10 @@ func list(ctx context.Context, c *call) error {
 		}
 		doc.Checkpoints = append(doc.Checkpoints, c.entry(s))
 	}
-	if err := c.listRest(&doc, committed); err != nil {
+	if err := c.listRest(&doc, committed); err != nil && doc.Finished == nil {
 		return err
 	}
-	if c.hosts != nil {
+	if c.hosts != nil && !c.hosts.Emptied() {
 		doc.Hosts = hosted(c.hosts)
 	}
 	for _, t := range doc.Tiers {
@@ -166,6 +171,8 @@ func list(ctx context.Context, c *call) error {
 	switch {
 	case failed != nil:
 		return failed
+	case doc.Finished != nil:
+		return nil
 	case none != nil && doc.Line == 0:
 		return none
 	case damaged, doc.Line == 0:
@@ -310,6 +317,11 @@ func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 }
 
 func (c *call) listText(doc *listDocument) {
+	defer func() {
+		if doc.Finished != nil {
+			c.finishedText(c.run, doc.Finished, len(doc.Tiers) > 0)
+		}
+	}()
 	several := slices.ContainsFunc(doc.Checkpoints, func(l listedCheckpoint) bool { return l.Ranks > 1 })
 	head := []string{"CHECKPOINT", "RANKS", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "PAUSED", "REASON", "KIND"}
 	cut := func(row ...string) []string {
@@ -340,7 +352,9 @@ func (c *call) listText(doc *listDocument) {
 		t.row(cut(n, ranks, at, ago, control.BytesText(l.FileBytes), control.BytesText(l.BaseBytes), control.BytesText(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
 	}
 	t.flush()
-	c.printf("\n%s, %s on disk\n", control.Count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
+	if doc.Finished == nil {
+		c.printf("\n%s, %s on disk\n", control.Count(len(doc.Checkpoints), "checkpoint"), control.BytesText(doc.DiskBytes))
+	}
 	for _, p := range doc.Pinned {
 		c.printf("checkpoint %d is kept as %s\n", p.Index, printable(p.Path))
 	}

@@ -52,6 +52,9 @@ Without --name, the name is that of the checkpoint, such as ckpt-00000012. With
 	name := f.String("name", "", "keep it as `NAME`")
 	remove := f.String("remove", "", "remove the pinned checkpoint `NAME`")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if err := c.noPlace("pin", "name the run directory"); err != nil {
+			return err
+		}
 		if *remove != "" {
 			if *name != "" {
 				return usagef("pin: --name and --remove are both given")
@@ -181,6 +184,9 @@ func (c *call) pinnedAs(list []pinnedCheckpoint) error {
 func (c *call) pinHosted(ctx context.Context, run string, index uint64, name string) error {
 	if index == 0 {
 		index = c.newestHosted(ctx)
+	}
+	if f := supervise.Finished(ctx, run); index == 0 && f != nil {
+		return &finishedError{run, f}
 	}
 	if index == 0 {
 		return fmt.Errorf("%s: no checkpoint is complete on the hosts that answer, nor on a tier", run)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ func (c *call) groupsAt(arg string) (checkpoints []group, all bool, err error) {
 	p, err := supervise.OpenPlace(c.ctx, arg, c.key)
 	if err != nil {
 		return nil, false, err
+	}
+	if p.End != nil && p.Empty() {
+		return nil, false, fmt.Errorf("%s has no checkpoint there; %s", finishedAt(p), bringBack(p))
 	}
 	checkpoints, err = c.viewed(p)
 	return checkpoints, !p.Chosen, err
@@ -93,11 +97,29 @@ func (c *call) listPlace(ctx context.Context, arg string) error {
 		c.listPlaced(&doc)
 	}
 	if p.End != nil {
-		c.printf("run %s has finished with status %d, at %s; for its files and its output: cairn run -n %d --from %s PROGRAM\n", doc.Run, p.End.Status, clock(p.End.Time), p.Ranks, p.Name)
+		c.printf("%s; %s\n", finishedAt(p), bringBack(p))
 		return nil
 	}
 	c.printf("\n%s of run %s; to resume from the newest: cairn run -n %d --from %s PROGRAM\n", control.Count(len(doc.Checkpoints), "checkpoint"), doc.Run, doc.Checkpoints[0].Ranks, p.Name)
 	return nil
+}
+
+// finishedAt says that the run at a place has finished.
+func finishedAt(p *supervise.Place) string {
+	return fmt.Sprintf("run %s has finished with status %d, at %s", p.Run, p.End.Status, clock(p.End.Time))
+}
+
+// bringBack says how to get what a run that has finished has left.
+func bringBack(p *supervise.Place) string {
+	return fmt.Sprintf("for its files and its output: cairn run -n %d --from %s PROGRAM", p.Ranks, p.Name)
+}
+
+// noPlace refuses a place on a tier, for commands that need a directory.
+func (c *call) noPlace(command, remedy string) error {
+	if len(c.args) == 0 || !supervise.IsPlace(c.args[0]) {
+		return nil
+	}
+	return usagef("%s: %s is a place on a tier: %s", command, c.args[0], remedy)
 }
 
 // listPlaced shows a table of checkpoints at a place.

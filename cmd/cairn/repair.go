@@ -40,6 +40,9 @@ for good, let --replace shared begin it anew.`,
 				return usagef("repair: --replace %s: only a shared tier can be begun anew", kind)
 			}
 		}
+		if err := c.noPlace("repair", "name the run directory, which says where else the run keeps its checkpoints"); err != nil {
+			return err
+		}
 		return repair(ctx, c, *replace)
 	})
 	return cmd

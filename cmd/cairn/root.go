@@ -27,6 +27,7 @@ type call struct {
 
 	key        string              // --key: the file with the key of a place on a tier
 	hosts      *supervise.HostView // of a run whose hosts share no files; nil: there is none
+	run        string              // the run directory whose checkpoints are looked for
 	completing bool                // a shell waits for completions: no host is asked
 }
 

@@ -40,7 +40,7 @@ type baseInfo struct {
 func (c *call) summarize(s *ckpt.File) summary {
 	h := &s.Header
 	m := summary{
-		Index: h.Index, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
+		Index: h.Index, Path: withSlashes(s.Path), Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
 		FileBytes: s.Size, Compression: compressionName(h.Compression),
 		Reason: h.Note.Reason, PauseMS: h.Note.PauseMS, Points: h.Note.Points,
 	}

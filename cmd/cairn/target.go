@@ -79,6 +79,9 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 // it is a run directory, or that of a run on this host. If the run's hosts
 // share no files, it asks them.
 func (c *call) checkpointsIn(dir string) (string, error) {
+	if c.run = dir; c.completing {
+		c.run = ""
+	}
 	if err := c.askHosts(dir); err != nil {
 		return "", err
 	}
@@ -195,7 +198,7 @@ func (c *call) indexed(arg string) (group, error) {
 		return g, nil
 	}
 	if err != nil {
-		return group{}, err
+		return group{}, withoutAs(err)
 	}
 	return group{}, fmt.Errorf("%s: no checkpoint %d here, but %s", dir, index, strings.Join(have, ", "))
 }
@@ -251,6 +254,11 @@ func (c *call) checkpoints(dir string) ([]group, error) {
 // empty returns the error for a directory without checkpoints. It names a
 // directory below it that has some, if there is one.
 func (c *call) empty(dir string) error {
+	if c.run != "" {
+		if f := supervise.Finished(c.ctx, c.run); f != nil {
+			return &finishedError{c.run, f}
+		}
+	}
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
 		return err

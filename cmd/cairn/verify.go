@@ -127,6 +127,8 @@ type verifyDocument struct {
 	Files      []verifiedFile         `json:"files"`      // one for every rank's file
 	Incomplete []incompleteCheckpoint `json:"incomplete"` // those that lack a rank's file
 	Sound      bool                   `json:"sound"`      // all files of them
+	// Finished are the runs that have finished and have no checkpoints.
+	Finished []*supervise.FinishedRun `json:"finished,omitempty"`
 }
 
 // verifiedFile is the result of checking one rank's file of a checkpoint.
@@ -171,6 +173,12 @@ func verify(ctx context.Context, c *call) error {
 	found := false
 	for _, arg := range c.args {
 		checkpoints, all, err := c.groups(arg)
+		var over *finishedError
+		if errors.As(err, &over) {
+			doc.Finished = append(doc.Finished, over.run)
+			c.finishedText(over.dir, over.run, false)
+			continue
+		}
 		if err != nil {
 			failed = c.notDone(failed, err)
 			continue
@@ -312,7 +320,7 @@ func (c *call) notDone(before, err error) error {
 // verifyFile checks one rank's file of a checkpoint. It returns an error if the
 // file could not be checked; damage is not an error.
 func (c *call) verifyFile(ctx context.Context, t target) (verifiedFile, error) {
-	v := verifiedFile{Index: t.index, Rank: t.rank, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
+	v := verifiedFile{Index: t.index, Rank: t.rank, Path: withSlashes(t.file), Status: "sound", Damage: []damagedBlock{}}
 	s, err := c.open(t)
 	if err == nil {
 		defer s.Close()

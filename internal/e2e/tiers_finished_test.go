@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/tier"
 	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
 )
 
@@ -126,4 +127,54 @@ func TestTiers_FromAtOnce(t *testing.T) {
 			sameOutput(t, b.output(), want)
 		})
 	}
+}
+
+// TestTiers_FinishedCommands gives commands the directory of a run that has
+// finished, and its places on tiers, which have only the end. They say so.
+func TestTiers_FinishedCommands(t *testing.T) {
+	t.Parallel()
+	server := s3test.New()
+	t.Cleanup(server.Close)
+	env := s3Access(server)
+	shared, place := sharedDir(t), "s3://"+s3test.Bucket+"/sim"
+	w := wandersTo(t, 5, env, "--tiers", "local="+filepath.Join(t.TempDir(), "local")+",shared="+shared+":every=1,s3="+place+":every=1")
+	w.reachesStep(5)
+	tells := func(want int, args []string, parts ...string) {
+		t.Helper()
+		out, code := cairnToolIn(t, env, args...)
+		if code != want {
+			t.Errorf("cairn %v: exit status %d:\n%s", args, code, out)
+		}
+		if strings.Contains(out, "s3:/b") || strings.Contains(out, fmt.Sprint(tier.EndIndex)) {
+			t.Errorf("cairn %v:\n%s", args, out)
+		}
+		must(t, out, parts...)
+	}
+	if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
+		t.Fatalf("cairn checkpoint: %s", out)
+	}
+	w.awaits("checkpoint 1 is on s3=")
+	tells(0, []string{"inspect", place}, place+"/ckpt-00000001/rank-0000.h5")
+	tells(0, []string{"diff", place + "@1", place}, place+"/ckpt-00000001\n")
+	w.lets(60)
+	w.finishes()
+	for _, at := range []string{place, one(t, shared, "run-*")} {
+		for _, args := range [][]string{{"inspect", at}, {"diff", at, at}, {"export", at, filepath.Join(t.TempDir(), "x.h5")}} {
+			tells(3, args, "has finished with status 0, at ", "cairn run -n 2 --from "+at+" PROGRAM")
+		}
+		tells(3, []string{"inspect", at + "@1"}, "there is no such checkpoint at "+at+"@1; the run there has finished")
+		tells(2, []string{"gc", at}, at+" is a place on a tier", "cairn gc --tier s3 --keep 1 RUN")
+		tells(2, []string{"repair", at}, at+" is a place on a tier", "name the run directory")
+		tells(2, []string{"pin", at}, at+" is a place on a tier", "name the run directory")
+		tells(0, []string{"list", at}, "has finished with status 0, at ")
+		tells(0, []string{"verify", at}, at+": the end of the run checked, 0 damaged")
+	}
+	for _, command := range []string{"list", "verify"} {
+		tells(0, []string{command, w.run()}, "the run has finished with status 0, at ", "the end of the run, with its output and its files, is on shared="+shared+", s3="+place)
+		tells(0, []string{command, "--json", w.run()}, `"finished"`, `"tier": "s3=`+place)
+	}
+	for _, command := range []string{"inspect", "pin", "gc"} {
+		tells(3, []string{command, w.run()}, "the run has finished with status 0, at ")
+	}
+	tells(3, []string{"verify", w.run() + "@1"}, "the run has finished with status 0, at ")
 }

@@ -437,7 +437,7 @@ func (p *localInventory) endItems(at []string, e *control.RunEnd) (items []contr
 		err = errors.New("no host has it")
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.New(tier.Readable(err.Error()))
 	}
 	for r, part := range plan.Parts {
 		x := helper.KeptItem{Part: part, Stores: stores}
@@ -473,7 +473,7 @@ func (s *Supervisor) fetchEnd(ctx context.Context, items []control.FetchItem) er
 	}, func(h *host, m control.Message) {
 		if x, ok := m.(*control.Fetched); ok {
 			for _, f := range x.Failed {
-				errs = append(errs, fmt.Errorf("what rank %d has left: %s: %s", f.Rank, f.Host, f.Error))
+				errs = append(errs, fmt.Errorf("what rank %d has left: %s: %s", f.Rank, f.Host, tier.Readable(f.Error)))
 			}
 			notes = append(notes, x.Notes...)
 		}

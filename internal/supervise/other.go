@@ -53,6 +53,12 @@ func (*HostView) Verify(string) ([]ckpt.Damage, bool, error) { return nil, false
 // Tiers returns nothing on this system.
 func (*HostView) Tiers(context.Context) ([]TieredCheckpoint, []error) { return nil, nil }
 
+// Emptied returns false on this system.
+func (*HostView) Emptied() bool { return false }
+
+// Finished returns nothing on this system.
+func Finished(context.Context, string) *FinishedRun { return nil }
+
 // Damaged returns nothing on this system.
 func (*HostView) Damaged() []control.TierRepair { return nil }
 
@@ -116,6 +122,9 @@ func (*HostView) FilesElsewhere(int, []ckpt.FileEntry) error { return nil }
 
 // OpenPlace fails on this system.
 func OpenPlace(context.Context, string, string) (*Place, error) { return nil, rundir.ErrUnsupported }
+
+// Empty returns true on this system.
+func (*Place) Empty() bool { return true }
 
 // Checkpoints fails on this system.
 func (*Place) Checkpoints(context.Context) ([]PlacedCheckpoint, error) {

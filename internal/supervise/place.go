@@ -79,7 +79,11 @@ func openPlace(ctx context.Context, place, key string) (*Place, *foundRun, error
 	case f.manifest == nil && f.end == nil && index == 0 && pin == "":
 		return nil, nil, fmt.Errorf("run %s has no checkpoint at %s, and has not finished", f.record.Run, place)
 	case f.manifest == nil && f.end == nil:
-		return nil, nil, fmt.Errorf("there is no such checkpoint at %s", place)
+		why := ""
+		if x, err := helper.LookAtTier(ctx, &src, name, s.o.access()); err == nil && hasEnd(ctx, x, f.record) {
+			why = "; the run there has finished"
+		}
+		return nil, nil, fmt.Errorf("there is no such checkpoint at %s%s", place, why)
 	}
 	p := &Place{Run: f.record.Run, Chosen: index > 0 || pin != "", Ranks: f.record.Ranks, end: f.end, list: []*tier.Manifest{f.manifest}}
 	if f.end != nil {
@@ -98,6 +102,9 @@ func openPlace(ctx context.Context, place, key string) (*Place, *foundRun, error
 	}
 	return p, f, nil
 }
+
+// Empty reports whether no checkpoint is there.
+func (p *Place) Empty() bool { return len(p.list) == 0 }
 
 // OnTiers looks for a checkpoint of the run on its tiers outside of the hosts;
 // index 0: the newest. It returns nil if none has it. The errors are those of
@@ -171,7 +178,7 @@ func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 // verify reads the objects of a manifest that are not in seen.
 func (v *VerifiedTier) verify(ctx context.Context, t tier.Tier, m *tier.Manifest, seen map[string]error) error {
 	n, err := tier.Verify(ctx, t, m, seen, func(object string, err error) {
-		v.Damage = append(v.Damage, TierDamage{manifestTitle(m.Index), object, err.Error()})
+		v.Damage = append(v.Damage, TierDamage{tier.Title(m.Index), object, tier.Readable(err.Error())})
 	})
 	if err != nil {
 		return err
@@ -183,14 +190,6 @@ func (v *VerifiedTier) verify(ctx context.Context, t tier.Tier, m *tier.Manifest
 		v.Checked++
 	}
 	return nil
-}
-
-// manifestTitle returns how messages call what the manifest of an index is of.
-func manifestTitle(index uint64) string {
-	if index == tier.EndIndex {
-		return "the end of the run"
-	}
-	return fmt.Sprintf("checkpoint %d", index)
 }
 
 // FS returns a file system that shows the checkpoints in directory dir, which
@@ -209,7 +208,7 @@ func (p *Place) FS(ctx context.Context, base vfs.FS) (f vfs.FS, dir string, err 
 		for i := range m.Parts {
 			part, err := m.Part(ctx, p.tier, i)
 			if err != nil {
-				return nil, "", fmt.Errorf("checkpoint %d at %s: %w", m.Index, p.Name, err)
+				return nil, "", fmt.Errorf("%s at %s: %w", tier.Title(m.Index), p.Name, err)
 			}
 			for _, r := range part.Ranks {
 				d := store.Open(base, dir, r.Rank)

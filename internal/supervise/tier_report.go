@@ -24,6 +24,21 @@ type PlacedCheckpoint struct {
 	Pins  []string  `json:"pins,omitempty"`
 }
 
+// FinishedRun says how a run has finished, and what its tiers keep.
+type FinishedRun struct {
+	Run    string         `json:"run"`
+	Status int            `json:"status"`
+	Time   time.Time      `json:"time"`
+	Tiers  []FinishedTier `json:"tiers"`
+}
+
+// FinishedTier is a tier of a run that has finished.
+type FinishedTier struct {
+	Tier  string `json:"tier"`
+	End   bool   `json:"end"`             // it keeps the end of the run
+	Error string `json:"error,omitempty"` // why that is not known
+}
+
 // CopiedRun is the result of CopyRun.
 type CopiedRun struct {
 	Run         string   `json:"run"` // the copy

@@ -210,7 +210,7 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 	seen := make(map[string]error)
 	for _, m := range list {
 		if m.Err != nil {
-			out.Damage = append(out.Damage, TierDamage{manifestTitle(m.At), "its manifest", m.Err.Error()})
+			out.Damage = append(out.Damage, TierDamage{tier.Title(m.At), "its manifest", tier.Readable(m.Err.Error())})
 			continue
 		}
 		if m.Abandoned {

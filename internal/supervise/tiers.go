@@ -218,7 +218,7 @@ const uploadTime = time.Hour
 func (s *Supervisor) uploadCheckpoint(index uint64) {
 	for _, t := range s.tiers {
 		if u := t.upload; u != nil && t.state.Failing == nil && time.Since(u.since) > uploadTime {
-			s.tierFails(t, fmt.Errorf("checkpoint %d is on its way since %s", u.index, u.since.Format(time.DateTime)))
+			s.tierFails(t, fmt.Errorf("%s is on its way since %s", tier.Title(u.index), u.since.Format(time.DateTime)))
 			t.writing = nil // they hang; others may try
 			t.nextTurn()
 		}
@@ -314,7 +314,7 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 		return
 	}
 	var up tier.Uploaded
-	err := errors.New(m.Error)
+	err := errors.New(tier.Readable(m.Error))
 	switch {
 	case m.Error == "" && t.Kind.OnHosts():
 		err = nil
@@ -322,7 +322,7 @@ func (s *Supervisor) stored(h *host, m *control.Stored) {
 		err = json.Unmarshal(m.Part, &up)
 	}
 	if err != nil {
-		s.tierFails(t, fmt.Errorf("checkpoint %d from %s: %w", m.Index, h.title(), err))
+		s.tierFails(t, fmt.Errorf("%s from %s: %w", tier.Title(m.Index), h.title(), err))
 		if m.Over {
 			s.endUpload(t, u)
 		}

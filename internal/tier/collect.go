@@ -246,7 +246,7 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 		}
 		c.oldest = index
 		if err := c.readParts(ctx, m); err != nil {
-			return fmt.Errorf("checkpoint %d cannot be used, and is to be kept: %w; remove %s first", index, err, manifestName(c.run, index))
+			return fmt.Errorf("%s cannot be used, and is to be kept: %w; remove %s first", Title(index), err, manifestName(c.run, index))
 		}
 	}
 	return nil
@@ -286,7 +286,7 @@ func (c *collection) checkList(ctx context.Context, objects []Info) error {
 			continue
 		}
 		if _, err := c.t.Stat(ctx, manifestName(c.run, index)); !errors.Is(err, ErrNotExist) {
-			return errors.Join(fmt.Errorf("%w: checkpoint %d exists, and is not listed; nothing is removed", ErrTemporary, index), err)
+			return errors.Join(fmt.Errorf("%w: %s exists, and is not listed; nothing is removed", ErrTemporary, Title(index)), err)
 		}
 	}
 	return nil
@@ -416,7 +416,7 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 	}
 	for _, index := range c.drop {
 		if _, err := c.t.Stat(ctx, manifestName(c.run, index)); !errors.Is(err, ErrNotExist) {
-			return errors.Join(fmt.Errorf("the manifest of checkpoint %d was removed, and is there", index), err)
+			return errors.Join(fmt.Errorf("the manifest of %s was removed, and is there", Title(index)), err)
 		}
 	}
 	var jobs []func(context.Context) error

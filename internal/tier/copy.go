@@ -37,7 +37,7 @@ func CopyRun(ctx context.Context, from, to Tier, as string, list []*Manifest) (i
 func CopyCheckpoint(ctx context.Context, from, to Tier, m *Manifest) error {
 	_, err := copyAs(ctx, from, to, m.Run, []*Manifest{m}, true)
 	if err != nil {
-		err = fmt.Errorf("copying checkpoint %d from %s to %s: %w", m.Index, from, to, err)
+		err = fmt.Errorf("copying %s from %s to %s: %w", Title(m.Index), from, to, err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,20 @@ import (
 // parts have no files of ranks, only their packs as they were at the end. It is
 // above the index of every checkpoint.
 const EndIndex uint64 = 1 << 53
+
+// Title returns how messages call what the manifest of an index is of.
+func Title(index uint64) string {
+	if index == EndIndex {
+		return "the end of the run"
+	}
+	return fmt.Sprintf("checkpoint %d", index)
+}
+
+// Readable returns a text about objects of a tier without EndIndex as the index
+// of a checkpoint.
+func Readable(text string) string {
+	return strings.ReplaceAll(text, fmt.Sprintf("checkpoint %d", EndIndex), Title(EndIndex))
+}
 
 // End says how a run has finished.
 type End struct {

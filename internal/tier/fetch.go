@@ -42,7 +42,7 @@ func Fetch(ctx context.Context, t Tier, m *Manifest, o FetchOptions) error {
 	}
 	f := &fetch{t, m, o}
 	fail := func(err error) error {
-		return fmt.Errorf("fetching checkpoint %d of run %s from %s: %w", m.Index, m.Run, t, err)
+		return fmt.Errorf("fetching %s (run %s) from %s: %w", Title(m.Index), m.Run, t, err)
 	}
 	for _, r := range o.Ranks {
 		if r < 0 || r >= m.Ranks {

@@ -147,7 +147,7 @@ func isID(s string) bool {
 
 func checkIdentity(run, attempt string, index uint64) error {
 	if !isID(run) || attempt != "" && !isID(attempt) || index == 0 {
-		return refused("run %.40q, attempt %.40q, checkpoint %d", run, attempt, index)
+		return refused("run %.40q, attempt %.40q, %s", run, attempt, Title(index))
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (m *Manifest) check() error {
 		return err
 	}
 	if (m.End != nil) != (m.Index == EndIndex) {
-		return refused("checkpoint %d is the end of the run, or is not", m.Index)
+		return refused("it is the manifest of %s, and says otherwise", Title(m.Index))
 	}
 	if m.Origin != "" && !isID(m.Origin) {
 		return refused("origin %.40q", m.Origin)
@@ -240,13 +240,13 @@ func (p *Part) check() error {
 			continue
 		}
 		if len(r.Files) == 0 || len(r.Files) > maxFiles || r.Files[0].Index != p.Index {
-			return refused("rank %d has %d files, and the first must be that of checkpoint %d", r.Rank, len(r.Files), p.Index)
+			return refused("rank %d has %d files, and the first must be that of %s", r.Rank, len(r.Files), Title(p.Index))
 		}
 		indexes := make(map[uint64]bool, len(r.Files))
 		for i := range r.Files {
 			f := &r.Files[i]
 			if f.Index == 0 || f.Index > p.Index || indexes[f.Index] || !isID(f.Header) {
-				return refused("rank %d's file of checkpoint %d is no base of checkpoint %d, or is there twice", r.Rank, f.Index, p.Index)
+				return refused("rank %d's file of checkpoint %d is no base of %s, or is there twice", r.Rank, f.Index, Title(p.Index))
 			}
 			indexes[f.Index] = true
 			if err := f.check(dir, maxObject); err != nil {
@@ -301,14 +301,14 @@ func (m *Manifest) Part(ctx context.Context, t Tier, i int) (*Part, error) {
 		return nil, err
 	}
 	if int64(len(text)) != ref.Size || BytesSource(text).Digest != ref.Digest {
-		return nil, fail(refused("it is not the part that the manifest of checkpoint %d names", m.Index))
+		return nil, fail(refused("it is not the part that the manifest of %s names", Title(m.Index)))
 	}
 	p, err := ParsePart(text)
 	if err != nil {
 		return nil, fail(err)
 	}
 	if p.Run != m.Run || p.Attempt != m.Attempt || p.Index != m.Index || !slices.Equal(p.list(), ref.Ranks) {
-		return nil, fail(refused("it does not belong to the manifest of checkpoint %d", m.Index))
+		return nil, fail(refused("it does not belong to the manifest of %s", Title(m.Index)))
 	}
 	return p, nil
 }
@@ -329,7 +329,7 @@ func readManifest(ctx context.Context, t Tier, run string, index uint64) (*Manif
 	}
 	m, err := ParseManifest(text)
 	if err == nil && (m.Run != run || m.Index != index) {
-		err = refused("it is that of run %s, checkpoint %d", m.Run, m.Index)
+		err = refused("it is that of run %s, %s", m.Run, Title(m.Index))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", t, name, err)

@@ -289,7 +289,7 @@ func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, atte
 	}
 	slices.SortFunc(m.Parts, func(a, b PartRef) int { return slices.Compare(a.Ranks, b.Ranks) })
 	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("the manifest of checkpoint %d on %s cannot be made of its parts: %w", index, t, err)
+		return nil, fmt.Errorf("the manifest of %s on %s cannot be made of its parts: %w", Title(index), t, err)
 	}
 	text, err := store.EncodeRecord(m)
 	if err == nil {

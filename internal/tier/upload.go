@@ -86,7 +86,7 @@ func Upload(ctx context.Context, t Tier, o UploadOptions) (Uploaded, error) {
 	u.o.Parallel = cmp.Or(u.o.Parallel, 4)
 	up, err := u.run(ctx)
 	if err != nil {
-		return Uploaded{}, fmt.Errorf("uploading checkpoint %d to %s: %w", o.Index, t, err)
+		return Uploaded{}, fmt.Errorf("uploading %s to %s: %w", Title(o.Index), t, err)
 	}
 	return up, nil
 }
@@ -463,7 +463,7 @@ func commit(ctx context.Context, t Tier, parts []Uploaded, end *End) (*Manifest,
 	first := &parts[0]
 	m := &Manifest{Format: manifestFormat, Run: first.Run, Attempt: first.Attempt, Index: first.Index, Time: first.Time, Ranks: first.Ranks, Token: store.NewID(), Origin: first.Origin, End: end}
 	fail := func(err error) (*Manifest, error) {
-		return nil, fmt.Errorf("committing checkpoint %d on %s: %w", m.Index, t, err)
+		return nil, fmt.Errorf("committing %s on %s: %w", Title(m.Index), t, err)
 	}
 	for i := range parts {
 		p := &parts[i]
