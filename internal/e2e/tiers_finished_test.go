@@ -178,3 +178,44 @@ func TestTiers_FinishedCommands(t *testing.T) {
 	}
 	tells(3, []string{"verify", w.run() + "@1"}, "the run has finished with status 0, at ")
 }
+
+// TestTiers_EndDiskFull brings the end of a run to a disk that is full, and to
+// one that cannot be written. Cairn says what to do. Then the same command
+// completes it.
+func TestTiers_EndDiskFull(t *testing.T) {
+	t.Parallel()
+	shared, mount := sharedDir(t), t.TempDir()
+	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=128k,mode=0700"); err != nil {
+		t.Skipf("a file system cannot be mounted: %v; be root", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
+	remount := func(flags uintptr, data string) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", mount, "tmpfs", syscall.MS_REMOUNT|flags, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRun(t, "/bin/sh", "-c", "seq 60000")
+	r.start("--tiers", "local="+filepath.Join(t.TempDir(), "local")+",shared="+shared).finishes()
+	want := r.output()
+	x := newRun(t, r.command...)
+	again := func() *supervisor {
+		return x.start("--from", one(t, shared, "run-*"), "--local", filepath.Join(mount, "local"))
+	}
+	full := again()
+	if code := full.ends(); code == 0 {
+		t.Fatalf("it finishes:\n%s", full.text())
+	}
+	must(t, full.text(), "no space left on device", "nothing is lost: make room there, and give the same command again")
+	remount(syscall.MS_RDONLY, "")
+	still := again()
+	if code := still.ends(); code == 0 {
+		t.Fatalf("it finishes:\n%s", still.text())
+	}
+	must(t, still.text(), "read-only file system", "make it writable, and give the same command again")
+	remount(0, "size=8m")
+	s := again()
+	s.finishes()
+	must(t, s.text(), "the run has finished, at ")
+	sameOutput(t, x.output(), want)
+}

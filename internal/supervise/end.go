@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -381,11 +382,30 @@ func (s *Supervisor) bringEnd(ctx context.Context) {
 		err = errors.Join(why...)
 	}
 	if err != nil {
-		s.notBegun(fmt.Sprintf("the run %s, and what it has left cannot be had: %s; bring back the tier or the host that has it, or begin a new run with --fresh", endText(e), strings.ReplaceAll(err.Error(), "\n", "; ")))
+		why := strings.ReplaceAll(err.Error(), "\n", "; ")
+		if remedy := roomRemedy(why); remedy != "" {
+			s.notBegun(fmt.Sprintf("the run %s, and what it has left cannot be put back: %s; nothing is lost: %s, and give the same command again", endText(e), why, remedy))
+		} else {
+			s.notBegun(fmt.Sprintf("the run %s, and what it has left cannot be had: %s; bring back the tier or the host that has it, or begin a new run with --fresh", endText(e), why))
+		}
 		s.a.failure.fatal = true
 		return
 	}
 	s.a.over, s.a.status = true, e.Status
+}
+
+// roomRemedy returns what helps if something could not be written because of
+// the disk; "": that was not the cause. Helpers send errors as text.
+func roomRemedy(why string) string {
+	for _, x := range []struct {
+		err    syscall.Errno
+		remedy string
+	}{{syscall.ENOSPC, "make room there"}, {syscall.EDQUOT, "make room there"}, {syscall.EROFS, "make it writable"}} {
+		if strings.Contains(why, x.err.Error()) {
+			return x.remedy
+		}
+	}
+	return ""
 }
 
 // endItems returns how ranks get what they have left from a tier outside of the

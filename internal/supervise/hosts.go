@@ -120,6 +120,10 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 		}
 	}
 	if len(lost) > 0 && s.local != nil && s.rec.Started == nil && !s.o.Fresh {
+		if remedy := roomRemedy(errors.Join(lost...).Error()); remedy != "" {
+			s.notBegun(fmt.Sprintf("%v; %s, and give the same command again", errors.Join(lost...), remedy))
+			return false
+		}
 		s.notBegun(errors.Join(lost...).Error() + "; the run directory is new, and that host may have an earlier run of this command: bring it back, leave it out of --hosts if it has none, or begin a new run with --fresh")
 		return false
 	}
@@ -135,6 +139,9 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	}
 	if room > 0 {
 		why = append(why, fmt.Sprintf("%d ranks need room and there is room for %d", s.n, room))
+	}
+	if remedy := roomRemedy(strings.Join(why, "; ")); remedy != "" {
+		why = append(why, remedy+", and give the same command again")
 	}
 	s.notBegun(strings.Join(why, "; "))
 	return false
