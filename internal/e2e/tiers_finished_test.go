@@ -219,3 +219,31 @@ func TestTiers_EndDiskFull(t *testing.T) {
 	must(t, s.text(), "the run has finished, at ")
 	sameOutput(t, x.output(), want)
 }
+
+// TestTiers_FromFinished names the run directory of a run that has finished as
+// what is to be resumed.
+func TestTiers_FromFinished(t *testing.T) {
+	t.Parallel()
+	shared := sharedDir(t)
+	for _, tiers := range []string{"", "local=" + filepath.Join(t.TempDir(), "local") + ",shared=" + shared} {
+		var flags []string
+		if tiers != "" {
+			flags = []string{"--tiers", tiers}
+		}
+		w := wandersTo(t, 60, nil, flags...)
+		w.finishes()
+		x := w.elsewhere(nil, "--from", w.run())
+		if code := x.ends(); code == 0 {
+			t.Errorf("it begins:\n%s", x.text())
+		}
+		must(t, x.text(), w.run()+": the run has finished with status 0, at ", "there is nothing to resume: its output is in "+filepath.Join(w.run(), "output"), "; without --from, a new run begins")
+		w.again(nil, "--from", w.run())
+		if code := w.ends(); code == 0 {
+			t.Errorf("it begins:\n%s", w.text())
+		}
+		must(t, w.text(), "there is nothing to resume")
+		if tiers != "" {
+			must(t, x.text(), "with --from "+one(t, shared, "run-*")+", its output and its files are put back")
+		}
+	}
+}

@@ -47,7 +47,10 @@ func (s *Supervisor) parseFrom() error {
 		return optionError("--from and --fresh exclude each other")
 	}
 	place, copied := o.From, ""
-	if dir, _, _ := splitCheckpoint(place); isRunOrCheckpoints(dir) {
+	if dir, index, pin := splitCheckpoint(place); isRunOrCheckpoints(dir) {
+		if err := nothingToResume(dir); index == 0 && pin == "" && err != nil {
+			return optionError("--from %v", err)
+		}
 		if rundir.RealPath(dir) == rundir.RealPath(o.Run) {
 			return optionError("--from %s is the run directory itself: without --from, the run there is resumed", o.From)
 		}
@@ -113,6 +116,9 @@ func splitCheckpoint(place string) (dir string, index uint64, pin string) {
 func placeOf(place string) (t policy.Tier, name string, index uint64, pin string, err error) {
 	place, index, pin = splitCheckpoint(place)
 	if strings.HasPrefix(place, "s3://") {
+		if err := policy.CheckURL(place); err != nil {
+			return t, "", 0, "", err
+		}
 		t = policy.Defaults(policy.S3)
 		t.Place = place
 		return t, "", index, pin, nil
@@ -189,6 +195,24 @@ func (s *Supervisor) findRun() error {
 		return notAgain(lost, fmt.Sprintf("another run is on %s", best.tier))
 	}
 	return s.adopt(best)
+}
+
+// nothingToResume returns an error if a run directory is that of a run that has
+// finished and removed its checkpoints.
+func nothingToResume(run string) error {
+	rec, err := rundir.ReadRecord(run)
+	if err != nil || rec == nil || rec.State != rundir.Finished || !rec.Discard {
+		return nil
+	}
+	text := fmt.Sprintf("%s: the run has finished with status %d, at %s, and there is nothing to resume: its output is in %s", run, rec.Status, rec.Time.Format(time.DateTime), rec.Output)
+	if pol, err := policy.Parse(rec.Policy); rec.Policy != "" && err == nil {
+		for i := range pol.Tiers {
+			if t := &pol.Tiers[i]; !t.Kind.OnHosts() {
+				text += fmt.Sprintf("; with --from %s, its output and its files are put back", strings.TrimRight(t.RunDir(rec.Name), "/"))
+			}
+		}
+	}
+	return errors.New(text + "; without --from, a new run begins")
 }
 
 // notAgain refuses to begin anything else in a directory that was to have a run

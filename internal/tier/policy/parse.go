@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxText bounds the size of a policy.
@@ -344,7 +345,37 @@ func (p *parser) place(k Kind, v string, at int) error {
 	if bucket == "" {
 		return p.fail(at, fmt.Sprintf("%q names no bucket", v), "write it as s3://bucket/run")
 	}
+	if why, remedy := wrongURL(v, strings.ReplaceAll(url, "{run}", "run")); why != "" {
+		return p.fail(at, why, remedy)
+	}
 	return nil
+}
+
+// CheckURL says what cannot stand in the place of an object store. The text
+// begins with the place.
+func CheckURL(v string) error {
+	if why, remedy := wrongURL(v, strings.TrimPrefix(v, "s3://")); why != "" {
+		return fmt.Errorf("%s; %s", why, remedy)
+	}
+	return nil
+}
+
+// wrongURL returns what cannot stand in the place v of an object store, of
+// which rest follows s3://, and what to do; "": there is nothing.
+func wrongURL(v, rest string) (why, remedy string) {
+	rest, _, _ = strings.Cut(rest, "?") // options of the store follow
+	i := strings.IndexFunc(rest, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-/", r)
+	})
+	if i < 0 {
+		return "", ""
+	}
+	bad, _ := utf8.DecodeRuneInString(rest[i:])
+	remedy = "a bucket and a prefix have letters, digits, '.', '_', '-' and '/'"
+	if bad == '@' || bad == '#' {
+		remedy += "; a checkpoint is chosen with --from s3://bucket/run@12"
+	}
+	return fmt.Sprintf("%q has the character %q", v, bad), remedy
 }
 
 func (p *parser) setting(name string, start int) error {

@@ -117,6 +117,8 @@ func TestParse_Errors(t *testing.T) {
 		{"local=/a, rs=1+1", `tiers:1:14: "1" is no number for the number of data shards`},
 		{"local=/a, rs=4+0", `tiers:1:16: "0" is no number for the number of parity shards`},
 		{"s3=bucket", `tiers:1:4: "bucket" is no S3 place; write it as s3://bucket/run`},
+		{"local=/a, s3=s3://bucket/a#13", `tiers:1:14: "s3://bucket/a#13" has the character '#'; a bucket and a prefix have letters, digits, '.', '_', '-' and '/'; a checkpoint is chosen with --from`},
+		{"s3=s3://bucket/a@13", `tiers:1:4: "s3://bucket/a@13" has the character '@'`},
 		{"s3=s3:///run", `tiers:1:4: "s3:///run" names no bucket`},
 		{"s3=s3://key:secret@bucket/run", "tiers:1:4: the policy contains credentials; remove them: they come from the environment"},
 		{"shared=\"/a\x01\"", "tiers:1:8: \"/a\\x01\" has a control character in it"},
