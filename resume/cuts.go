@@ -30,17 +30,18 @@ type cutState struct {
 	added   uint64            // how many there have been
 	ignored map[*background]bool
 	arrived int
-	ended   uint64    // number of cuts that have ended
-	saving  bool      // all have arrived, and the state is being copied
-	kill    bool      // the process kills itself after the checkpoint
-	begun   time.Time // of the cut that is wanted
-	failed  int       // how many in a row were given up
-	late    string    // why the last one was
-	stuck   bool      // the last look found only blocked goroutines
-	over    bool      // the program ends, and nothing is saved any more
-	paused  bool      // the run knows that goroutines stand still
-	held    bool      // no cut is requested
-	asked   bool      // one was, meanwhile
+	ended   uint64        // number of cuts that have ended
+	saving  bool          // all have arrived, and the state is being copied
+	kill    bool          // the process kills itself after the checkpoint
+	begun   time.Time     // of the cut that is wanted, or of the last one
+	took    time.Duration // of the last cut
+	failed  int           // how many in a row were given up
+	late    string        // why the last one was
+	stuck   bool          // the last look found only blocked goroutines
+	over    bool          // the program ends, and nothing is saved any more
+	paused  bool          // the run knows that goroutines stand still
+	held    bool          // no cut is requested
+	asked   bool          // one was, meanwhile
 
 	// complete wakes the main goroutine, released all others. With a single
 	// condition, each goroutine that arrives would wake all that have arrived.
@@ -120,14 +121,6 @@ func (c *cutState) others() *routine {
 		}
 	}
 	return nil
-}
-
-// onDue is called by the engine when a checkpoint is due.
-func onDue() {
-	setDue()
-	if several && !countEach.Load() && begun.Load() && !severalRanks() {
-		cuts.request()
-	}
 }
 
 // request makes all goroutines arrive at a cut.
@@ -267,6 +260,7 @@ func (c *cutState) end() {
 		c.paused = false
 	}
 	c.arrived, c.saving = 0, false
+	c.took = time.Since(c.begun)
 	c.ended++
 	for g := range c.all {
 		g.arrived = false

@@ -117,7 +117,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := engine.Options{Dir: dir, Log: logger, OnDue: onDue, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
+	opts := engine.Options{Dir: dir, Log: logger, OnDue: onDue, OnReport: onReport, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
 	switch s := os.Getenv(envKillAt); s {
 	case "":
 	case "each":

@@ -247,3 +247,28 @@ func TestTiers_FromFinished(t *testing.T) {
 		}
 	}
 }
+
+// TestTiers_EndNotDeleted ends a run while an object store deletes nothing.
+// Cairn says what it waits for, and a stop ends that.
+func TestTiers_EndNotDeleted(t *testing.T) {
+	t.Parallel()
+	server := s3test.New()
+	t.Cleanup(server.Close)
+	server.Fault = func(op, key string) s3test.Fault {
+		if op == "DeleteObject" && strings.Contains(key, "/checkpoints/") {
+			return s3test.SlowDown
+		}
+		return s3test.None
+	}
+	w := wandersTo(t, 5, s3Access(server), "--tiers", "local="+filepath.Join(t.TempDir(), "local")+",s3=s3://"+s3test.Bucket+"/sim:every=1")
+	w.reachesStep(5)
+	if out, code := cairnTool(t, "checkpoint", w.run()); code != 0 {
+		t.Fatalf("cairn checkpoint: %s", out)
+	}
+	w.awaits("checkpoint 1 is on s3=")
+	w.lets(60)
+	w.awaits("the checkpoints of the finished run are being removed from s3=")
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.finishes()
+	must(t, w.text(), "could not all be removed from s3=")
+}

@@ -80,6 +80,9 @@ type Options struct {
 	// OnDue is called by any goroutine when Due has become true, or may
 	// have.
 	OnDue func()
+	// OnReport is called twice a second under a supervisor, which sees
+	// progress if the program then calls Point or PassPoint. nil: OnDue.
+	OnReport func()
 	// OnCopy is called before the state is copied. If it returns an error,
 	// no checkpoint is taken.
 	OnCopy func() error

@@ -175,10 +175,14 @@ func (p *Run) report(done <-chan struct{}) {
 	tick := make(chan struct{}, 1)
 	alarm := control.NewAlarm(func() { tick <- struct{}{} })
 	defer alarm.Close()
+	onReport := p.opts.OnReport
+	if onReport == nil {
+		onReport = p.opts.OnDue
+	}
 	for {
 		p.reportOnce()
-		if p.opts.OnDue != nil { // a program that waits for it reports its progress by calling Point
-			p.opts.OnDue()
+		if onReport != nil { // a program that waits for it reports its progress by calling Point
+			onReport()
 		}
 		alarm.Set(500 * time.Millisecond)
 		select {
@@ -207,6 +211,9 @@ func (p *Run) NoteBlocked(why string) {
 	}
 	p.blocked.Store(&why)
 }
+
+// Blocked reports whether NoteBlocked has recorded a reason.
+func (p *Run) Blocked() bool { return p.blocked.Load() != nil }
 
 // NoteLoop records how far the program is; nil: it is not known.
 func (p *Run) NoteLoop(l *control.Loop) { p.loop.Store(l) }

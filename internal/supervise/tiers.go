@@ -492,13 +492,16 @@ func (s *Supervisor) endTiers(ctx context.Context) {
 	}
 }
 
-// emptyTime is how long the end of a run waits for a tier to be emptied.
-const emptyTime = time.Minute
+const (
+	emptyTime    = time.Minute     // how long the end of a run waits for a tier to be emptied
+	emptyingTime = 3 * time.Second // … before it says so
+)
 
 // emptyTiers removes the checkpoints of a finished run from its tiers that have
 // its end.
 func (s *Supervisor) emptyTiers() {
-	left := len(s.outer())
+	var left []string
+	stopping := s.stopping
 	for _, t := range s.tiers {
 		if t.upload, t.state.Uploading = nil, 0; t.Kind.OnHosts() && t.ended { // they are empty
 			t.state = control.TierState{Tier: t.state.Tier}
@@ -507,9 +510,9 @@ func (s *Supervisor) emptyTiers() {
 	for _, t := range s.outer() {
 		var pins []tier.Pin
 		if !t.ended { // keepEnd has said so
-			left--
 			continue
 		}
+		left = append(left, t.String())
 		line := s.started()
 		s.do(t, func(ctx context.Context, x tier.Tier) (err error) {
 			if _, err := checkAttempts(ctx, x, line); err != nil { // it may have gone back to a checkpoint
@@ -518,7 +521,7 @@ func (s *Supervisor) emptyTiers() {
 			pins, err = tier.RemoveRest(ctx, x, line.Run)
 			return errors.Join(err, disown(ctx, x, line.Run)) // its end counts until another run has the place
 		}, func(err error) {
-			left--
+			left = slices.DeleteFunc(left, func(name string) bool { return name == t.String() })
 			if err != nil {
 				s.say("the checkpoints of the finished run stay on %s: %v", t, err)
 				return
@@ -529,9 +532,14 @@ func (s *Supervisor) emptyTiers() {
 			t.state = control.TierState{Tier: t.state.Tier}
 		})
 	}
-	s.until(context.Background(), func() bool { return left == 0 }, time.After(emptyTime))
-	if left > 0 {
-		s.say("the checkpoints of the finished run stay on tiers that did not answer within %s", control.TimeText(emptyTime))
+	// An earlier stop has let the end be stored; a new one ends the wait.
+	done := func() bool { return len(left) == 0 || s.stopping && !stopping }
+	if s.until(context.Background(), done, time.After(emptyingTime)); !done() {
+		s.say("the checkpoints of the finished run are being removed from %s; this takes at most %s more", strings.Join(left, ", "), control.TimeText(emptyTime-emptyingTime))
+		s.until(context.Background(), done, time.After(emptyTime-emptyingTime))
+	}
+	if len(left) > 0 {
+		s.say("the checkpoints of the finished run could not all be removed from %s, and stay there until the next run at that place", strings.Join(left, ", "))
 	}
 	s.rec.Tiers, s.rec.Scrub = s.tierStates(), nil
 }

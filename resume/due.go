@@ -1,0 +1,46 @@
+package resume
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// onDue is called by the engine when a checkpoint is due.
+func onDue() {
+	setDue()
+	if several && !countEach.Load() && begun.Load() && !severalRanks() {
+		cuts.request()
+	}
+}
+
+// checkEvery is the time between cuts if no checkpoint is due. They find out
+// whether one could be taken, so that the user learns early if it cannot.
+const checkEvery = 10 * time.Second
+
+// onReport is called by the engine when the supervisor is to see progress. If
+// no checkpoint is due, a goroutine that passes a point shows progress. A cut,
+// which stops all of them, is needed only if none passes a point, because they
+// wait. Cuts of many goroutines take long, so they become rarer then.
+func onReport() {
+	if !several || !begun.Load() || severalRanks() {
+		onDue()
+		return
+	}
+	took, since := cuts.last()
+	if since >= max(checkEvery, 100*took) || run.Blocked() && since >= 20*took {
+		onDue()
+		return
+	}
+	setDue()
+	time.Sleep(10 * time.Millisecond)
+	if atomic.LoadUint32(&due) != 0 && since >= min(20*took, checkEvery) {
+		onDue()
+	}
+}
+
+// last returns how long the last cut took, and the time since its begin.
+func (c *cutState) last() (took, since time.Duration) {
+	c.Lock()
+	defer c.Unlock()
+	return c.took, time.Since(c.begun)
+}
