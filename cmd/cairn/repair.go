@@ -26,6 +26,9 @@ the run first. While it runs, only the shared directory and the object store are
 repaired. A host that is gone for good is no damage: 'cairn run' resumes the run
 without it.
 
+Of a run that has finished, the command repairs its end on the shared directory and
+the object store.
+
 If the directory of the shared tier does not have what the run has put there, its
 file system may not be mounted, and cairn does not touch it. If its content is lost
 for good, let --replace shared begin it anew.`,
@@ -78,7 +81,11 @@ func repair(ctx context.Context, c *call, replace []string) error {
 		for _, r := range out.Lost {
 			c.printf("%s\n", printable(r.String()))
 		}
-		c.printf("%s looked at, %d repaired, %d cannot be repaired\n", control.Count(len(out.Checkpoints), "checkpoint"), len(out.Repaired), len(out.Lost))
+		what := control.Count(len(out.Checkpoints), "checkpoint")
+		if out.End {
+			what = "the end of the run"
+		}
+		c.printf("%s looked at, %d repaired, %d cannot be repaired\n", what, len(out.Repaired), len(out.Lost))
 	}
 	if err == nil && len(out.Lost) > 0 {
 		err = errFound

@@ -272,3 +272,53 @@ func TestTiers_EndNotDeleted(t *testing.T) {
 	w.finishes()
 	must(t, w.text(), "could not all be removed from s3=")
 }
+
+// TestTiers_EndRepaired damages the end of a run on a tier in several ways, and
+// repairs it from another one.
+func TestTiers_EndRepaired(t *testing.T) {
+	t.Parallel()
+	server := s3test.New()
+	t.Cleanup(server.Close)
+	env := s3Access(server)
+	shared, place := sharedDir(t), "s3://"+s3test.Bucket+"/sim"
+	w := wandersTo(t, 60, env, "--tiers", "local="+filepath.Join(t.TempDir(), "local")+",shared="+shared+",s3="+place)
+	w.finishes()
+	tells := func(want int, command string, arg string, parts ...string) {
+		t.Helper()
+		out, code := cairnToolIn(t, env, command, arg)
+		if code != want || strings.Contains(out, "checkpoint "+fmt.Sprint(tier.EndIndex)) {
+			t.Errorf("cairn %s: exit status %d:\n%s", command, code, out)
+		}
+		must(t, out, parts...)
+	}
+	flip := func(data []byte) []byte {
+		data[len(data)/2] ^= 1
+		return data
+	}
+	onS3 := func(part string) {
+		t.Helper()
+		n := 0
+		for _, key := range server.Keys() {
+			if strings.Contains(key, part) {
+				server.Change(key, flip)
+				n++
+			}
+		}
+		if n == 0 {
+			t.Fatalf("the object store has no %s: %v", part, server.Keys())
+		}
+	}
+	end := fmt.Sprintf("/checkpoints/%d.json", tier.EndIndex)
+	tells(0, "repair", w.run(), "the end of the run looked at, 0 repaired, 0 cannot be repaired")
+	for _, part := range []string{"/files/", "/parts/", end, "/attempts/"} {
+		onS3(part)
+		tells(0, "repair", w.run(), "s3="+place+": repaired: ", " repaired, 0 cannot be repaired")
+		tells(0, "verify", place, "the end of the run checked, 0 damaged")
+	}
+	removes(t, one(t, shared, "run-*", "*", end))
+	tells(0, "repair", w.run(), "shared="+shared+": repaired: the end of the run, from s3="+place)
+	tells(0, "verify", one(t, shared, "run-*"), "the end of the run checked, 0 damaged")
+	removes(t, one(t, shared, "run-*", "*", "parts"))
+	onS3("/files/")
+	tells(1, "repair", w.run(), "s3="+place+": cannot be repaired: of the end of the run, rank ", "shared="+shared+": cannot be repaired: the end of the run: ")
+}

@@ -63,12 +63,20 @@ func RepairRun(ctx context.Context, run string, command, replace []string) (*Rep
 		return nil, fmt.Errorf("%s: this is no run directory", run)
 	case rec.Policy == "":
 		return nil, fmt.Errorf("%s: the run has no tiers (cairn run --tiers), so nothing can be rebuilt from another one", run)
-	case rec.Started == nil || rec.State == rundir.Finished || rec.State == rundir.Finishing:
-		return nil, fmt.Errorf("%s: the run has no checkpoints: it was not started, or it has finished", run)
+	case rec.Started == nil:
+		return nil, fmt.Errorf("%s: the run has no checkpoints: it was not started", run)
+	case rec.State == rundir.Finishing:
+		return nil, fmt.Errorf("%s: the ranks have finished, and their end is not complete: give the command of the run again, which completes it", run)
 	}
 	r := &repairer{rec: rec, replace: replace, out: &RepairedRun{Run: rec.ID, Checkpoints: []uint64{}, Repaired: []Repair{}, Lost: []Repair{}, Notes: []string{}}, bad: make(map[copyOf]string)}
 	if r.pol, err = policy.Parse(rec.Policy); err != nil {
 		return nil, err
+	}
+	if rec.State == rundir.Finished {
+		if !hasOuter(r.pol) {
+			return nil, fmt.Errorf("%s: the run has finished, and only hosts keep its end, so there is nothing to repair: 'cairn verify --tier' checks what they keep", run)
+		}
+		return r.out, r.repairEnds(ctx, run, command)
 	}
 	dir, err := rundir.Open(run, rec.Cwd, vfs.AccessFromEnv())
 	if errors.Is(err, rundir.ErrBusy) {

@@ -59,14 +59,7 @@ func (r *repairer) openOuter(ctx context.Context) error {
 }
 
 func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
-	if slices.Contains(r.replace, string(t.Kind)) || !slices.Contains(r.rec.UsedTiers, t.name) {
-		if t.x, err = helper.OpenTier(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv()); err == nil {
-			err = helper.Mark(ctx, &t.Tier, t.x)
-		}
-	} else {
-		t.x, err = helper.OpenMarked(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
-	}
-	if err != nil {
+	if t.x, err = t.connect(ctx, r); err != nil {
 		return err
 	}
 	if err := t.repairAttempt(ctx, r); err != nil {
@@ -97,6 +90,18 @@ func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
 		}
 	}
 	return t.read(ctx, r)
+}
+
+// connect opens the tier, or begins it anew.
+func (t *outerTier) connect(ctx context.Context, r *repairer) (tier.Tier, error) {
+	if slices.Contains(r.rec.UsedTiers, t.name) && !slices.Contains(r.replace, string(t.Kind)) {
+		return helper.OpenMarked(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
+	}
+	x, err := helper.OpenTier(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
+	if err == nil {
+		err = helper.Mark(ctx, &t.Tier, x)
+	}
+	return x, err
 }
 
 // read reads the checkpoints that can be used, as far as their parts show.

@@ -88,8 +88,9 @@ type Repair = control.TierRepair
 // RepairedRun is the result of RepairRun.
 type RepairedRun struct {
 	Run         string   `json:"run"`
-	Running     bool     `json:"running"`     // then hosts are not repaired
-	Checkpoints []uint64 `json:"checkpoints"` // that were looked at, newest first
+	Running     bool     `json:"running"`       // then hosts are not repaired
+	End         bool     `json:"end,omitempty"` // the run has finished: its end was looked at
+	Checkpoints []uint64 `json:"checkpoints"`   // that were looked at, newest first
 	Repaired    []Repair `json:"repaired"`
 	Lost        []Repair `json:"lost"`  // what cannot be repaired
 	Notes       []string `json:"notes"` // what else the user should know
