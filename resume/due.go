@@ -27,7 +27,7 @@ func onReport() {
 		return
 	}
 	took, since := cuts.last()
-	if since >= max(checkEvery, 100*took) || run.Blocked() && since >= 20*took {
+	if checkAgain(took, since, run.Blocked()) {
 		onDue()
 		return
 	}
@@ -36,6 +36,13 @@ func onReport() {
 	if atomic.LoadUint32(&due) != 0 && since >= min(20*took, checkEvery) {
 		onDue()
 	}
+}
+
+// checkAgain reports whether a cut is to find out again whether a checkpoint
+// could be taken. took and since are the results of last; blocked says that it
+// could not.
+func checkAgain(took, since time.Duration, blocked bool) bool {
+	return since >= max(checkEvery, 100*took) || blocked && since >= 20*took
 }
 
 // last returns how long the last cut took, and the time since its begin.

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestDue_LoopWithoutWrites shows that a loop which writes nothing finds out
@@ -42,4 +43,27 @@ func search(x uint64) (y uint64, before, ended bool) {
 		x = x*6364136223846793005 + 1442695040888963407
 	}
 	return x, false, false
+}
+
+// TestCheckAgain shows when reports of progress stop all goroutines: every ten
+// seconds, more often if no checkpoint could be taken, and never for more than
+// a twentieth of the time.
+func TestCheckAgain(t *testing.T) {
+	const second = time.Second
+	for _, c := range []struct {
+		took, since   time.Duration
+		blocked, want bool
+	}{
+		{0, second / 2, false, false},
+		{0, second / 2, true, true},
+		{0, 10 * second, false, true},
+		{second, 10 * second, true, false},
+		{second, 20 * second, true, true},
+		{second, 20 * second, false, false},
+		{second, 100 * second, false, true},
+	} {
+		if got := checkAgain(c.took, c.since, c.blocked); got != c.want {
+			t.Errorf("a cut took %v, %v ago, blocked %v: got %v", c.took, c.since, c.blocked, got)
+		}
+	}
 }
