@@ -47,11 +47,11 @@ func (s *Supervisor) parseFrom() error {
 		return optionError("--from and --fresh exclude each other")
 	}
 	place, copied := o.From, ""
-	if dir, index, pin := splitCheckpoint(place); isRunOrCheckpoints(dir) {
-		if err := nothingToResume(dir); index == 0 && pin == "" && err != nil {
-			return optionError("--from %v", err)
-		}
+	if dir, _, _ := splitCheckpoint(place); isRunOrCheckpoints(dir) {
 		if rundir.RealPath(dir) == rundir.RealPath(o.Run) {
+			if err := nothingToResume(place); err != nil {
+				return optionError("--from %v", err)
+			}
 			return optionError("--from %s is the run directory itself: without --from, the run there is resumed", o.From)
 		}
 		place, copied = filepath.Join(o.Run, "from"), place
@@ -161,6 +161,9 @@ func (s *Supervisor) findRun() error {
 	}
 	s.rec.Name = cmp.Or(s.from.name, local.Name(s.o.Run))
 	if s.from.copied != "" {
+		if err := nothingToResume(s.from.copied); err != nil {
+			return err
+		}
 		if _, err := CopyRun(context.Background(), s.from.copied, filepath.Join(s.o.Run, s.from.name), "", ""); err != nil {
 			return err
 		}
@@ -200,7 +203,7 @@ func (s *Supervisor) findRun() error {
 // nothingToResume returns an error if a run directory is that of a run that has
 // finished and removed its checkpoints.
 func nothingToResume(run string) error {
-	rec, err := rundir.ReadRecord(run)
+	rec, err := rundir.ReadRecord(run) // there is none if it ends in @12
 	if err != nil || rec == nil || rec.State != rundir.Finished || !rec.Discard {
 		return nil
 	}
