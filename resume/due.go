@@ -39,15 +39,19 @@ func onReport() {
 }
 
 // checkAgain reports whether a cut is to find out again whether a checkpoint
-// could be taken. took and since are the results of last; blocked says that it
-// could not.
+// could be taken. took is how long it takes, and since the time since the last
+// one; blocked says that no checkpoint could be taken then.
 func checkAgain(took, since time.Duration, blocked bool) bool {
 	return since >= max(checkEvery, 100*took) || blocked && since >= 20*took
 }
 
-// last returns how long the last cut took, and the time since its begin.
+// last returns how long a cut may take, and the time since the begin of the
+// last one.
 func (c *cutState) last() (took, since time.Duration) {
 	c.Lock()
 	defer c.Unlock()
-	return c.took, time.Since(c.begun)
+	if c.begun.IsZero() { // a program with few goroutines is checked when it begins
+		c.begun = time.Now().Add(-checkEvery)
+	}
+	return max(c.took, lookEach*time.Duration(len(c.all))), time.Since(c.begun)
 }
