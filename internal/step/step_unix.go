@@ -92,7 +92,7 @@ func at(name string) {
 			}
 		}
 		if n == r.at {
-			syscall.Kill(syscall.Getpid(), r.act)
+			signal(r.act)
 		}
 	}
 }
