@@ -148,9 +148,10 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 
 /*
  * cairn_protect makes an array part of the state, under a name that files and
- * tools show: up to 200 bytes, without '/'. ndim 0 is a single value. Called
- * again with the same name, it changes address, type or dimensions of the
- * variable. Arrays are stored row by row (the last dimension varies fastest).
+ * tools show: up to 200 bytes of UTF-8, without '/' and control characters.
+ * ndim 0 is a single value. Called again with the same name, it changes
+ * address, type or dimensions of the variable. Arrays are stored row by row
+ * (the last dimension varies fastest).
  * After an error, cairn_restore and all saves fail until the variable is
  * protected, or cairn_unprotect is called.
  */

@@ -176,6 +176,7 @@ struct cairn_run {
 	cairn_comm comm; /* size 0: none was given */
 	int rank, size;
 	pid_t pid, helper;
+	int opened;
 	int sock, mirror, pagefd;
 	uint64_t every_points, since; /* … that have passed since the last save */
 	uint64_t last;   /* the newest durable checkpoint */

@@ -79,8 +79,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 	r->sock = r->mirror = r->pagefd = r->pagemap = -1;
 	r->uffd = -2;
 	r->pid = getpid();
-	r->size = 1;
-	r->look = r->left = r->step = 1;
+	r->size = r->look = r->left = r->step = 1;
 	r->wake = r->asked = &never;
 	if (comm)
 		r->comm.context = comm->context, r->comm.close = comm->close;
@@ -111,6 +110,7 @@ cairn_status cairn_open_comm(cairn_run **run, const char *dir, const cairn_optio
 				rc = fail(r, CAIRN_ARGUMENT, "the ranks have different every_points");
 		}
 	}
+	r->opened = rc >= 0;
 	return rc;
 }
 
@@ -118,7 +118,7 @@ cairn_status own_run(cairn_run *r)
 {
 	if (r && r->pid != getpid())
 		return fail(r, CAIRN_ARGUMENT, "a forked process must not use its parent's run");
-	return r ? CAIRN_OK : CAIRN_ARGUMENT;
+	return r && r->opened ? CAIRN_OK : CAIRN_ARGUMENT; /* cairn_error still says why it is not */
 }
 
 /* usable refuses calls that are out of order. */

@@ -223,8 +223,8 @@ static cairn_status protect(cairn_run *r, const char *name, void *data, cairn_ty
 	struct variable *v, **at;
 	size_t *own = NULL;
 	uint64_t bytes, bytes_before;
-	if (!*name || strchr(name, '/') || strlen(name) > 200)
-		return fail(r, CAIRN_ARGUMENT, "variable \"%.200s\": a name has 1 to 200 bytes, and no '/'", name);
+	if (!*name || !name[strspn(name, ".")] || strlen(name) > 200 || name[strcspn(name, "/\1\2\3\4\5\6\a\b\t\n\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37")])
+		return fail(r, CAIRN_ARGUMENT, "variable \"%.200s\": a name has 1 to 200 bytes, not only dots, no '/' and no control character", name);
 	if (shape(r, name, type, ndim, dims, &bytes) < 0)
 		return CAIRN_ARGUMENT;
 	if (!data && bytes)

@@ -200,7 +200,22 @@ func (s *File) source(b *Block) (*source, error) {
 	if b.Source < SourceBase {
 		return s.main, nil
 	}
-	i := b.Source - SourceBase
+	return s.base(int(b.Source - SourceBase))
+}
+
+// OpenBases opens the bases, which are otherwise opened when they are needed:
+// the checkpoint can be read then while it is removed. The errors are those of
+// all bases.
+func (s *File) OpenBases() (err error) {
+	for i := range s.bases {
+		_, berr := s.base(i)
+		err = errors.Join(err, berr)
+	}
+	return err
+}
+
+// base returns a base.
+func (s *File) base(i int) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bases[i] == nil {

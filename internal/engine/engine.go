@@ -397,7 +397,7 @@ func checkName(name string) error {
 		return errors.New("a name has 1 to 200 bytes")
 	}
 	if name == "." || name == ".." {
-		return errors.New("not a name")
+		return errors.New("this means a directory: choose another name")
 	}
 	if strings.HasPrefix(name, reserved) {
 		return fmt.Errorf("names that begin with %q are Cairn's own", reserved)

@@ -115,7 +115,7 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 		return p.stored.open, nil
 	}
 	p.closeStored()
-	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	o, err := p.openIndex(index)
 	for errors.Is(err, fs.ErrNotExist) {
 		list, lerr := p.dir.Committed()
 		if lerr != nil {
@@ -124,27 +124,47 @@ func (p *Run) openStored(index uint64) (*opened, error) {
 		slices.Sort(list)
 		i, there := slices.BinarySearch(list, index)
 		if there {
+			if o != nil { // what is not in the base can be read
+				err = nil
+			}
 			break
+		}
+		if o != nil {
+			o.file.Close()
 		}
 		if !newest || i == len(list) {
 			return nil, fmt.Errorf("cairn: %w: there is no checkpoint %d in %s", ErrMismatch, index, p.dir.Path())
 		}
 		index = list[i] // it has just been committed, and the one before is removed
-		s, err = ckpt.Open(p.dir.FS(), p.dir.File(index))
+		o, err = p.openIndex(index)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
+	p.stored.open = o
+	return o, nil
+}
+
+// openIndex opens a checkpoint of this rank. If a base of it does not exist,
+// that is an error, too.
+func (p *Run) openIndex(index uint64) (*opened, error) {
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return nil, err
+	}
+	missing := s.OpenBases()
 	img, err := s.Image()
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("cairn: %w", err)
+		return nil, err
 	}
 	o := &opened{s, img, make(map[string]int, len(img.Vars)), poolsOf(img)}
 	for i, v := range img.Vars {
 		o.vars[v.Name] = i
 	}
-	p.stored.open = o
+	if errors.Is(missing, fs.ErrNotExist) {
+		return o, missing
+	}
 	return o, nil
 }
 

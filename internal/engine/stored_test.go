@@ -4,11 +4,13 @@ package engine
 
 import (
 	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -82,6 +84,61 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 		t.Errorf("a checkpoint that was removed: %v", err)
 	}
 	p.lastCommitted = 3
+	closeRun(t, p)
+}
+
+// TestRead_Removed reads a checkpoint that is removed meanwhile: what was found
+// is read to the end. Without its base, the rest of it can be read.
+func TestRead_Removed(t *testing.T) {
+	disk := newDisk(t)
+	same, other := make([]float64, 300_000), make([]float64, 300_000)
+	p := openFS(t, disk)
+	Protect(p, "same", &same)
+	Protect(p, "other", &other)
+	restore(t, p, false)
+	for i := range 2 {
+		for k := range other {
+			same[k], other[k] = float64(k+1), float64(k*(i+2)+1)
+		}
+		checkpoint(t, p)
+	}
+	read := func(name string, want float64) error {
+		got := make([]float64, 300_000)
+		err := p.Read(t.Context(), 2, name, &got)
+		if err == nil && got[299_999] != want {
+			t.Errorf("%s ends with %v", name, got[299_999])
+		}
+		return err
+	}
+	if _, dims, err := p.Stored(2, "same"); err != nil || !slices.Equal(dims, []uint64{300_000}) {
+		t.Fatal(dims, err)
+	}
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(2))
+	if err != nil || len(s.Header.Bases) != 1 {
+		t.Fatal("checkpoint 2 has no base:", err)
+	}
+	base := filepath.Join(filepath.Dir(s.Path), s.Header.Bases[0].File)
+	s.Close()
+	if err := p.dir.FS().Remove(base); err != nil {
+		t.Fatal(err)
+	}
+	if err := read("same", 300_000); err != nil {
+		t.Errorf("a checkpoint that was open: %v", err)
+	}
+	p.closeStored()
+	if err := read("other", 899_998); err != nil {
+		t.Errorf("what is not in the base: %v", err)
+	}
+	if err := read("same", 0); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("what is in the base: %v", err)
+	}
+	p.closeStored()
+	if err := p.dir.FS().Remove(p.dir.File(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := read("same", 0); !errors.Is(err, ErrMismatch) {
+		t.Errorf("a checkpoint that was removed: %v", err)
+	}
 	closeRun(t, p)
 }
 

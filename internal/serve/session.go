@@ -262,6 +262,9 @@ func (s *session) greet(ctx context.Context, m *message) error {
 			return fmt.Errorf("%w: %s is %v: give a value of at least 0 and less than %s", errOption, o.option, o.value, o.most)
 		}
 	}
+	if c := engine.Compression(compression); compression != "" && compression != "none" && c != engine.Zstd && c != engine.Gzip {
+		return fmt.Errorf("%w: compression is %q: give none, zstd or gzip", errOption, compression)
+	}
 	if st, err := pageFile.Stat(); err != nil || st.Size() < pageBytes {
 		return fmt.Errorf("%w: no shared memory", errProtocol)
 	}

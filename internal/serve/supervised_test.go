@@ -17,11 +17,11 @@ import (
 )
 
 // TestHelper_Disturbed lets signals reach a helper, sends it what it refuses,
-// kills it when no other one can be started, lets a child use the run, and lets
-// memory be short.
+// continues with a run that could not be opened, kills the helper when no other
+// one can be started, lets a child use the run, and lets memory be short.
 func TestHelper_Disturbed(t *testing.T) {
 	build(t)
-	for _, what := range []string{"signals", "refused", "lost", "fork", "memory", "ranks"} {
+	for _, what := range []string{"signals", "refused", "unopened", "lost", "fork", "memory", "ranks"} {
 		t.Run(what, func(t *testing.T) {
 			output(t, program(t, "helper", filepath.Join(t.TempDir(), "ckpt"), what))
 		})

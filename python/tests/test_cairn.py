@@ -182,9 +182,14 @@ class Arrays(Case):
                 run.protect("u", value)
 
     def test_options(self) -> None:
-        for option, value in {"every": 1e9, "mtbf": -1, "keep": -1}.items():
-            with self.subTest(option), self.assertRaisesRegex(cairn.CairnError, f"{option} is .*: give a value"):
+        for option, value in {"every": 1e9, "mtbf": -1, "keep": -1, "compression": "lz4"}.items():
+            with self.subTest(option), self.assertRaisesRegex(cairn.CairnError, f"{option} is .*: give "):
                 self.open(**{option: value})
+
+    def test_names(self) -> None:
+        for name in ["", "..", "a/b", "a\nb", 201 * "u"]:
+            with self.subTest(name), self.open(fresh=True) as run, self.assertRaisesRegex(cairn.CairnError, "a name has"):
+                run.protect(name, np.zeros(3))
 
     def test_taken_name(self) -> None:
         with self.open() as run, self.assertRaisesRegex(ValueError, "taken"):

@@ -3,6 +3,7 @@
  *
  *     helper DIR signals       signals reach the helper, too
  *     helper DIR refused       the helper refuses a variable, and takes it when it is right
+ *     helper DIR unopened      continues after cairn_open has failed
  *     helper DIR lost          helpers cannot be started for some time
  *     helper DIR print         prints a line per step; it is killed once
  *     helper DIR twice         has two runs, and starts a program that has one
@@ -164,7 +165,7 @@ static int print(const char *dir)
 	int restored = cairn_restore(run);
 	check(run, restored, CAIRN_OK, "restore");
 	for (; step < STEPS; step++) {
-		check(run, cairn_point(run), CAIRN_OK, "point");
+		check(run, cairn_point(run), CAIRN_ARGUMENT, "point");
 		if (step == STEPS / 2)
 			check(run, cairn_checkpoint(run), CAIRN_OK, "checkpoint");
 		if (step == STEPS - 100 && restored != CAIRN_RESTORED)
@@ -414,11 +415,30 @@ static int other(const char *dir, int n)
 	return 0;
 }
 
+static int unopened(const char *dir)
+{
+	cairn_options o = CAIRN_OPTIONS;
+	cairn_run *run;
+	double x = 1;
+	o.every = -1;
+	check(run, cairn_open(&run, dir, &o), CAIRN_ARGUMENT, "open");
+	for (int i = 0; i < 2; i++) {
+		expect(strstr(cairn_error(run), "every is -1") != NULL, "the error is that of cairn_open");
+		check(run, cairn_protect(run, "x", &x, CAIRN_DOUBLE, 0, NULL), CAIRN_ARGUMENT, "protect");
+		check(run, cairn_restore(run), CAIRN_ARGUMENT, "restore");
+		check(run, cairn_point(run), CAIRN_ARGUMENT, "point");
+		check(run, cairn_checkpoint(run), CAIRN_ARGUMENT, "checkpoint");
+	}
+	check(run, cairn_finish(run, 0), CAIRN_ARGUMENT, "finish");
+	return cairn_close(run) < 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
 	return strcmp(what, "signals") == 0 ? signals(argv[1])
 	     : strcmp(what, "refused") == 0 ? refused(argv[1])
+	     : strcmp(what, "unopened") == 0 ? unopened(argv[1])
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : strcmp(what, "print") == 0 ? print(argv[1])
 	     : strcmp(what, "twice") == 0 ? twice(argv[1], argv[0])
