@@ -137,8 +137,10 @@ for them (docs/events.md).
 
 With --launcher mpirun or srun, these programs start the ranks, and ranks can use
 the cluster's MPI library. Open MPI refuses to start more ranks than there are
-cores, unless you add --launcher-args=--oversubscribe. When srun cannot reach a
-node any more, the next start leaves it out, if the other nodes have room.`,
+cores, unless you add --launcher-args=--oversubscribe. If the system has MPICH
+beside Open MPI, name its command: --launcher mpirun.mpich, or a path. When srun
+cannot reach a node any more, the next start leaves it out, if the other nodes
+have room.`,
 		Example: `  cairn run ./sim                                        # one process
   cairn run --every 10m ./cmd/sim -grid 4096             # a Go program's source, as it is
   cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes
@@ -178,7 +180,7 @@ node any more, the next start leaves it out, if the other nodes have room.`,
 	f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with their slots")
 	f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} stands for the host (default ssh)")
 	f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: as here)")
-	f.StringVar(&o.Launcher, "launcher", "fork", "start ranks by `NAME`: fork, mpirun or srun")
+	f.StringVar(&o.Launcher, "launcher", "fork", "start ranks by `NAME`: fork, mpirun, mpiexec, srun, or a command such as mpirun.mpich")
 	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, separated by spaces")
 	f.StringVar(&r.transport, "transport", "", "use only these transports between ranks: `LIST` of shm, tcp, mpi, tcp-reopen (default: each pair chooses)")
 	declareLibrary(f)

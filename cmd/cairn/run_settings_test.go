@@ -77,7 +77,7 @@ func TestRun_Settings(t *testing.T) {
 		{"", "", "--bases -1", "--bases: \"-1\" is not a number of bases"},
 		{"", "", "--tracking perhaps", "--tracking: \"perhaps\" is neither true nor false"},
 		{"# two\nhosts = [\"a:x\"]", "", "", `bin/cairn.toml:2: hosts: "a:x" has no number of slots`},
-		{"launcher = \"ssh\"", "", "", `bin/cairn.toml:1: launcher: there is no launcher "ssh"`},
+		{"launcher = \"ssh\"", "", "", `bin/cairn.toml:1: launcher: there is no launcher "ssh"; there are fork, mpirun, mpiexec and srun`},
 		{"retries = -1", "", "", "bin/cairn.toml:1: retries -1 is negative"},
 		{"ranks = -1", "", "", "bin/cairn.toml:1: ranks -1: a run has at least one rank"},
 	} {
@@ -138,7 +138,7 @@ func TestRun_Variables(t *testing.T) {
 	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_HOSTS: "a:x" has no number`)
 	t.Setenv("CAIRN_HOSTS", "")
 	t.Setenv("CAIRN_LAUNCHER", "ssh")
-	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_LAUNCHER: there is no launcher "ssh"`)
+	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_LAUNCHER: there is no launcher "ssh"; there are fork, mpirun, mpiexec and srun`)
 }
 
 // TestOtherVariables looks for each variable of the manual.

@@ -153,10 +153,9 @@ func TestRanks_Hostile(t *testing.T) {
 	for _, c := range []struct {
 		name, needs string
 		flags       []string
-		env         func(t *testing.T) []string
 	}{
-		{"ranks", "true", []string{"--transport", "tcp"}, func(*testing.T) []string { return nil }},
-		{"supervisor", "mpirun.openmpi", []string{"--launcher", "mpirun", "--transport", "tcp", "--launcher-args=--oversubscribe"}, openMPI},
+		{"ranks", "true", []string{"--transport", "tcp"}},
+		{"supervisor", "mpirun.openmpi", []string{"--launcher", "mpirun.openmpi", "--transport", "tcp", "--launcher-args=--oversubscribe"}},
 	} {
 		if c.name == "ranks" && !stressed() { // the other attacks them, too
 			continue
@@ -164,7 +163,7 @@ func TestRanks_Hostile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			need(t, c.needs)
 			r := newRun(t, command...)
-			s := r.startIn(c.env(t), append([]string{"-n", "4", "--every", "50ms"}, c.flags...)...)
+			s := r.start(append([]string{"-n", "4", "--every", "50ms"}, c.flags...)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			toRanks, toSupervisor := newPest(1), newPest(2)

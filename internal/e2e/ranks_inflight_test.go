@@ -18,7 +18,6 @@ import (
 type route struct {
 	by    string
 	flags []string
-	env   []string
 }
 
 // TestRanks_MessagesInflight saves while messages are unexpected, announced,
@@ -34,16 +33,16 @@ func TestRanks_MessagesInflight(t *testing.T) {
 	want := undisturbed(t, 4, command...)
 	must(t, want, "flight ok ranks=4 steps=700 ")
 	r := newRun(t, command...)
-	shm := route{"shm", []string{"--transport", "shm"}, nil}
-	tcp := route{"tcp", []string{"--transport", "tcp"}, nil}
-	openMPI := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun", "--launcher-args=--oversubscribe"}, openMPI(t)}
-	mpich := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun"}, mpich(t)}
+	shm := route{"shm", []string{"--transport", "shm"}}
+	tcp := route{"tcp", []string{"--transport", "tcp"}}
+	openMPI := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun.openmpi", "--launcher-args=--oversubscribe"}}
+	mpich := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun.mpich"}}
 	routes := []route{shm, openMPI, tcp, mpich}
 	if !stressed() {
 		routes = routes[:2] // TestRanks_Interconnects has all of them every day
 	}
 	for _, to := range routes {
-		s := r.startIn(to.env, append([]string{"-n", "4"}, to.flags...)...)
+		s := r.start(append([]string{"-n", "4"}, to.flags...)...)
 		s.awaits("by " + to.by)
 		index, code := cairnTool(t, "checkpoint", r.run())
 		if code != 0 {
@@ -69,12 +68,6 @@ func TestRanks_MessagesInflight(t *testing.T) {
 	s.finishes()
 	sameOutput(t, r.output(), want)
 }
-
-// openMPI returns an environment in which mpirun is Open MPI's.
-func openMPI(t *testing.T) []string { return launcherNamed(t, "mpirun.openmpi") }
-
-// mpich returns an environment in which mpirun is MPICH's.
-func mpich(t *testing.T) []string { return launcherNamed(t, "mpirun.mpich") }
 
 // inflight checks that the newest checkpoint of flight has, on each rank, the
 // small messages of all others and a large one. They were sent before the point

@@ -124,6 +124,36 @@ func TestRanks_Unsupervised(t *testing.T) {
 	}
 }
 
+// TestRanks_LauncherNamed resumes a run under one MPI library and then the
+// other, whose launchers are named by --launcher.
+func TestRanks_LauncherNamed(t *testing.T) {
+	t.Parallel()
+	need(t, "mpirun.openmpi", "mpiexec.hydra")
+	command := []string{program(t, "ring"), "-steps", "6000", "-report", "0"}
+	want := undisturbed(t, 2, command...)
+	path, err := exec.LookPath("mpiexec.hydra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(t, command...)
+	flags := []string{"-n", "2", "--transport", "mpi", "--every", "50ms", "--launcher"}
+	s := r.start(append(flags, "mpirun.openmpi", "--launcher-args=--oversubscribe")...)
+	s.awaits("committed")
+	s.stops()
+	must(t, s.text(), "2 ranks by mpirun.openmpi")
+
+	s = r.start(append(flags, path)...)
+	s.awaits("committed")
+	st := s.state()
+	if st == nil || len(st.Ranks) != 2 {
+		t.Fatalf("no ranks: %v\n%s", st, s.text())
+	}
+	syscall.Kill(st.Ranks[1].Pid, syscall.SIGKILL)
+	s.finishes()
+	must(t, s.text(), "2 ranks by "+path, "started again")
+	sameOutput(t, r.output(), want)
+}
+
 // group is the processes of a launcher, or those that replace one.
 type group struct {
 	t    *testing.T

@@ -17,7 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
-// helperLaunch is another run of mpirun or srun, which starts one helper on the
+// helperLaunch is another run of the launcher, which starts one helper on the
 // host that a rank moves to.
 type helperLaunch struct {
 	cmd    *exec.Cmd
@@ -117,13 +117,13 @@ func (s *Supervisor) launchHelper(m *move, x *movingRank, join string) {
 // launchHelper starts the launcher for one helper on a host. join is where
 // destinations can join the MPI world of the others.
 func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
-	path, err := exec.LookPath(l.name)
+	path, err := l.find()
 	if err != nil {
 		return nil, nil, err
 	}
 	var args []string
 	switch {
-	case l.name == "srun":
+	case l.kind == "srun":
 		args = append([]string{"-N1", "-n1", "-w", host}, srunArgs(l.args, os.Getenv)...)
 	case openMPI(path):
 		args = []string{"-n", "1", "--host", host, "-x", helper.EnvSupervisor, "-x", helper.EnvSecret}

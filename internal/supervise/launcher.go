@@ -22,11 +22,12 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
-// launcher is mpirun or srun. It starts one helper per rank. The helpers
-// connect to a TCP port of the supervisor and prove that they know a secret,
-// which they find in their environment.
+// launcher is mpirun, mpiexec or srun. It starts one helper per rank. The
+// helpers connect to a TCP port of the supervisor and prove that they know a
+// secret, which they find in their environment.
 type launcher struct {
-	name string
+	name string // the command: a name, which PATH has, or a path
+	kind string // "mpirun" or "srun", see kindOf
 	args []string
 
 	port   net.Listener
@@ -84,7 +85,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	var late *time.Timer
 	overdue := false
 	watch := func() {
-		if late == nil && (l.name != "srun" || len(s.hosts) > 0) {
+		if late == nil && (l.kind != "srun" || len(s.hosts) > 0) {
 			late = time.AfterFunc(joinTime, func() { s.post(func() { overdue = true }) })
 		}
 	}
@@ -168,9 +169,9 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 
 // start opens the port and starts the launcher.
 func (l *launcher) start(s *Supervisor) (err error) {
-	path, err := exec.LookPath(l.name)
+	path, err := l.find()
 	if err != nil {
-		return fmt.Errorf("%w; install it, load its module, or use --launcher fork", err)
+		return err
 	}
 	if l.port, err = net.Listen("tcp", ":0"); err != nil {
 		return err
@@ -180,14 +181,14 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	go l.accept(s, l.port, l.secret, s.joined)
 	args := []string{"-n", strconv.Itoa(s.n)}
 	env := os.Environ()
-	if l.name == "srun" {
+	if l.kind == "srun" {
 		args = append(args, srunArgs(l.args, os.Getenv)...)
 		if l.without {
 			args = append(args, "--exclude="+strings.Join(l.lostNodes, ","))
 			env = withoutNodeCount(env)
 		}
 	}
-	if l.name == "mpirun" {
+	if l.kind == "mpirun" {
 		// Open MPI passes on only variables that are named; MPICH passes on
 		// all.
 		said := version(path)
@@ -366,7 +367,7 @@ func (l *launcher) reached() {
 // minutes to notice that a machine is dead, and srun fails until then. So every
 // other start does without the machines that were lost.
 func (l *launcher) unreached() {
-	if l.name == "srun" {
+	if l.kind == "srun" {
 		l.suspect(failedNodes(l.said.line()))
 		l.without = !l.without && len(l.lostNodes) > 0
 	}

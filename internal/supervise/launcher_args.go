@@ -4,12 +4,40 @@ package supervise
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
+
+// kindOf returns the kind of a launcher by the name or path of its command:
+// "srun"; "mpirun" also for mpiexec, whoever made it; or "". Systems with
+// several MPI libraries have names such as mpirun.mpich or mpiexec.hydra.
+func kindOf(command string) string {
+	base := filepath.Base(command)
+	for _, name := range []string{"mpirun", "mpiexec", "srun"} {
+		if strings.HasPrefix(base, name) {
+			return strings.Replace(name, "mpiexec", "mpirun", 1)
+		}
+	}
+	return ""
+}
+
+// find returns the path of the launcher's command.
+func (l *launcher) find() (string, error) {
+	path, err := exec.LookPath(l.name)
+	if x := new(exec.Error); errors.As(err, &x) {
+		err = x.Err // callers name the launcher
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w; install it, load its module, or choose another with --launcher (fork needs no command)", err)
+	}
+	return path, nil
+}
 
 // openMPI reports whether mpirun belongs to Open MPI.
 func openMPI(path string) bool { return isOpenMPI(version(path)) }

@@ -8,6 +8,20 @@ import (
 	"testing"
 )
 
+func TestKindOf_Commands(t *testing.T) {
+	for kind, commands := range map[string]string{
+		"mpirun": "mpirun mpirun.openmpi mpirun.mpich mpiexec mpiexec.hydra mpirun-mpich-mp /opt/mpi/bin/mpirun ./mpiexec ../srun.d/mpirun",
+		"srun":   "srun /usr/bin/srun srun.22",
+		"":       "fork ssh qsub orterun /opt/mpirun/bin/start mpi MPIRUN -mpirun / .",
+	} {
+		for _, command := range strings.Fields(commands) {
+			if got := kindOf(command); got != kind {
+				t.Errorf("%s: %q, not %q", command, got, kind)
+			}
+		}
+	}
+}
+
 func TestExported_Variables(t *testing.T) {
 	lookup := func(name string) (string, bool) { return "here", name == "SET" }
 	got := exported([]string{"--oversubscribe", "-x", "SET", "-x", "UNSET", "--mca", "a", "b", "-x", "A=b=c", "-x"}, lookup)

@@ -230,17 +230,17 @@ func (s *Supervisor) prepareHosts() error {
 	if s.n < 0 || s.n > maxRanks {
 		return optionError("%d ranks; 1 to %d are possible", s.n, maxRanks)
 	}
-	switch o.Launcher {
-	case "", "fork":
-	case "mpirun", "srun":
+	if o.Launcher != "" && o.Launcher != "fork" {
+		kind := kindOf(o.Launcher)
+		if kind == "" {
+			return optionError("--launcher: there is no launcher %q; there are fork, mpirun, mpiexec and srun, and commands whose names begin so, such as mpirun.mpich", o.Launcher)
+		}
 		if len(o.Hosts) > 0 {
 			return optionError("--launcher %s gets its hosts by --launcher-args, not by --hosts", o.Launcher)
 		}
 		s.n = max(s.n, 1)
-		s.launcher = &launcher{name: o.Launcher, args: o.LauncherArgs}
+		s.launcher = &launcher{name: o.Launcher, kind: kind, args: o.LauncherArgs}
 		return nil
-	default:
-		return optionError("--launcher: there is no launcher %q; there are fork, mpirun and srun", o.Launcher)
 	}
 	if len(o.LauncherArgs) > 0 {
 		return optionError("--launcher-args needs --launcher mpirun or srun")

@@ -85,7 +85,7 @@ type Options struct {
 	Helper, RemoteHelper []string
 	Hosts                []Host   // none: this machine
 	RemoteShell          []string // {host} is replaced, or the host is appended; default ssh
-	Launcher             string   // "fork" (default), "mpirun" or "srun": who starts the ranks
+	Launcher             string   // who starts the ranks: "fork" (default), or mpirun, mpiexec or srun, see kindOf
 	LauncherArgs         []string
 
 	// Proxy is started in place of Command, which runs already
