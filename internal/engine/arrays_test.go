@@ -183,6 +183,13 @@ func ringDevices(t *testing.T) map[string][]*device.Device {
 			t.Error(err)
 		}
 	}
+	t.Cleanup(func() { // their kernels would not be part of the pauses that other tests measure
+		for _, devs := range kinds {
+			for _, d := range devs {
+				d.Finish()
+			}
+		}
+	})
 	return kinds
 }
 
