@@ -336,7 +336,7 @@ func TestPoint_RetryAfterFailure(t *testing.T) {
 				if err := p.Point(ctx); err != nil {
 					t.Fatal(err)
 				}
-				for !v.copy && len(tried) > n && len(p.outcome) == 0 { // for the next point to take in
+				for !v.copy && len(tried) > n && !p.wake.Load() { // for the next point to take in the outcome
 					runtime.Gosched()
 				}
 			}
