@@ -351,12 +351,8 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 		return errors.New("a variable of that name is protected already")
 	}
 	root := graph.Root{Name: name, Ptr: v}
-	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil {
-		if err := ckpt.Check(img); err != nil {
-			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
-		}
-	} else if err := graph.Check(root, p.env()); err != nil && !deferrable(err) { // other errors may need the other roots
-		return withRemedy(err)
+	if err := p.checkRoot(root); err != nil {
+		return err
 	}
 	for _, h := range how {
 		if _, ok := v.(shaped); h&Fixed != 0 && !ok && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
@@ -367,6 +363,27 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 	p.roots = append(p.roots, root)
 	p.names[name] = true
 	return nil
+}
+
+// checkRoot reports why the value of a variable cannot be saved.
+func (p *Run) checkRoot(root graph.Root) error {
+	if isNumber(reflect.TypeOf(root.Ptr).Elem()) { // there may be very many
+		return nil
+	}
+	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil {
+		if err := ckpt.Check(img); err != nil {
+			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
+		}
+	} else if err := graph.Check(root, p.env()); err != nil && !deferrable(err) { // other errors may need the other roots
+		return withRemedy(err)
+	}
+	return nil
+}
+
+// isNumber reports whether a type is a number of the language, or bool: there
+// is nothing about its values that cannot be saved.
+func isNumber(t reflect.Type) bool {
+	return t.PkgPath() == "" && t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128 && t.Kind() != reflect.Uintptr
 }
 
 // deferrable reports whether a value that cannot be saved is an error only when
