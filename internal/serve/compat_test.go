@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,15 +21,17 @@ type compat struct {
 	ranks    string
 }
 
-// compileCompat compiles testdata/NAME.c with lib/compat/NAME.c.
+// compileCompat compiles testdata/NAME.c with lib/compat/NAME.c; for
+// testdata/NAME_CASE.c, too.
 func compileCompat(t *testing.T, name, library string) *compat {
 	t.Helper()
 	built := build(t)
 	i := slices.IndexFunc(mpiLibraries, func(l mpiLibrary) bool { return l.name == library })
 	lib := mpiLibraries[i]
+	source, _, _ := strings.Cut(name, "_")
 	c := &compat{launcher: slices.Clone(lib.launcher), path: filepath.Join(t.TempDir(), name), dir: t.TempDir(), config: "config", ranks: "2"}
 	cmd := exec.Command(mustFind(t, lib.compiler), "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib/compat", "-I../../lib", "-o", c.path,
-		"testdata/"+name+".c", "../../lib/compat/"+name+".c", filepath.Join(built, "libcairn.a"), "-lpthread", "-ldl")
+		"testdata/"+name+".c", "../../lib/compat/"+source+".c", filepath.Join(built, "libcairn.a"), "-lpthread", "-ldl")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -253,6 +256,50 @@ func TestVELOC_HelperLost(t *testing.T) {
 	c.loseBetween(t, "scratch = scratch\npersistent = persistent\nmax_versions = 3\nmode = async\n", "some", "VELOC_Checkpoint_end: version 10 of walk: ")
 }
 
+// TestCompat_ManyVariables protects as many variables as FTI has ids for. The
+// time is proportional to their number.
+func TestCompat_ManyVariables(t *testing.T) {
+	for name, config := range map[string]string{"fti_many": configFTI, "veloc_many": "scratch = scratch\nmode = sync\n"} {
+		c := compileCompat(t, name, "mpich")
+		c.configure(t, config)
+		cmd := program(t, "cairn")
+		cmd.Path, cmd.Dir, cmd.Args = c.path, c.dir, []string{c.path, c.config}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestVELOC_Supervised runs programs that call VELOC_Init_single under 'cairn
+// run'. One process alone is supervised: it is restarted while it makes
+// progress. Several processes are independent: 'cairn run' sees no checkpoints
+// of them.
+func TestVELOC_Supervised(t *testing.T) {
+	const config = "scratch = scratch\npersistent = persistent\nmax_versions = 3\nmode = sync\n"
+	alone := compileCompat(t, "veloc_alone", "mpich")
+	alone.configure(t, config)
+	walk := compileCompat(t, "veloc", "mpich")
+	walk.configure(t, config)
+	for _, x := range []struct {
+		c    *compat
+		args []string
+		want string
+		sees bool
+	}{
+		{alone, []string{alone.path, "config", "13"}, steps(13), true},
+		{walk, append(slices.Clone(walk.launcher), "-n", "2", walk.path, "config", "25", "single"), "sum ", false},
+	} {
+		cmd := program(t, "cairn", append([]string{"run", "--run", filepath.Join(t.TempDir(), "run")}, x.args...)...)
+		cmd.Dir = x.c.dir
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil || !strings.HasPrefix(string(out), x.want) || strings.Contains(stderr.String(), "committed") != x.sees || strings.Contains(stderr.String(), "has not reported") {
+			t.Errorf("%v: %v: %s\n%s", cmd.Args, err, out, stderr.String())
+		}
+	}
+}
+
 // TestVELOC_Configuration reads configuration files that say something wrong.
 func TestVELOC_Configuration(t *testing.T) {
 	onlyLong(t, "TestFTI_Configuration reads a configuration every day")
@@ -290,6 +337,15 @@ func TestInstall_Compat(t *testing.T) {
 			t.Fatal(err)
 		}
 		library := map[string]string{"fti": "-lfti", "veloc": "-lveloc-client"}[name]
+		file := "lib" + library[2:] + ".so"
+		f, err := elf.Open(filepath.Join(prefix, "lib", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if soname, err := f.DynString(elf.DT_SONAME); err != nil || !slices.Equal(soname, []string{file}) { // ctypes.util.find_library needs it
+			t.Errorf("%s: %v: soname %q", file, err, soname)
+		}
 		for _, args := range [][]string{
 			strings.Fields(string(list)),
 			{"-I" + prefix + "/include", "-L" + prefix + "/lib", library},

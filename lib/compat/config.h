@@ -1,6 +1,7 @@
 /*
  * What fti.c and veloc.c share: configuration files of lines "key = value" with
- * comments after # or ;, and "[section]". Sections and keys have no case.
+ * comments after # or ;, and "[section]", where sections and keys have no case;
+ * and hash tables.
  */
 #ifndef CAIRN_COMPAT_CONFIG_H
 #define CAIRN_COMPAT_CONFIG_H
@@ -106,6 +107,80 @@ static const char *config_text(const struct config *c, const char *key, const ch
 {
 	const struct setting *s = config_find(c, key);
 	return s ? s->value : otherwise;
+}
+
+/*
+ * table finds the entries 0 to n - 1 of an array by a hash. The entries of a
+ * bucket are a list: for (i = table_first(t, hash); i >= 0; i = t->entry[i].next).
+ */
+struct table {
+	int *bucket; /* its first entry; -1: none */
+	struct table_entry *entry;
+	unsigned size; /* of both; 0 or a power of two */
+};
+
+struct table_entry {
+	unsigned hash;
+	int next;
+};
+
+static inline unsigned table_hash(const char *name, int id)
+{
+	unsigned h = (unsigned)id * 2654435761u;
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 16777619u;
+	return h ^ h >> 15;
+}
+
+static inline int *table_bucket(const struct table *t, unsigned hash) { return &t->bucket[hash & (t->size - 1)]; }
+static inline int table_first(const struct table *t, unsigned hash) { return t->size ? *table_bucket(t, hash) : -1; }
+
+static inline void table_link(struct table *t, int i, unsigned hash)
+{
+	int *bucket = table_bucket(t, hash);
+	t->entry[i].hash = hash, t->entry[i].next = *bucket;
+	*bucket = i;
+}
+
+static inline void table_unlink(struct table *t, int i)
+{
+	int *at = table_bucket(t, t->entry[i].hash);
+	while (*at != i)
+		at = &t->entry[*at].next;
+	*at = t->entry[i].next;
+}
+
+/* table_room makes room for entry n, the next one. It returns -1 without memory. */
+static inline int table_room(struct table *t, int n)
+{
+	unsigned size = t->size ? 2 * t->size : 64;
+	struct table_entry *entry;
+	int *bucket;
+	if ((unsigned)n < t->size)
+		return 0;
+	if (!(entry = (struct table_entry *)realloc(t->entry, size * sizeof *entry)))
+		return -1;
+	t->entry = entry;
+	if (!(bucket = (int *)realloc(t->bucket, size * sizeof *bucket)))
+		return -1;
+	t->bucket = bucket, t->size = size;
+	memset(bucket, -1, size * sizeof *bucket);
+	for (int i = 0; i < n; i++)
+		table_link(t, i, entry[i].hash);
+	return 0;
+}
+
+static inline void table_free(struct table *t)
+{
+	free(t->bucket);
+	free(t->entry);
+	memset(t, 0, sizeof *t);
+}
+
+/* grown returns an array with room for entry n, the next one. */
+static inline void *grown(void *array, int n, size_t bytes)
+{
+	return n & (n - 1) ? array : realloc(array, (n ? 2 * (size_t)n : 1) * bytes);
 }
 
 #endif

@@ -59,6 +59,8 @@ static struct {
 	FTIT_allConfiguration all;
 	struct variable *vars;
 	int nvars;
+	struct table ids, names, labels; /* of vars */
+	int unused;                      /* no smaller id is free */
 	struct type *types[TYPES_MAX];
 	int ntypes;
 	FTIT_H5Group groups[FTI_BUFS];
@@ -227,10 +229,28 @@ static void tell_differences(void)
 
 static struct variable *find(int id)
 {
-	for (int i = 0; i < fti.nvars; i++)
+	for (int i = table_first(&fti.ids, table_hash("", id)); i >= 0; i = fti.ids.entry[i].next)
 		if (fti.vars[i].id == id)
 			return &fti.vars[i];
 	return NULL;
+}
+
+/* find_label returns the variable that FTI_setIDFromString gave a name. */
+static struct variable *find_label(const char *label)
+{
+	for (int i = table_first(&fti.labels, table_hash(label, 0)); i >= 0; i = fti.labels.entry[i].next)
+		if (strcmp(fti.vars[i].label, label) == 0)
+			return &fti.vars[i];
+	return NULL;
+}
+
+/* set_label names a variable. Those without a name are not in one bucket. */
+static void set_label(struct variable *v, const char *label)
+{
+	int i = (int)(v - fti.vars);
+	table_unlink(&fti.labels, i);
+	snprintf(v->label, sizeof v->label, "%s", label);
+	table_link(&fti.labels, i, table_hash(v->label, *v->label ? 0 : v->id));
 }
 
 static struct variable *add(int id)
@@ -238,16 +258,20 @@ static struct variable *add(int id)
 	struct variable *v = find(id), *more;
 	if (v)
 		return v;
-	if (!(more = (struct variable *)realloc(fti.vars, (size_t)(fti.nvars + 1) * sizeof *more))) {
+	if (table_room(&fti.ids, fti.nvars) < 0 || table_room(&fti.names, fti.nvars) < 0 || table_room(&fti.labels, fti.nvars) < 0 || !(more = (struct variable *)grown(fti.vars, fti.nvars, sizeof *more))) {
 		say("variable %d: out of memory", id);
 		return NULL;
 	}
 	fti.vars = more;
-	v = &more[fti.nvars++];
+	v = &more[fti.nvars];
 	memset(v, 0, sizeof *v);
 	v->id = id;
 	v->stored = -1;
 	snprintf(v->name, sizeof v->name, "Dataset_%d", id);
+	table_link(&fti.ids, fti.nvars, table_hash("", id));
+	table_link(&fti.names, fti.nvars, table_hash(v->name, 0));
+	table_link(&fti.labels, fti.nvars, table_hash("", id));
+	fti.nvars++;
 	return v;
 }
 
@@ -380,34 +404,31 @@ int FTI_Protect(int id, void *ptr, int64_t count, fti_id_t tid)
 int FTI_setIDFromString(const char *name)
 {
 	struct variable *v;
-	int id = 0;
 	if (!initialized("FTI_setIDFromString"))
 		return FTI_NSCS;
-	for (int i = 0; i < fti.nvars; i++)
-		if (strcmp(fti.vars[i].label, name) == 0)
-			return fti.vars[i].id;
-	while (find(id))
-		id++;
-	if (!(v = add(id)))
+	if ((v = find_label(name)))
+		return v->id;
+	while (find(fti.unused))
+		fti.unused++;
+	if (!(v = add(fti.unused)))
 		return FTI_NSCS;
-	snprintf(v->label, sizeof v->label, "%s", name);
-	return id;
+	set_label(v, name);
+	return v->id;
 }
 
 int FTI_getIDFromString(const char *name)
 {
+	struct variable *v;
 	if (!initialized("FTI_getIDFromString"))
 		return FTI_NSCS;
-	for (int i = 0; i < fti.nvars; i++)
-		if (strcmp(fti.vars[i].label, name) == 0)
-			return fti.vars[i].id;
-	return -1;
+	return (v = find_label(name)) ? v->id : -1;
 }
 
 /* rename_to gives a variable the name that the program wants to see in files. */
 static int rename_to(struct variable *v, const char *group, const char *name)
 {
 	char to[160], number[24];
+	int taken, self = (int)(v - fti.vars);
 	if (!name || !*name)
 		return FTI_SCES;
 	while (*group == '/')
@@ -417,16 +438,18 @@ static int rename_to(struct variable *v, const char *group, const char *name)
 		if (*s == '/' || (unsigned char)*s < ' ' || (unsigned char)*s > '~')
 			*s = *s == '/' ? '.' : '_';
 	snprintf(number, sizeof number, "_%d", v->id);
-	for (int i = 0; i < fti.nvars; i++)
-		if ((&fti.vars[i] != v && strcmp(fti.vars[i].name, to) == 0) || strcmp(to, "fti") == 0 || strncmp(to, "Dataset_", 8) == 0) {
-			strncat(to, number, sizeof to - strlen(to) - 1); /* another variable has that name */
-			break;
-		}
+	taken = strcmp(to, "fti") == 0 || strncmp(to, "Dataset_", 8) == 0;
+	for (int i = table_first(&fti.names, table_hash(to, 0)); i >= 0; i = fti.names.entry[i].next)
+		taken |= i != self && strcmp(fti.vars[i].name, to) == 0;
+	if (taken) /* another variable has that name */
+		strncat(to, number, sizeof to - strlen(to) - 1);
 	if (strcmp(to, v->name) == 0)
 		return FTI_SCES;
 	if (v->isprotected)
 		cairn_unprotect(fti.run, v->name);
+	table_unlink(&fti.names, self);
 	snprintf(v->name, sizeof v->name, "%s", to);
+	table_link(&fti.names, self, table_hash(to, 0));
 	return v->isprotected ? protect(v) : FTI_SCES;
 }
 
@@ -665,7 +688,7 @@ static int load_table(void)
 		v->stored = (int64_t)size;
 		snprintf(v->stored_name, sizeof v->stored_name, "%s", name + 1);
 		if (!v->isprotected)
-			snprintf(v->label, sizeof v->label, "%s", label);
+			set_label(v, label);
 	}
 	free(text);
 	fti.all.execution.ckptId = (unsigned)fti.id;
@@ -1039,6 +1062,9 @@ static void forget(void)
 	for (int i = BASIC; i < fti.ntypes; i++)
 		free(fti.types[i]);
 	free(fti.vars);
+	table_free(&fti.ids);
+	table_free(&fti.names);
+	table_free(&fti.labels);
 	free(fti.table);
 	memset(&fti, 0, sizeof fti);
 }

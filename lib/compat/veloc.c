@@ -54,6 +54,7 @@ static struct {
 	int inpersistent;
 	struct region *regions;
 	int nregions;
+	struct table byid; /* of regions */
 	struct store *stores;
 	struct store *saving; /* between Checkpoint_begin and Checkpoint_end */
 	int version, begun, selected;
@@ -186,13 +187,34 @@ int VELOC_Init(MPI_Comm comm, const char *cfg_file)
 	return start(cfg_file);
 }
 
+/*
+ * alone reports whether this process is the only rank of a run, also if 'cairn run'
+ * has one rank and that is a launcher of MPI programs.
+ */
+static int alone(void)
+{
+	static const char *const sizes[] = {"CAIRN_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+	int begun = 0, ended = 0, n = 1;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		const char *s = getenv(sizes[i]);
+		if (s && atoi(s) > 1)
+			return 0;
+	}
+	MPI_Initialized(&begun);
+	MPI_Finalized(&ended);
+	if (begun && !ended)
+		MPI_Comm_size(MPI_COMM_WORLD, &n);
+	return n == 1;
+}
+
 int VELOC_Init_single(unsigned int id, const char *cfg_file)
 {
 	if (veloc.ready)
 		return VELOC_SUCCESS;
 	memset(&veloc, 0, sizeof veloc);
 	veloc.single = 1, veloc.id = id, veloc.comm = MPI_COMM_NULL;
-	unsetenv("CAIRN_CONTROL"); /* each process has its own directory: 'cairn run' watches one for all */
+	if (!alone())
+		unsetenv("CAIRN_CONTROL"); /* each process has its own directory: 'cairn run' watches one for all */
 	return start(cfg_file);
 }
 
@@ -200,7 +222,7 @@ int VELOC_Init_single(unsigned int id, const char *cfg_file)
 
 static struct region *find_region(const char *name, int id)
 {
-	for (int i = 0; i < veloc.nregions; i++)
+	for (int i = table_first(&veloc.byid, table_hash(name, id)); i >= 0; i = veloc.byid.entry[i].next)
 		if (veloc.regions[i].id == id && strcmp(veloc.regions[i].name, name) == 0)
 			return &veloc.regions[i];
 	return NULL;
@@ -214,17 +236,30 @@ static int protect(const char *function, int id, void *ptr, size_t count, size_t
 	if (strlen(name) >= NAME || (base_size && count > SIZE_MAX / 2 / base_size) || (!ptr && count > 0 && base_size > 0))
 		return say("%s: region %d has no address, is too large, or its name is too long", function, id);
 	if (!(r = find_region(name, id))) {
-		struct region *more = (struct region *)realloc(veloc.regions, (size_t)(veloc.nregions + 1) * sizeof *more);
-		if (!more)
+		struct region *more;
+		if (table_room(&veloc.byid, veloc.nregions) < 0 || !(more = (struct region *)grown(veloc.regions, veloc.nregions, sizeof *more)))
 			return say("%s: region %d: out of memory", function, id);
 		veloc.regions = more;
-		r = &more[veloc.nregions++];
+		r = &more[veloc.nregions];
 		memset(r, 0, sizeof *r);
 		r->id = id;
 		snprintf(r->name, sizeof r->name, "%s", name);
+		table_link(&veloc.byid, veloc.nregions++, table_hash(name, id));
 	}
 	r->ptr = ptr, r->size = count * base_size;
 	return VELOC_SUCCESS;
+}
+
+/* drop removes a region; the last one takes its place. */
+static void drop(int i)
+{
+	int last = --veloc.nregions;
+	table_unlink(&veloc.byid, i);
+	if (i == last)
+		return;
+	table_unlink(&veloc.byid, last);
+	veloc.regions[i] = veloc.regions[last];
+	table_link(&veloc.byid, i, veloc.byid.entry[last].hash);
 }
 
 static int unprotect(const char *function, int id, const char *name)
@@ -234,7 +269,7 @@ static int unprotect(const char *function, int id, const char *name)
 		return VELOC_FAILURE;
 	if (!(r = find_region(name, id)))
 		return say("%s: region %d is not protected", function, id);
-	*r = veloc.regions[--veloc.nregions];
+	drop((int)(r - veloc.regions));
 	return VELOC_SUCCESS;
 }
 
@@ -244,7 +279,7 @@ static int clear(const char *function, const char *name)
 		return VELOC_FAILURE;
 	for (int i = veloc.nregions - 1; i >= 0; i--)
 		if (strcmp(veloc.regions[i].name, name) == 0)
-			veloc.regions[i] = veloc.regions[--veloc.nregions];
+			drop(i);
 	return VELOC_SUCCESS;
 }
 
@@ -264,12 +299,38 @@ static const char *group(const char *name)
 	return "";
 }
 
-static int listed(const int *ids, int n, int id)
+/* ascending compares ids, or structs that begin with one, for qsort and bsearch. */
+static int ascending(const void *a, const void *b)
 {
-	for (int i = 0; i < n; i++)
-		if (ids[i] == id)
-			return 1;
-	return 0;
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+/* listed reports whether an id is among sorted ones. */
+static int listed(const int *ids, int n, int id) { return n > 0 && bsearch(&id, ids, (size_t)n, sizeof id, ascending); }
+
+/* sorted returns a sorted copy of ids, to be freed; NULL: no memory. */
+static int *sorted(const int *ids, int n)
+{
+	int *own = (int *)malloc((size_t)(n > 0 ? n : 1) * sizeof *own);
+	if (own && n > 0) {
+		memcpy(own, ids, (size_t)n * sizeof *own);
+		qsort(own, (size_t)n, sizeof *own, ascending);
+	}
+	return own;
+}
+
+/* selective calls a function with sorted ids. */
+static int selective(int (*call)(const char *, int, const int *, int), const char *function, int mode, const int *ids, int n)
+{
+	int rc, *own;
+	if (!initialized(function))
+		return VELOC_FAILURE;
+	if (!(own = sorted(ids, n)))
+		return say("%s: out of memory", function);
+	rc = call(function, mode, own, n);
+	free(own);
+	return rc;
 }
 
 /* --- the checkpoints of one name --- */
@@ -459,7 +520,7 @@ int VELOC_Checkpoint_begin(const char *name, int version)
 	return VELOC_SUCCESS;
 }
 
-/* select_regions makes the run protect the chosen regions, and copies them. */
+/* select_regions makes the run protect the chosen regions, and copies them. ids are sorted. */
 static int select_regions(const char *function, int mode, const int *ids, int n)
 {
 	struct store *s = veloc.saving;
@@ -499,6 +560,7 @@ static int select_regions(const char *function, int mode, const int *ids, int n)
 		}
 		s->table_len += (size_t)snprintf(table + s->table_len, room - s->table_len, "%d %zu\n", r->id, r->size);
 	}
+	qsort(now, (size_t)count, sizeof *now, ascending);
 	for (int i = 0; i < s->nids; i++)
 		if (!listed(now, count, s->ids[i])) {
 			snprintf(name, sizeof name, "region_%d", s->ids[i]);
@@ -516,7 +578,7 @@ static int select_regions(const char *function, int mode, const int *ids, int n)
 
 int VELOC_Checkpoint_selective(int mode, int *ids, int id_count)
 {
-	return initialized("VELOC_Checkpoint_selective") ? select_regions("VELOC_Checkpoint_selective", mode, ids, id_count) : VELOC_FAILURE;
+	return selective(select_regions, "VELOC_Checkpoint_selective", mode, ids, id_count);
 }
 
 int VELOC_Checkpoint_mem(void)
@@ -567,6 +629,8 @@ int VELOC_Checkpoint_finished(void)
 {
 	if (!initialized("VELOC_Checkpoint_finished"))
 		return VELOC_FAILURE;
+	if (veloc.saving && !veloc.sync) /* as VeloC does */
+		return say("VELOC_Checkpoint_finished: call VELOC_Checkpoint_end first");
 	return veloc.waiting && cairn_saving(veloc.waiting->run) ? VELOC_FAILURE : VELOC_SUCCESS;
 }
 
@@ -661,6 +725,8 @@ int VELOC_Restart_begin(const char *name, int version)
 		if (sscanf(line + 1, "%d %zu", &veloc.held[veloc.nheld].id, &veloc.held[veloc.nheld].size) == 2)
 			veloc.nheld++;
 	free(text);
+	if (veloc.nheld)
+		qsort(veloc.held, (size_t)veloc.nheld, sizeof *veloc.held, ascending);
 	if (!all_agree(good))
 		return say("VELOC_Restart_begin: version %d of %s cannot be read", version, name);
 	veloc.restoring = s;
@@ -692,7 +758,7 @@ static int recover(const char *function, int mode, const int *ids, int n)
 
 int VELOC_Recover_selective(int mode, int *ids, int id_count)
 {
-	return initialized("VELOC_Recover_selective") ? recover("VELOC_Recover_selective", mode, ids, id_count) : VELOC_FAILURE;
+	return selective(recover, "VELOC_Recover_selective", mode, ids, id_count);
 }
 
 int VELOC_Recover_mem(void)
@@ -702,11 +768,12 @@ int VELOC_Recover_mem(void)
 
 int VELOC_Recover_size(int id)
 {
+	struct stored *h;
 	if (!initialized("VELOC_Recover_size"))
 		return VELOC_FAILURE;
-	for (int i = 0; i < veloc.nheld; i++)
-		if (veloc.held[i].id == id)
-			return veloc.held[i].size > INT_MAX ? say("VELOC_Recover_size: region %d has %zu bytes, more than an int holds", id, veloc.held[i].size) : (int)veloc.held[i].size;
+	h = veloc.nheld ? (struct stored *)bsearch(&id, veloc.held, (size_t)veloc.nheld, sizeof *h, ascending) : NULL;
+	if (h)
+		return h->size > INT_MAX ? say("VELOC_Recover_size: region %d has %zu bytes, more than an int holds", id, h->size) : (int)h->size;
 	return veloc.restoring ? 0 : VELOC_FAILURE;
 }
 
@@ -755,6 +822,7 @@ int VELOC_Finalize(int drain)
 	if (!veloc.single)
 		MPI_Comm_free(&veloc.comm);
 	free(veloc.regions);
+	table_free(&veloc.byid);
 	free(veloc.held);
 	memset(&veloc, 0, sizeof veloc);
 	return rc;

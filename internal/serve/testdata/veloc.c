@@ -1,8 +1,9 @@
 /*
  * A program written for VeloC: veloc CONFIG STEPS HOW. HOW is how it saves and
  * recovers: all (VELOC_Checkpoint, VELOC_Restart), some (in phases, with selected
- * regions), single (every process for itself). KILL=STEP:RANK makes a rank kill
- * itself in that step, LOST=STEP:RANK its helper. All ways print the same.
+ * regions, in mode async), single (every process for itself). KILL=STEP:RANK
+ * makes a rank kill itself in that step, LOST=STEP:RANK its helper. All ways print
+ * the same.
  */
 #include <veloc.h>
 #include <assert.h>
@@ -92,6 +93,7 @@ int main(int argc, char **argv)
 		if (step == 1 && some) { /* without success: nothing is saved */
 			assert(VELOC_Checkpoint_begin("walk", 99) == VELOC_SUCCESS);
 			assert(VELOC_Checkpoint_begin("walk", 100) == VELOC_FAILURE);
+			assert(VELOC_Checkpoint_finished() == VELOC_FAILURE); /* in mode async */
 			assert(VELOC_Checkpoint_mem() == VELOC_SUCCESS);
 			assert(VELOC_Checkpoint_end(rank != 1) == VELOC_FAILURE);
 		}
