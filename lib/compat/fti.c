@@ -1095,8 +1095,9 @@ static cairn_status open_run(int fresh)
 /* begin opens the run for FTI_Init. */
 static int begin(void)
 {
+	const char *control = getenv("CAIRN_CONTROL");
 	cairn_status rc;
-	fti.supervised = getenv("CAIRN_CONTROL") != NULL;
+	fti.supervised = control && *control; /* libcairn empties it */
 	rc = open_run(1);
 	if (rc < 0) {
 		say("FTI_Init: %s", cairn_error(fti.run));
