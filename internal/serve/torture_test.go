@@ -83,7 +83,7 @@ func TestTorture(t *testing.T) {
 		variant string
 		args    []string
 	}{
-		{"asan", []string{"many", "500"}},
+		{"asan", []string{"many", "200"}},
 		{"asan", []string{"fork"}},
 		{"asan", []string{"signals"}},
 		{"asan", []string{"threads"}},
@@ -92,7 +92,7 @@ func TestTorture(t *testing.T) {
 		{"asan", []string{"lost"}},
 		{"asan", []string{"files"}},
 		{"asan", []string{"again"}},
-		{"asan", []string{"blocks", "100"}},
+		{"asan", []string{"blocks", "40"}},
 		{"asan", []string{"pages"}},
 		{"tsan", []string{"fork"}},
 		{"tsan", []string{"signals"}},
