@@ -366,7 +366,7 @@ func TestMove_MessagesUnderWay(t *testing.T) {
 				}
 				break
 			}
-			if moved < 3 && (!c.skew || moved == 0) { // there rank 0 is done early
+			if moved < 3 && !c.skew { // there rank 0 is done early, on a busy machine before the first move
 				t.Errorf("moved %d times only", moved)
 			}
 			for r := range got {
