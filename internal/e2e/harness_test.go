@@ -45,9 +45,22 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binaries.dir, binaries.all = dir, make(map[string]func() (string, error))
+	before := namespaces()
 	code := m.Run()
 	os.RemoveAll(dir)
+	for _, name := range namespaces() {
+		if !slices.Contains(before, name) {
+			fmt.Fprintf(os.Stderr, "a test left the network namespace %s\n", name)
+			code = max(code, 1)
+		}
+	}
 	os.Exit(code)
+}
+
+// namespaces returns the network namespaces of the tests of this process.
+func namespaces() []string {
+	all, _ := filepath.Glob(fmt.Sprintf("/run/netns/cairn-interconnects-%d-*", os.Getpid()))
+	return all
 }
 
 // lazyGC lets the compiler and the linker collect garbage more rarely, which

@@ -330,5 +330,3 @@ func sameOutput(t *testing.T, got, want string) {
 		t.Fatalf("the output tells nothing: %q", want)
 	}
 }
-
-func pid() string { return strconv.Itoa(os.Getpid()) }
