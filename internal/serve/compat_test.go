@@ -164,10 +164,10 @@ func TestFTI_HelperLost(t *testing.T) {
 	}
 }
 
-// TestFTI_Kept ends the program with keep_last_ckpt: the next start resumes
-// from the last checkpoint, if it has as many ranks, and one that keeps none
-// starts over after it.
-func TestFTI_Kept(t *testing.T) {
+// TestFTI_KeepLastCheckpoint ends the program with keep_last_ckpt: the next
+// start resumes from the last checkpoint, if it has as many ranks, and one that
+// keeps none starts over after it.
+func TestFTI_KeepLastCheckpoint(t *testing.T) {
 	onlyLong(t, "TestVELOC_RankKilled restores every day")
 	c := compileCompat(t, "fti", "mpich")
 	c.configure(t, strings.ReplaceAll(configFTI, "keep_last_ckpt = 0", "keep_last_ckpt = 1"))

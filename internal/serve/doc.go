@@ -46,7 +46,7 @@
 //	program → helper                                          answer
 //	Hello     magic version byteorder pid rank ranks release   Welcome
 //	          dir every points mtbf keep bases memory
-//	          compression flags; descriptors of page, mirror
+//	          compression tiers flags; descriptors of page, mirror
 //	Extent    (from to)…           parts of the mirror         none
 //	Vars      dropped names; (name offset dims type)…          Done
 //	File      id path flags mode; descriptor                   Done claimed
@@ -62,7 +62,7 @@
 //	Make      dir path flags       a file that must be new     Done again
 //
 //	helper → program
-//	Welcome   version release rank ranks points index
+//	Welcome   version release rank ranks points index resuming
 //	Done      see above
 //	Failed    status text          in place of Welcome or Done
 //	Gather    bytes                the program exchanges them with all ranks
@@ -84,6 +84,6 @@
 // after Save: the second half of its largest variable, or GPU memory. The
 // helper writes the mirror meanwhile, but not what lies from the offset copied
 // to the offset until. Filling is 0 at the end, and more than 1 if the copy
-// failed. The helper waits on step, a futex, which changes after the others.
-// Paused says in nanoseconds for how long the program was paused.
+// failed. The helper waits on step, a futex, which changes after copied, until
+// and filling. Paused says in nanoseconds for how long the program was paused.
 package serve

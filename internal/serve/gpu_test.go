@@ -76,10 +76,10 @@ func fakeCUDA(t *testing.T, dir string, flags ...string) func(t *testing.T, env 
 	}
 }
 
-// TestGPU_Torn changes memory of every kind on a stream of the program right
-// before a save and right after it. The checkpoint has what the stream had been
-// given before, and nothing of what it was given after.
-func TestGPU_Torn(t *testing.T) {
+// TestGPU_ChangedAroundSave changes memory of every kind on a stream of the
+// program right before a save and right after it. The checkpoint has what the
+// stream had been given before, and nothing of what it was given after.
+func TestGPU_ChangedAroundSave(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	tear := func(env, kinds, size, rounds string) {
 		run(t, env, filepath.Join(t.TempDir(), "ckpt"), "tear", kinds, size, rounds)
@@ -100,9 +100,9 @@ func TestGPU_Torn(t *testing.T) {
 	tear("", "dsf", "5", rounds)                           // no room for copies on the device
 }
 
-// TestGPU_Ranks does that in two ranks. Each has variables on its own device
+// TestGPU_TwoRanks does that in two ranks. Each has variables on its own device
 // and on the other one, whichever context is the current one.
-func TestGPU_Ranks(t *testing.T) {
+func TestGPU_TwoRanks(t *testing.T) {
 	fakeCUDA(t, build(t))(t, "", filepath.Join(t.TempDir(), "ckpt"), "ranks", "dse", "2", "3")
 }
 
@@ -124,9 +124,9 @@ func TestGPU_Lost(t *testing.T) {
 	}
 }
 
-// TestGPU_Sparse changes a few elements between saves: only their blocks are
-// copied to the host. After a save that failed, everything is.
-func TestGPU_Sparse(t *testing.T) {
+// TestGPU_CopiesOnlyChanges changes a few elements between saves: only their
+// blocks are copied to the host. After a save that failed, everything is.
+func TestGPU_CopiesOnlyChanges(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	for _, env := range []string{"", "FAKE_CUDA_EXCLUSIVE=1"} {
 		out, _ := run(t, env, filepath.Join(t.TempDir(), "ckpt"), "sparse", "d", "8", "10")
@@ -159,9 +159,9 @@ func TestGPU_KilledDuringCopy(t *testing.T) {
 	}
 }
 
-// TestGPU_Changes moves and resizes variables while a checkpoint is being
-// written, and reads single ones.
-func TestGPU_Changes(t *testing.T) {
+// TestGPU_VariablesMovedWhileSaving moves and resizes variables while a
+// checkpoint is being written, and reads single ones.
+func TestGPU_VariablesMovedWhileSaving(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "change", "dmhpns", "8", "5")
 }

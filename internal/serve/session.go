@@ -62,7 +62,7 @@ func statusOf(err error) int32 {
 // page is memory shared with the program.
 type page struct {
 	wake    atomic.Uint32
-	step    atomic.Uint32 // changes when one of the last four does
+	step    atomic.Uint32 // changes when copied, until or filling does
 	points  atomic.Uint64
 	paused  atomic.Int64  // nanoseconds
 	copied  atomic.Uint64 // see ready

@@ -72,9 +72,9 @@ func in(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return limited
 }
 
-// TestTorture runs programs with many variables, children, signal handlers and
-// threads, as they are and under sanitizers.
-func TestTorture(t *testing.T) {
+// TestClient_ManyVariablesAndThreads runs programs with many variables,
+// children, signal handlers and threads, as they are and under sanitizers.
+func TestClient_ManyVariablesAndThreads(t *testing.T) {
 	many, vanishing := "2000", "500"
 	if os.Getenv("CAIRN_LONG") != "" {
 		many, vanishing = "100000", "20000"
@@ -112,8 +112,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// TestTorture_Valgrind runs the same under valgrind, which takes its time.
-func TestTorture_Valgrind(t *testing.T) {
+// TestClient_Valgrind runs the same under valgrind, which takes its time.
+func TestClient_Valgrind(t *testing.T) {
 	valgrind, err := exec.LookPath("valgrind")
 	if err != nil || os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("valgrind runs in the long suite (CAIRN_LONG=1)")
@@ -130,9 +130,9 @@ func TestTorture_Valgrind(t *testing.T) {
 	}
 }
 
-// TestAlloc_Limited limits the address space of a program and of its helper,
-// and their descriptors: it works, or it is told why not.
-func TestAlloc_Limited(t *testing.T) {
+// TestClient_LimitedMemory limits the address space of a program and of its
+// helper, and their descriptors: it works, or it is told why not.
+func TestClient_LimitedMemory(t *testing.T) {
 	dir := variant(t, "omp")
 	worked := false
 	for _, mib := range []int{60, 100, 150, 300, 600, 1200, 3000, 20000} {

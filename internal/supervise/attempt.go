@@ -27,7 +27,7 @@ type attempt struct {
 	ranks            []rank
 	alive            int  // ranks that have not ended
 	drained          bool // all ranks have ended, with their writers and outputs
-	over             bool // the run had finished before, and what it has left was brought here
+	over             bool // the run had finished before, and its end was brought here
 	phase            phase
 	kept             bool // ranks resume, so output files keep their content
 	failure          *failure
@@ -57,7 +57,7 @@ type attempt struct {
 	moved            time.Time // time when a rank last made progress
 	timers           map[*time.Timer]bool
 	spawning         []*spawn // spawns without a rank's answer
-	refused          bool     // mpirun refused a spawn; another one might make it end
+	refused          bool     // mpirun refused a spawn; another spawn might make mpirun end
 	spawned          bool     // ranks run under helpers that mpirun spawned
 }
 
@@ -72,11 +72,11 @@ type rank struct {
 	loopAt   time.Time // time of that report
 	freshAt  time.Time // when its program began; zero: it was restored, or has told of a loop
 
-	pointAt time.Time // time when its last point was seen
-	quiet   bool      // the user was told that it reaches no point
-	blocked string    // why it cannot take a checkpoint, as it says
-	done    bool      // it said Finished or Stopped
-	bad     bool      // it failed
+	pointAt     time.Time // time when its last point was seen
+	toldNoPoint bool      // the user was told that it reaches no point
+	blocked     string    // why it cannot take a checkpoint, as it says
+	done        bool      // it said Finished or Stopped
+	bad         bool      // it failed
 }
 
 // failure is why an attempt failed.
@@ -295,7 +295,7 @@ func environment(local bool) []string {
 }
 
 // whole reports whether all ranks ran and ended well. If the program was asked
-// to stop, only ranks that said so have finished.
+// to stop, only ranks that said Finished have ended well.
 func (a *attempt) whole() bool {
 	return a.begun() && a.alive == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
 }
@@ -436,10 +436,10 @@ func (r *rank) noPoint(m *control.Progress, now time.Time) string {
 	case m.Points > r.Points, m.Paused, m.Blocked != "":
 		r.pointAt = now
 		return ""
-	case r.quiet || r.State != rundir.Running || now.Sub(r.pointAt) < quietFor:
+	case r.toldNoPoint || r.State != rundir.Running || now.Sub(r.pointAt) < quietFor:
 		return ""
 	}
-	r.quiet = true
+	r.toldNoPoint = true
 	lost := "nothing is saved yet, and a restart begins anew"
 	if r.Points > 0 {
 		lost = "if it fails now, this work is lost, since checkpoints are taken at points only"
@@ -514,7 +514,7 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 		a.fresh = true
 		r.freshAt = time.Now()
 		if a.kept {
-			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", r.Rank, s.rec.CheckpointDir)})
+			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one; the run does not start from the beginning, unless you discard it with --fresh", r.Rank, s.rec.CheckpointDir)})
 			s.kill("")
 		}
 		return
@@ -591,8 +591,8 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
 	}
 	// The report of a rank that was killed from outside may come after the
-	// others were killed because of it. A launcher kills ranks without their
-	// helper.
+	// others were killed because of it. A launcher kills ranks itself, so their
+	// helper does not report Killed.
 	if f != nil && !f.own && !m.Killed && !(a.killed() && s.launcher != nil) {
 		s.reportCause(f.why)
 		a.outside = true

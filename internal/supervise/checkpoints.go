@@ -40,7 +40,7 @@ func (s *Supervisor) completeCheckpoints() []rundir.Checkpoint {
 	return list
 }
 
-// newest returns the newest of these.
+// newest returns the newest of completeCheckpoints.
 func (s *Supervisor) newest() (rundir.Checkpoint, bool) {
 	if list := s.completeCheckpoints(); len(list) > 0 {
 		return list[0], true
@@ -48,8 +48,7 @@ func (s *Supervisor) newest() (rundir.Checkpoint, bool) {
 	return rundir.Checkpoint{}, false
 }
 
-// foundCheckpoint records a checkpoint of which no rank has reported the
-// commit.
+// foundCheckpoint records a checkpoint whose commit no rank has reported.
 func (s *Supervisor) foundCheckpoint(c rundir.Checkpoint) {
 	if s.last == nil || s.last.Index != c.Index {
 		s.last = &control.CheckpointState{Index: c.Index, Time: c.Time}

@@ -16,9 +16,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// TestFinish_Forgotten runs a program that does not report that it has
+// TestFinish_NotReported runs a program that does not report that it has
 // finished. Its checkpoints stay, but the next start begins a new run.
-func TestFinish_Forgotten(t *testing.T) {
+func TestFinish_NotReported(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(rundir.Finished, 0)
 	if _, _, ok := rundir.NewestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
@@ -61,9 +61,9 @@ func TestFailure_BeforeFirstPoint(t *testing.T) {
 	}
 }
 
-// TestClaim_Worthless shows that another command can use the directory of a run
-// without checkpoints.
-func TestClaim_Worthless(t *testing.T) {
+// TestClaim_NoCheckpoints shows that another command can use the directory of a
+// run without checkpoints.
+func TestClaim_NoCheckpoints(t *testing.T) {
 	o := options(t, 2, "refuse")
 	begin(t, o).ends(rundir.Failed, 2)
 	part := filepath.Join(o.Run, "ckpt", "ckpt-00000001", "rank-0000.h5")
@@ -188,9 +188,9 @@ func TestCheckpoint_SavedTwice(t *testing.T) {
 	}
 }
 
-// TestWhy_Cleared shows that the reason of the last failure is not shown any
-// more when the next attempt runs.
-func TestWhy_Cleared(t *testing.T) {
+// TestFailureReason_Cleared shows that the reason of the last failure is not
+// shown any more when the next attempt runs.
+func TestFailureReason_Cleared(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "kill:0:7:1", "gate:1:8:"+gate)
 	l := begin(t, o)

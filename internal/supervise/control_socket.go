@@ -57,7 +57,7 @@ func (s *Supervisor) receive(l *net.UnixListener) {
 				<-slots
 			})
 		default:
-			conn.Close() // so many commands wait for the run's end
+			conn.Close() // too many commands wait for an answer already
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (s *Supervisor) addRequest(w *commandRequest) {
 
 // askWaiting asks rank 0 for the requested checkpoints, if it uses Cairn.
 func (s *Supervisor) askWaiting() {
-	if s.a == nil || !s.a.begun() || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // a source would take the request along
+	if s.a == nil || !s.a.begun() || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // the request might be lost with the source
 		return
 	}
 	for _, w := range s.requests {

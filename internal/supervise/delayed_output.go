@@ -11,9 +11,9 @@ import (
 )
 
 // delayedOutput says what of the ranks' stdout may be shown if it is delayed
-// (see package output): what was printed before a secure checkpoint. That is
-// one that the ranks do not go back behind: a committed one and, if the run has
-// tiers for the loss of hosts, one that a tier has.
+// (see package output): what was printed before a secure checkpoint. A
+// checkpoint is secure if the ranks never return to an older one: if it is
+// committed and, in a run with tiers for the loss of hosts, a tier has it.
 type delayedOutput struct {
 	printed  map[uint64]map[int]int64 // sizes of stdout in checkpoints of this attempt, by rank
 	secure   uint64                   // the newest secure checkpoint of this attempt
@@ -73,8 +73,8 @@ func (s *Supervisor) printed(rank int, index uint64, size int64) {
 	}
 }
 
-// secureOutput shows what the ranks have printed before a checkpoint, if that
-// is secure now. onTier says that a tier has it.
+// secureOutput shows what the ranks have printed before a checkpoint, if the
+// checkpoint is secure now. onTier says that a tier has it.
 func (s *Supervisor) secureOutput(index uint64, onTier bool) {
 	if !onTier && len(s.tiers) > 0 || s.delayed.printed[index] == nil {
 		return

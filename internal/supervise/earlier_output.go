@@ -21,10 +21,10 @@ const earlierTime = 5 * time.Second
 const earlierMost = 4 << 20
 
 // showEarlier shows what the ranks have written to stderr since an earlier
-// supervisor or helper was lost, such as why they have stopped. So it does not
-// appear behind the line that says that the run is started again. Their stdout
-// comes when they have restored: what they printed after the checkpoint is
-// printed again.
+// supervisor or helper was lost, such as why they have stopped. So it appears
+// before the line that says that the run is started again. Their stdout comes
+// when they have restored: what they printed after the checkpoint is printed
+// again.
 func (s *Supervisor) showEarlier(ctx context.Context) {
 	if s.rec.Attempt == 1 {
 		return

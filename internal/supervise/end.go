@@ -94,7 +94,7 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		return err
 	}
 	if stopped() && slices.ContainsFunc(s.tiers, wait) {
-		return errors.New("it was stopped before all tiers had that")
+		return errors.New("the run was stopped before all tiers had it")
 	}
 	s.endOnHosts(ctx, end)
 	for _, t := range s.tiers {
@@ -112,7 +112,7 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 		if s.rec.Brought {
 			then = "if it has checkpoints, they stay there, and --from with that place resumes from them"
 		}
-		s.say("WARNING: that the run has finished is not on %s: %v; %s", t, t.unended, then)
+		s.say("WARNING: %s does not say that the run has finished: %v; %s", t, t.unended, then)
 	}
 	step.At("end.kept")
 	return nil
@@ -137,7 +137,8 @@ func (s *Supervisor) endCommand() []string {
 	return append([]string{filepath.Base(s.o.Command[0])}, s.o.Command[1:]...)
 }
 
-// checkEndCommand refuses to give what another command has left.
+// checkEndCommand refuses to bring back the end of a run that another command
+// has started.
 func (s *Supervisor) checkEndCommand(e *control.RunEnd, where string) error {
 	own := s.endCommand()
 	if len(e.Command) == 0 || len(own) == 0 || slices.Equal(e.Command, own) {
@@ -214,7 +215,7 @@ func (s *Supervisor) started() *control.AttemptRecord {
 // lastAttempt returns the attempt of the newest start.
 func lastAttempt(a *control.AttemptRecord) string { return a.Line[len(a.Line)-1].Attempt }
 
-// uploadEnd tells helpers to bring what their ranks have left to a tier.
+// uploadEnd tells helpers to upload the last packs of their ranks to a tier.
 func (s *Supervisor) uploadEnd(t *storageTier) {
 	t.state.Failing = nil
 	if s.uploadTo(t, tier.EndIndex); t.upload == nil && !t.alone {
@@ -250,7 +251,7 @@ func (s *Supervisor) commitEnd(t *storageTier, u *tierUpload, pause time.Duratio
 	})
 }
 
-// reachedEnd records that a tier has what the ranks have left.
+// reachedEnd records that a tier has the end of the run.
 func (s *Supervisor) reachedEnd(t *storageTier, u *tierUpload) {
 	if t.upload == u {
 		t.upload, t.state.Uploading, t.state.Failing = nil, 0, nil
@@ -259,8 +260,8 @@ func (s *Supervisor) reachedEnd(t *storageTier, u *tierUpload) {
 	s.reportTier(t, 0, "the end of the run is on %s", t)
 }
 
-// endOnHosts tells all hosts that the run has finished, if they keep what it
-// has left.
+// endOnHosts tells all hosts that the run has finished, if a tier on them has
+// its end.
 func (s *Supervisor) endOnHosts(ctx context.Context, end *control.RunEnd) {
 	if s.rec.Started.End != nil || !slices.ContainsFunc(s.tiers, func(t *storageTier) bool { return t.Kind.OnHosts() && t.ended }) {
 		return
@@ -295,7 +296,7 @@ func (s *Supervisor) endOnHosts(ctx context.Context, end *control.RunEnd) {
 	s.save()
 }
 
-// keptOnHosts reports whether hosts keep what the run has left.
+// keptOnHosts reports whether a tier on hosts has the end of the run.
 func (s *Supervisor) keptOnHosts() bool { return s.rec.Started != nil && s.rec.Started.End != nil }
 
 // keepsCheckpoints reports whether hosts must keep their checkpoints: a tier on
@@ -333,8 +334,8 @@ func (s *Supervisor) finished() bool {
 	return s.local != nil && s.rec.Started != nil && s.rec.Started.End != nil
 }
 
-// bringEnd gets what a run that has finished has left, with its output, from a
-// tier. If it fails, it sets the attempt's failure.
+// bringEnd gets the end of a run that has finished, which is its last files and
+// its output, from a tier. If it fails, it sets the attempt's failure.
 func (s *Supervisor) bringEnd(ctx context.Context) {
 	e := s.rec.Started.End
 	if err := s.checkEndCommand(e, "the hosts"); err != nil {
@@ -384,9 +385,9 @@ func (s *Supervisor) bringEnd(ctx context.Context) {
 	if err != nil {
 		why := strings.ReplaceAll(err.Error(), "\n", "; ")
 		if remedy := roomRemedy(why); remedy != "" {
-			s.notBegun(fmt.Sprintf("the run %s, and what it has left cannot be put back: %s; nothing is lost: %s, and give the same command again", endText(e), why, remedy))
+			s.notBegun(fmt.Sprintf("the run %s, but its files and its output cannot be put back: %s; nothing is lost: %s, and give the same command again", endText(e), why, remedy))
 		} else {
-			s.notBegun(fmt.Sprintf("the run %s, and what it has left cannot be had: %s; bring back the tier or the host that has it, or begin a new run with --fresh", endText(e), why))
+			s.notBegun(fmt.Sprintf("the run %s, but its files and its output cannot be fetched: %s; bring back the tier or the host that has them, or begin a new run with --fresh", endText(e), why))
 		}
 		s.a.failure.fatal = true
 		return
@@ -408,7 +409,7 @@ func roomRemedy(why string) string {
 	return ""
 }
 
-// endItems returns how ranks get what they have left from a tier outside of the
+// endItems returns how ranks get their last packs from a tier outside of the
 // hosts.
 func (s *Supervisor) endItems(ctx context.Context, t *storageTier) (items []control.FetchItem, err error) {
 	var m *tier.Manifest
@@ -433,8 +434,8 @@ func (s *Supervisor) endItems(ctx context.Context, t *storageTier) (items []cont
 	return items, err
 }
 
-// endItems returns how ranks get what they have left from what hosts keep. at
-// are the directories that it is put into.
+// endItems returns how ranks get their last packs from hosts. at are the
+// directories that get them, by rank.
 func (p *localInventory) endItems(at []string, e *control.RunEnd) (items []control.FetchItem, err error) {
 	only := &localInventory{ranks: p.ranks, record: new(control.AttemptRecord), dirs: make(map[string]*hostDir), damaged: p.damaged, kept: p.ends, rotten: p.rotten}
 	*only.record = *p.record
@@ -475,7 +476,7 @@ func (p *localInventory) endItems(at []string, e *control.RunEnd) (items []contr
 	return items, nil
 }
 
-// fetchEnd makes helpers get what ranks have left.
+// fetchEnd makes helpers get the last packs of ranks.
 func (s *Supervisor) fetchEnd(ctx context.Context, items []control.FetchItem) error {
 	var errs []error
 	var notes []string
@@ -493,7 +494,7 @@ func (s *Supervisor) fetchEnd(ctx context.Context, items []control.FetchItem) er
 	}, func(h *host, m control.Message) {
 		if x, ok := m.(*control.Fetched); ok {
 			for _, f := range x.Failed {
-				errs = append(errs, fmt.Errorf("what rank %d has left: %s: %s", f.Rank, f.Host, tier.Readable(f.Error)))
+				errs = append(errs, fmt.Errorf("the last files of rank %d: %s: %s", f.Rank, f.Host, tier.Readable(f.Error)))
 			}
 			notes = append(notes, x.Notes...)
 		}
@@ -527,8 +528,8 @@ func (s *Supervisor) finishBrought(ctx context.Context) (Result, error) {
 	return s.keepAndComplete(ctx)
 }
 
-// beginsAnew reports whether a run that has finished was that of another job of
-// the scheduler, so that this one begins a new one.
+// beginsAnew reports whether a finished run belongs to another job of the
+// scheduler. Then this job begins a new run.
 func (s *Supervisor) beginsAnew(e *tier.End) bool {
 	job := s.scheduler.Job
 	return s.o.From == "" && job.Name != "" && !job.Repeats(scheduler.Job{Name: e.Job, Restart: e.Restart})
@@ -544,8 +545,8 @@ func readEnd(ctx context.Context, x tier.Tier, a *control.AttemptRecord) (*tier.
 	return m, nil
 }
 
-// foundEnd makes a run on a tier that has finished that of the run directory,
-// unless this job begins a new one.
+// foundEnd records that the run of this run directory is a finished one that a
+// tier has, unless this job begins a new run.
 func (s *Supervisor) foundEnd(f *foundRun) error {
 	e := control.RunEnd(*f.end.End)
 	if s.beginsAnew(f.end.End) {

@@ -69,7 +69,7 @@ func readEvacuations(path string) (out []evacuation, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s names none; write names of hosts into it, one per line", path)
+		return nil, fmt.Errorf("%s names no host; write names of hosts into it, one per line", path)
 	}
 	return out, nil
 }

@@ -29,7 +29,7 @@ func TestEvacuate_File(t *testing.T) {
 		l.s.Evacuate()
 	}
 	write("# nothing\n\n")
-	l.await("evacuate names none")
+	l.await("evacuate names no host")
 	write("a b c\n")
 	l.await("evacuate:1: 3 words; a line is HOST, or HOST TARGET")
 	write("a\nb -oProxyCommand=x\n")

@@ -146,9 +146,9 @@ func TestRank_Wrapper(t *testing.T) {
 	gone(t, dir)
 }
 
-// TestHost_Busy shows that ranks are not started elsewhere while an earlier
-// helper has the host.
-func TestHost_Busy(t *testing.T) {
+// TestHost_EarlierHelperRuns shows that ranks are not started elsewhere while
+// an earlier helper has the host.
+func TestHost_EarlierHelperRuns(t *testing.T) {
 	o := options(t, 1, "points=3")
 	dir, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh

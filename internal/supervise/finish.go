@@ -120,7 +120,7 @@ func (s *Supervisor) recordFinished() {
 	step.At("finish.shown")
 	s.rec.State = rundir.Finished
 	if err := s.record(); err != nil { // the same command completes the end again
-		s.say("that the run has finished could not be recorded: %v", err)
+		s.say("cannot record that the run has finished: %v", err)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/helper"
 )
 
-// helperLaunch is another run of the launcher, which starts one helper on the
-// host that a rank moves to.
+// helperLaunch is another process of the launcher, which starts one helper on
+// the host that a rank moves to.
 type helperLaunch struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -111,7 +111,7 @@ func (s *Supervisor) launchHelper(m *move, x *movingRank, join string) {
 		l.helperLaunches = slices.DeleteFunc(l.helperLaunches, func(x *helperLaunch) bool { return x == e })
 	})
 	port.Close()
-	fails(errors.New("it ended before its helper had come" + said.text()))
+	fails(errors.New("it ended before its helper had connected" + said.text()))
 }
 
 // launchHelper starts the launcher for one helper on a host. join is where

@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/events"
 )
 
-// history writes the events of the run to its directory. That the run continues
-// is more important: a history that cannot be written is reported once.
+// history writes the events of the run to its directory. An error does not stop
+// the run: it is reported, once.
 type history struct {
 	file  *events.File
 	anew  bool            // the run is new: the history of an earlier one is discarded first
@@ -20,7 +20,7 @@ type history struct {
 	err   error
 	told  bool // err was reported
 
-	replaced bool // the file was, since the last event
+	replaced bool // somebody replaced the file since the last event
 }
 
 // open opens the history. That of an earlier run stays until begin.
@@ -90,9 +90,9 @@ func (s *Supervisor) report(e events.Event, format string, args ...any) {
 	}
 }
 
-// reportCause reports that a rank was killed or a host was lost from outside,
-// if the end of a rank that missed it was reported as the failure. A launcher
-// kills ranks itself.
+// reportCause reports that a rank was killed, or a host lost, from outside,
+// after another rank that ended because of that was reported as the failure. It
+// does nothing with a launcher, which kills ranks itself.
 func (s *Supervisor) reportCause(why string) {
 	if f := s.a.failure; f != nil && f.own && !s.a.outside && !s.stopping && s.launcher == nil {
 		s.report(events.Event{Kind: events.Warning}, "%s, probably before that", why)
@@ -111,7 +111,7 @@ func (s *Supervisor) reportTier(t *storageTier, index uint64, format string, arg
 	s.report(events.Event{Kind: events.Tier, Index: index, Tier: &state}, format, args...)
 }
 
-// changed reports that only the state is new.
+// changed reports a new state without an event.
 func (s *Supervisor) changed() {
 	if s.o.Event != nil {
 		s.o.Event(Event{events.Event{Time: time.Now()}, s.snapshot()})

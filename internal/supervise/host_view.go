@@ -23,9 +23,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// HostView is what the hosts of a run have that share no files. It reads them
-// through helpers that it starts, and changes nothing. The run may be running.
-// Its methods may be called concurrently.
+// HostView shows what the hosts of a run have if they share no files. It reads
+// them through helpers that it starts, and changes nothing. The run may be
+// running. Its methods may be called concurrently.
 type HostView struct {
 	Hosts []*ViewedHost
 	run   string
@@ -224,7 +224,7 @@ func (v *HostView) holder(rank int, index uint64) *ViewedHost {
 }
 
 // Verify checks every block of a file that the view's file system shows, on the
-// host that has it. It reports whether the path is one.
+// host that has it. ok is false if the path is not that of such a file.
 func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error) {
 	rank, index, ok := v.parse(path)
 	if !ok {

@@ -37,7 +37,7 @@ type viewFS struct {
 }
 
 // errElsewhere says that a file is on another host.
-var errElsewhere = errors.New("it is on the hosts of the run, and can only be looked at from here; name their directory there")
+var errElsewhere = errors.New("it is on the hosts of the run, and cannot be changed from here; give the command on its host, with the directory there")
 
 // inside returns the path below the root.
 func (f *viewFS) inside(name string) (rel string, ok bool) {

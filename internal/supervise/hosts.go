@@ -44,7 +44,7 @@ type host struct {
 	served     bool      // it has had ranks
 	starts     uint64    // starts that it was sent in this attempt
 	evacuating bool      // its EvacuateWhen holds
-	extra      bool      // it was added for a move that was not made
+	extra      bool      // it was added for its files or for a move, and goes when nobody needs it
 	spawned    bool      // an MPI library has started its helper, and ends everything if the helper ends
 	waiting    time.Time // since when it waits for an earlier helper to end
 	killed     int       // helpers that a signal has killed while they joined
@@ -56,7 +56,7 @@ type host struct {
 	peer      []string                // where it takes copies of checkpoints; none: there is no tier on hosts
 	asked     []func(control.Message) // who waits for its answers, see ask
 	holds     bool                    // it may have files that ranks on other hosts need
-	other     string                  // it could not join: its directory has the files of this run, or may have (AnyRun)
+	other     string                  // it could not join, because its directory has the files of this run; AnyRun: of an unknown one
 	found     *control.AttemptRecord  // … the newest start of that run
 	rotten    []control.TierRepair    // what it has read again, is damaged, and cannot be repaired
 }

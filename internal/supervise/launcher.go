@@ -38,7 +38,7 @@ type launcher struct {
 	said   *tail
 
 	lostHosts []*host  // helpers that were lost in the last attempt
-	lostNodes []string // machines that srun may not reach
+	lostNodes []string // machines that srun can perhaps not reach
 	without   bool     // srun is to use other machines than these
 
 	helperLaunches []*helperLaunch // helper launches of moves
@@ -295,7 +295,7 @@ func (s *Supervisor) joined(h *host, c *control.Conn, queue *control.SendQueue, 
 		c.Close()
 	}
 	if s.a == nil || s.a.begun() {
-		refuse("it is late")
+		refuse("it came too late")
 		return
 	}
 	if m.Rank < 0 || m.Rank >= s.n {
@@ -346,7 +346,7 @@ func (l *launcher) note(hosts []*host) {
 	}
 }
 
-// suspect remembers machines that srun may not reach.
+// suspect remembers machines that srun can perhaps not reach.
 func (l *launcher) suspect(nodes []string) {
 	for _, n := range nodes {
 		if !slices.Contains(l.lostNodes, n) {

@@ -30,7 +30,7 @@ type localRun struct {
 	damaged    map[copyOf]string
 	rotten     map[keptCopy]string  // what hosts keep and cannot be used
 	restored   control.Checkpointed // what this attempt restores
-	failed     []copyOf             // of damaged: copies on tiers that could not be had, and are tried again at the next start
+	failed     []copyOf             // of damaged: copies on tiers that could not be fetched; the next start tries again
 	stored     []*tierStore         // what tiers outside of the hosts have; nil: they were not read for this start
 	began      time.Time            // when this supervisor began
 	left       map[string]time.Time // directories whose helpers were lost while ranks ran, and when
@@ -40,8 +40,8 @@ type localRun struct {
 	attemptID  string
 	above      uint64
 	commits    int   // since ranks got their homes
-	moved      bool  // some have, while they ran
-	tidied     bool  // what ranks left elsewhere was removed since then
+	moved      bool  // some got them while they ran
+	tidied     bool  // files that ranks had elsewhere were removed since then
 	outputErr  error // why the ranks' output is not complete here
 }
 
@@ -123,7 +123,7 @@ func (s *Supervisor) scanHosts(ctx context.Context) {
 		if x, ok := m.(*control.Scanned); ok && x.Error == "" {
 			h.files = x.Files
 		} else if ok {
-			s.say("what is on %s is not known: %s", h.title(), x.Error)
+			s.say("cannot list the files on %s: %s", h.title(), x.Error)
 		}
 	})
 	s.local.found = s.localFound()
@@ -158,14 +158,14 @@ func (s *Supervisor) completeLocal() []rundir.Checkpoint {
 	return s.local.found.complete()
 }
 
-// tidyAfter is how many checkpoints are committed at the homes of ranks before
-// what they have left on other hosts is removed.
+// tidyAfter is how many checkpoints must be committed at the homes of ranks
+// before the ranks' files on other hosts are removed.
 const tidyAfter = 2
 
-// tidyHosts removes what ranks have left on hosts that are not their homes any
-// more, after some commits. It does not during a move: destinations have files
-// on hosts that are not homes yet. A move, in turn, waits for helpers that are
-// removing files.
+// After some commits, tidyHosts removes the files of ranks on hosts that are
+// not their homes any more. It does nothing during a move: destinations have
+// files on hosts that are not homes yet. A move, in turn, waits for helpers
+// that are removing files.
 func (s *Supervisor) tidyHosts() {
 	if s.local == nil || s.local.tidied || s.local.commits < tidyAfter || s.move != nil || s.a == nil || s.a.failure != nil {
 		return
@@ -239,8 +239,8 @@ func (s *Supervisor) dirBusy(h *host) bool {
 	})
 }
 
-// needsDir reports whether a directory has files that the run may need. Helpers
-// of others discard what is left when they end.
+// needsDir reports whether a directory has files that the run may need. The
+// helpers of other directories discard the files there when they end.
 func (s *Supervisor) needsDir(id string) bool {
 	is := func(home control.Home) bool { return home.Dir == id }
 	return s.rec.Started == nil || slices.ContainsFunc(s.rec.Started.Homes, is) || slices.ContainsFunc(s.rec.Started.Holders, is)
@@ -266,7 +266,7 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 	l.failed = nil
 	clear(l.rotten)
 	s.tellPeers()
-	var own map[int]string // ranks whose own files come from a tier, and which
+	var own map[int]string // ranks whose own files come from a tier, and the tier
 	for {
 		p := s.localFound()
 		l.found = p
@@ -406,8 +406,9 @@ func (s *Supervisor) assign() (up []*host, ranks [][]int) {
 	return up, ranks
 }
 
-// fetch brings files to hosts. It returns how many items could not be had from
-// where they were, and whether all helpers have answered.
+// fetch brings files to hosts. It returns how many items could not be fetched
+// (negative: nobody else has one of them), and whether all helpers have
+// answered.
 func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.FetchItem) (failed int, whole bool) {
 	var moved []int
 	for _, list := range items {
@@ -436,7 +437,7 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 			if f.Index > 0 {
 				what = fmt.Sprintf("its file of checkpoint %d", f.Index)
 			}
-			s.say("rank %d: %s could not be had from %s: %s", f.Rank, what, f.Host, f.Error)
+			s.say("rank %d: %s could not be fetched from %s: %s", f.Rank, what, f.Host, f.Error)
 			if f.Index == 0 {
 				failed = -1 << 30 // nobody else has it
 				continue
@@ -448,8 +449,8 @@ func (s *Supervisor) fetch(ctx context.Context, items map[string][]control.Fetch
 	return failed, whole
 }
 
-// fetchFailed records that a file could not be had from where it was. The next
-// plan does without it.
+// fetchFailed records that a file could not be fetched from where it was. The
+// next plan does without it.
 func (l *localRun) fetchFailed(f *control.FetchFailure) {
 	if f.Host == "other hosts" {
 		l.keptFailed(f)
@@ -523,8 +524,8 @@ func (s *Supervisor) damagedCopy(r *rank, m *control.Damaged) {
 	s.a.damaged = fmt.Sprintf("rank %d on %s cannot load checkpoint %d: %s", r.Rank, r.Host, m.Index, m.Error)
 }
 
-// endLocal looks what an attempt has left on the hosts, before helpers end. If
-// the ranks have finished, it brings their output here.
+// endLocal scans the hosts after an attempt, before their helpers end. If the
+// ranks have finished, it brings their output here.
 func (s *Supervisor) endLocal(ctx context.Context) {
 	s.scanHosts(ctx)
 	if a := s.a; a.failure == nil && a.whole() {
@@ -532,8 +533,8 @@ func (s *Supervisor) endLocal(ctx context.Context) {
 	}
 }
 
-// discardLocal removes the files of a finished run from the hosts, but what
-// they keep of its end.
+// discardLocal removes the files of a finished run from the hosts, except those
+// of its end that tiers on them keep.
 func (s *Supervisor) discardLocal() {
 	if s.keepsCheckpoints() {
 		return

@@ -84,7 +84,7 @@ func newLocalInventory(ranks int, record *control.AttemptRecord, dirs []*hostDir
 	return p
 }
 
-// splitEnd tells what a directory keeps of the end of the run from what it
+// splitEnd separates what a directory keeps of the end of the run from what it
 // keeps of checkpoints.
 func (p *localInventory) splitEnd(id string) {
 	isEnd := func(x recovery.Part) bool { return x.Index == tier.EndIndex }
@@ -102,7 +102,8 @@ func (p *localInventory) splitEnd(id string) {
 // ids returns the IDs of the directories, in the order of the stores.
 func (p *localInventory) ids() []string { return slices.Sorted(maps.Keys(p.dirs)) }
 
-// names returns how recovery calls the directories, by ID: as their hosts.
+// names returns the names of the directories for package recovery, by ID: those
+// of their hosts.
 func (p *localInventory) names() map[string]string {
 	out, seen := make(map[string]string), make(map[string]bool)
 	for _, id := range p.ids() {
@@ -259,8 +260,8 @@ func (d *hostDir) line(rank int) uint64 {
 
 // plan decides what the ranks restore, and how the files get to the directories
 // in which they will run. It returns nil if the run begins anew. It refuses if
-// there was a checkpoint and none can be had, or if a rank's home is gone or is
-// an older copy.
+// there was a checkpoint and none can be restored, or if a rank's home is gone
+// or is an older copy.
 func (p *localInventory) plan(at []string) (*recovery.Plan, error) {
 	inv := p.inventory()
 	committed := inv.Committed
@@ -347,7 +348,7 @@ func (p *localInventory) checkHomes(committed uint64) error {
 			continue
 		}
 		if slices.ContainsFunc(list, func(r int) bool { return p.olderCopy(d, r, committed) }) {
-			out, temporary = append(out, fmt.Sprintf("%s on %s is an older copy: checkpoint %d was complete, and it knows nothing of it", d.Dir, d.host, committed)), false
+			out, temporary = append(out, fmt.Sprintf("%s on %s is an older copy: it knows nothing of checkpoint %d, which was complete", d.Dir, d.host, committed)), false
 		}
 	}
 	if len(out) == 0 {
@@ -386,8 +387,9 @@ func (p *localInventory) byHome() (out [][]int) {
 
 // fetches returns what each host must get before ranks start, by the ID of its
 // directory. at are the directories in which ranks will run. If anything is
-// brought, all other files of the checkpoint are verified, too: an older one
-// would have to be brought as well.
+// brought, the hosts verify all other files of the checkpoint, too: if one is
+// damaged, the run needs another checkpoint, whose files must be brought as
+// well.
 func (p *localInventory) fetches(plan *recovery.Plan, at []string) map[string][]control.FetchItem {
 	out := make(map[string][]control.FetchItem)
 	if plan == nil {

@@ -26,11 +26,11 @@ func dirNamed(id string) *hostDir {
 	return &hostDir{"host " + id, &control.HostFiles{ID: id, Dir: "/local", Attempt: startedOn("a", "a")}, []string{id + ":1"}}
 }
 
-// TestLocalInventory_All tries every state of two directories, of two ranks
-// with two checkpoints: each file is missing, or of either attempt, each rank
-// has recorded any line, and has its home in either directory. Without
+// TestLocalInventory_EveryState tries every state of two directories, of two
+// ranks with two checkpoints: each file is missing, or of either attempt, each
+// rank has recorded any line, and has its home in either directory. Without
 // CAIRN_LONG=1 it tries one in 37.
-func TestLocalInventory_All(t *testing.T) {
+func TestLocalInventory_EveryState(t *testing.T) {
 	kinds := []string{"", "x", "y"}
 	resumed, refused, fresh := 0, 0, 0
 	var state [8]int // by directory, rank and checkpoint: what is there

@@ -19,7 +19,7 @@ import (
 // checkpoints of the rank stay with the source, which holds them until there
 // are newer ones.
 
-// ownStep is where the journals of ranks are that move. It only grows.
+// ownStep says where the journals of moving ranks are. It only grows.
 type ownStep int
 
 const (
@@ -96,7 +96,7 @@ func (s *Supervisor) storeHomes(m *move) {
 	s.local.commits, s.local.moved, s.local.tidied = 0, true, false
 	s.rec.Started = s.stamped(&now)
 	if err := s.record(); err != nil {
-		s.moveFailed(fmt.Sprintf("where the ranks are now could not be recorded: %v", err))
+		s.moveFailed(fmt.Sprintf("cannot record where the ranks are now: %v", err))
 		return
 	}
 	waiting := len(to)
@@ -112,7 +112,7 @@ func (s *Supervisor) storeHomes(m *move) {
 			case !ok:
 				s.moveFailed(fmt.Sprintf("the helper on %s is lost", h.title()))
 			case x.Error != "":
-				s.moveFailed(fmt.Sprintf("where the ranks are now could not be recorded on %s: %s", h.title(), x.Error))
+				s.moveFailed(fmt.Sprintf("cannot record on %s where the ranks are now: %s", h.title(), x.Error))
 			default:
 				if waiting--; waiting == 0 {
 					m.own = ownThere

@@ -16,8 +16,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// collectOutput makes the ranks' output files here those of their hosts. Most
-// of them are equal already: the sink has written what helpers passed on.
+// collectOutput makes the ranks' output files here equal to those on their
+// hosts. Most of them are equal already: the sink has written what helpers
+// passed on.
 func (s *Supervisor) collectOutput(ctx context.Context) error {
 	for r := range s.n {
 		h := s.a.ranks[r].on

@@ -29,8 +29,8 @@ func (r *rank) noteLoop(l *control.Loop, now time.Time) {
 	}
 }
 
-// endOf estimates when a loop ends that had made that many iterations at a
-// time. The result is zero if that is too far away.
+// endOf estimates when a loop ends. from is how many iterations it had made at
+// the time at. The result is zero if that is too far away.
 func endOf(l *control.Loop, from int64, at, now time.Time) time.Time {
 	each := float64(now.Sub(at)) / float64(l.Done-from)
 	left := each * float64(l.Total-l.Done)

@@ -478,7 +478,7 @@ func (p succession) follow(offsets [2]int64) {
 	}
 }
 
-// hostOfSourceLost does the same for all sources on a host that is lost.
+// hostOfSourceLost does what sourceEnded does, for all sources on a lost host.
 func (s *Supervisor) hostOfSourceLost(h *host) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.from == h {

@@ -23,7 +23,7 @@ const (
 // moveRequest is a request for a move.
 type moveRequest struct {
 	ranks []int
-	host  string // move all ranks there, instead of ranks
+	host  string // move all ranks that this host has, instead of ranks
 	to    string // destination host; "": the supervisor chooses
 	how   control.Migrate
 	by    asker

@@ -257,7 +257,7 @@ func TestEvacuate_WaitsForRoom(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
 	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock && echo >> `+asked, 100*time.Millisecond
 	l := begin(t, o)
-	l.await("rank 1 not moved: no other host of the run has room for rank 1; ranks leave as soon as there is; 'cairn migrate --host b --to TARGET' does not wait")
+	l.await("rank 1 not moved: no other host of the run has room for rank 1; the ranks move as soon as a host has room; 'cairn migrate --host b --to TARGET' does not wait")
 	before, _ := os.ReadFile(asked)
 	for n := len(before); n < len(before)+3; { // the supervisor checks repeatedly
 		text, _ := os.ReadFile(asked)

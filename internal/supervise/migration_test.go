@@ -405,9 +405,9 @@ func TestMove_Queue(t *testing.T) {
 	}
 }
 
-// TestMove_AskerGone ends the command that requested a move. Before the
+// TestMove_CommandEnds ends the command that requested a move. Before the
 // decision, this cancels the move.
-func TestMove_AskerGone(t *testing.T) {
+func TestMove_CommandEnds(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
 	l := begin(t, o)

@@ -24,10 +24,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// take makes the directory that of this run. The caller does this after the
-// last helper of the earlier run has ended, and before the first attempt. take
-// first records what it discards, so that the next start completes it after a
-// crash.
+// take makes the run directory belong to this run. The caller does this after
+// the last helper of the earlier run has ended, and before the first attempt.
+// take first records what it discards, so that the next start completes it
+// after a crash.
 func (s *Supervisor) take() error {
 	if len(s.rec.Clear) > 0 {
 		if err := s.record(); err != nil {
@@ -202,7 +202,7 @@ func (s *Supervisor) prepare() (err error) {
 		if o.Out, err = filepath.Abs(o.Out); err != nil {
 			return err
 		}
-		// Nothing of an earlier run is removed if it cannot be written.
+		// If this file cannot be written, nothing of an earlier run is removed.
 		if st, err := os.Stat(filepath.Dir(o.Out)); err != nil {
 			return optionError("-o %s: %v", o.Out, err)
 		} else if !st.IsDir() {

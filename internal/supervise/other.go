@@ -31,7 +31,7 @@ func (*Supervisor) Stop(string) {}
 // Evacuate does nothing on this system.
 func (*Supervisor) Evacuate() {}
 
-// HostView is what the hosts of a run have that share no files.
+// HostView shows what the hosts of a run have if they share no files.
 type HostView struct{ Hosts []*ViewedHost }
 
 // ViewedHost is one of the hosts.

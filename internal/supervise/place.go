@@ -231,8 +231,8 @@ type placeFS struct {
 	files map[string]map[string]tier.Object // by directory and name
 }
 
-// find returns what a path is. ok is false if it is none of this place: base
-// may show another checkpoint of it.
+// find returns what a path is. ok is false if this file system does not show
+// it: base may show it, as part of another checkpoint.
 func (f *placeFS) find(name string) (o tier.Object, isDir, ok bool) {
 	abs, err := filepath.Abs(name)
 	if err != nil {

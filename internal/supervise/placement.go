@@ -131,7 +131,7 @@ func (s *Supervisor) advice(q *moveRequest) string {
 	case q.by == byFile:
 		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.File(rundir.EvacuateFile), q.host)
 	case q.by == byWatch && s.launcher == nil:
-		return fmt.Sprintf("ranks leave as soon as there is; 'cairn migrate --host %s --to TARGET' does not wait", q.host)
+		return fmt.Sprintf("the ranks move as soon as a host has room; 'cairn migrate --host %s --to TARGET' does not wait", q.host)
 	case q.by == byWatch:
 		return fmt.Sprintf("use 'cairn migrate --host %s --to TARGET'", q.host)
 	}
@@ -159,7 +159,8 @@ func (s *Supervisor) prepareMove() {
 	}
 }
 
-// goal returns the host of that name. It adds a new one.
+// goal returns the host of that name. If the run does not have it, goal adds
+// it.
 func (s *Supervisor) goal(m *move, name string) *host {
 	if i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == name }); i >= 0 {
 		h := s.hosts[i]
@@ -229,7 +230,7 @@ func (s *Supervisor) recordHosts() {
 }
 
 // releaseEmptyHosts ends the helpers of hosts that have no ranks and no slots.
-// It removes hosts that were added for a move that failed.
+// It removes such hosts that were added for their files or for a move.
 func (s *Supervisor) releaseEmptyHosts() {
 	for _, h := range slices.Clone(s.hosts) {
 		if h.slots+h.vacated > 0 || h.busy || h.holds || h.spawned && h.served && h.state == hostUp || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {

@@ -52,8 +52,8 @@ type repairer struct {
 }
 
 // RepairRun repairs a run. If it is running, only the tiers outside of the
-// hosts are. command starts a helper on this machine. replace are the kinds of
-// tiers whose content is lost for good.
+// hosts are repaired. command starts a helper on this machine. replace are the
+// kinds of tiers whose content is lost for good.
 func RepairRun(ctx context.Context, run string, command, replace []string) (*RepairedRun, error) {
 	rec, err := rundir.ReadRecord(run)
 	switch {
@@ -209,9 +209,9 @@ func (h *ViewedHost) rescan() error {
 	return nil
 }
 
-// inventory puts together what hosts and tiers have. Damaged files of
-// checkpoint directories are known as such; what hosts keep has been read apart
-// from them.
+// inventory puts together what hosts and tiers have. It marks the files of
+// checkpoint directories that verifyHosts has found damaged. Hosts themselves
+// leave out what they keep and have found damaged.
 func (r *repairer) inventory() *localInventory {
 	for _, h := range r.v.Hosts {
 		if h.Files == nil {
@@ -325,8 +325,8 @@ func (r *repairer) keptSources(p *localInventory, c recovery.Checkpoint, rank in
 	return out, lacks
 }
 
-// keptPartsOf returns what hosts know about a rank's part of a checkpoint:
-// mostly the same, once.
+// keptPartsOf returns what hosts know about a rank's part of a checkpoint,
+// without repetitions. Mostly all know the same.
 func keptPartsOf(p *localInventory, c recovery.Checkpoint, rank int) (out []recovery.Part) {
 	for _, id := range p.ids() {
 		if p.kept[id] == nil {
@@ -341,7 +341,8 @@ func keptPartsOf(p *localInventory, c recovery.Checkpoint, rank int) (out []reco
 	return out
 }
 
-// committed returns the checkpoints that count and were complete, newest first.
+// committedOf returns the checkpoints that count and were complete, newest
+// first.
 func committedOf(p *localInventory) []recovery.Checkpoint {
 	return slices.DeleteFunc(p.inventory().Checkpoints(), func(c recovery.Checkpoint) bool { return c.Index > p.committed() })
 }
@@ -455,8 +456,8 @@ func (r *repairer) tellPeers() (hosts int) {
 	return len(list)
 }
 
-// repairKept restores what hosts keep for partner and rs. So many hosts keep
-// something.
+// repairKept restores what hosts keep for partner and rs. hosts is how many
+// hosts can keep something.
 func (r *repairer) repairKept(ctx context.Context, hosts int) {
 	var tiers []*policy.Tier
 	for i := range r.pol.Tiers {
@@ -488,7 +489,8 @@ func (r *repairer) repairKept(ctx context.Context, hosts int) {
 	}
 }
 
-// repairOwned restores what hosts keep of the parts that a host copies.
+// repairOwned restores, on all hosts, what they keep of the parts that host h
+// copies to the others.
 func (r *repairer) repairOwned(ctx context.Context, c recovery.Checkpoint, h *ViewedHost, tiers []*policy.Tier, hosts int, newest bool) {
 	p := r.inventory()
 	var short []*policy.Tier

@@ -16,9 +16,10 @@ import (
 )
 
 // A run that has finished has no checkpoints, but its end on each tier. Repair
-// reads the ends on the tiers outside of the hosts, and makes those whole that
-// are damaged or missing: single objects from whatever has them, hosts, too;
-// then ends whose manifest or parts cannot be read, as copies of whole ones.
+// reads the ends on the tiers outside of the hosts, and mends those that are
+// damaged or missing. First it replaces single objects, from a tier or a host
+// that has them. Then it replaces ends whose manifest or parts cannot be read,
+// by copies of whole ones.
 
 // repairEnds repairs the end of the run on the tiers outside of the hosts.
 func (r *repairer) repairEnds(ctx context.Context, run string, command []string) error {

@@ -167,8 +167,8 @@ func (r *repairer) repairOuter(ctx context.Context) {
 	}
 }
 
-// repairStore repairs one of them. If it has no checkpoint, it gets the newest
-// that can be had.
+// repairStore repairs a tier outside of the hosts. If the tier has no
+// checkpoint, it gets the newest that other tiers or hosts can give it.
 func (r *repairer) repairStore(ctx context.Context, t *outerTier) error {
 	p := r.inventory()
 	seen := make(map[string]error)
@@ -254,8 +254,8 @@ func (r *repairer) publish(ctx context.Context, t *outerTier, c recovery.Checkpo
 	return "", errors.Join(errs...)
 }
 
-// uploadFrom lets hosts upload a checkpoint: from what they keep, or with no
-// attempt from the homes of its ranks.
+// uploadFrom lets hosts upload a checkpoint: from what they keep, or, if
+// attempt is empty, from the homes of its ranks.
 func (r *repairer) uploadFrom(ctx context.Context, t *outerTier, c recovery.Checkpoint, attempt string) (out []tier.Uploaded, err error) {
 	p := r.inventory()
 	ranks := make(map[*ViewedHost][]int)
@@ -337,8 +337,8 @@ func (r *repairer) content(ctx context.Context, p *localInventory, t *outerTier,
 		}
 	}
 	for _, s := range r.onHosts(p, w) {
-		if f, ok := try("host "+s.host, s.get); ok {
-			return f, "host " + s.host, nil
+		if f, ok := try(s.name, s.get); ok {
+			return f, s.name, nil
 		}
 	}
 	if len(errs) == 0 {
@@ -363,9 +363,9 @@ func (r *repairer) had(p *localInventory, rank int) string {
 	}
 	home := p.record.Homes[rank]
 	if p.dirs[home.Dir] == nil {
-		return fmt.Sprintf("; host %s had it, and its directory is not there", home.Host)
+		return fmt.Sprintf("; host %s had it, and its directory is missing", home.Host)
 	}
-	return fmt.Sprintf("; host %s had it, and is there without it", home.Host)
+	return fmt.Sprintf("; host %s had it, but not any more", home.Host)
 }
 
 // find looks for an object of the same content.
@@ -388,7 +388,7 @@ func (t *outerTier) find(ctx context.Context, o tier.Object) (found tier.Object,
 
 // hostFile is a file on a host that may have the content of an object.
 type hostFile struct {
-	host string
+	name string // of the host, or hosts, in messages
 	get  func(io.Writer) error
 }
 
@@ -404,7 +404,7 @@ func (r *repairer) onHosts(p *localInventory, w *tier.Wanted) (out []hostFile) {
 	}
 	root := "kept/" + r.rec.ID + "/"
 	file := func(h *ViewedHost, path string) {
-		out = append(out, hostFile{h.Name, func(to io.Writer) error {
+		out = append(out, hostFile{"host " + h.Name, func(to io.Writer) error {
 			_, err := io.Copy(to, io.NewSectionReader(h.file(path, w.Size), 0, w.Size))
 			return err
 		}})
@@ -437,7 +437,7 @@ func (r *repairer) onHosts(p *localInventory, w *tier.Wanted) (out []hostFile) {
 		}
 	}
 	for code, list := range shards {
-		out = append(out, hostFile{"several: shards", func(to io.Writer) error {
+		out = append(out, hostFile{"shards on several hosts", func(to io.Writer) error {
 			_, err := erasure.Rebuild(list, code, erasure.Digest(w.Digest), to, nil)
 			return err
 		}})

@@ -37,8 +37,8 @@ func (s *Supervisor) scrubbed(h *host, m *control.Scrubbed) {
 	s.changed()
 }
 
-// Damaged returns what hosts have read again, is damaged, and could not be
-// repaired.
+// Damaged returns what hosts have read again and found damaged, and could not
+// repair.
 func (v *HostView) Damaged() []control.TierRepair {
 	if v.rec.Scrub == nil {
 		return nil

@@ -74,8 +74,8 @@ func (s *Supervisor) spawning() bool {
 }
 
 // spawnHost returns mpirun's name for the host that a rank goes to, or "" if it
-// is not one of its hosts. mpirun knows hosts that its arguments do not name
-// without their domain.
+// is not one of its hosts. If mpirun's arguments do not name a host, mpirun
+// knows it by its name without the domain.
 func (s *Supervisor) spawnHost(goal string) string {
 	if named(s.launcher.args, goal) {
 		return goal
@@ -176,7 +176,7 @@ func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 		if m == nil || m != s.move || m.ID != by.move || m.rank(by.movingRank).to != nil {
 			return
 		}
-		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.rank(by.movingRank).goal, control.TimeText(s.limits.come), by.rank)
+		why := fmt.Sprintf("no helper came from %s within %s, though rank %d had started one by MPI_Comm_spawn", m.rank(by.movingRank).goal, control.TimeText(s.limits.come), by.rank)
 		if said := s.launcher.said.line(); said != "" {
 			why += fmt.Sprintf(" (mpirun said: %s)", said)
 		}

@@ -272,7 +272,7 @@ func TestSpawn_Hangs(t *testing.T) {
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.come = 50 * time.Millisecond })
 		m := l.migrate(client.Migration{Ranks: []int{1}, To: "localhost"})
-		l.await("no helper came from localhost within 50 ms, which rank 1 had started by MPI_Comm_spawn; the new process of rank 1 is started by another mpirun")
+		l.await("no helper came from localhost within 50 ms, though rank 1 had started one by MPI_Comm_spawn; the new process of rank 1 is started by another mpirun")
 		m.ends(control.Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("launcheds to %q", sent())

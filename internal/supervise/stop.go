@@ -53,7 +53,8 @@ func graceOf(given time.Duration) time.Duration {
 // the move.
 func (s *Supervisor) stop(why string) { s.stopOn(why, scheduler.Notice{}) }
 
-// stopOn does the same when the scheduler has said how much time there is.
+// stopOn is stop after a notice of the scheduler, which may say how much time
+// there is.
 func (s *Supervisor) stopOn(why string, n scheduler.Notice) {
 	if s.stopping || s.stopAfterMove != "" {
 		s.proxied.hasty = s.proxied.ended
@@ -184,8 +185,8 @@ func (c *commits) addSaveTime(d time.Duration) {
 }
 
 // signaled handles SIGTERM to a helper of a launcher. Slurm ends a job that is
-// preempted by signals to its steps alone. It signals a step that has failed in
-// the same way, which is no reason to stop.
+// preempted by signals to its steps alone. It signals a failed step in the same
+// way, which is no reason to stop.
 func (s *Supervisor) signaled() {
 	if s.stopping || s.asksEnd || !s.scheduler.Slurm() {
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // causes are the causes for which a tier has failed since it worked last, and
-// when it did so last for each. Several hosts may fail for different ones.
+// when each occurred last. Several hosts may fail for different ones.
 type causes map[string]time.Time
 
 // forgetCause is after how long a cause counts as a new one.

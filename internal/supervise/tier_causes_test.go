@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestCauses has failures of a tier that differ in what was being done, and not
-// in the cause: only the first of each cause is told, and one that comes back
-// after a while.
-func TestCauses(t *testing.T) {
+// TestCauses_ReportedOnce has failures of a tier that differ in what was being
+// done, and not in the cause: only the first of each cause is told, and one
+// that comes back after a while.
+func TestCauses_ReportedOnce(t *testing.T) {
 	c := make(causes)
 	at := time.Unix(0, 0)
 	for i, x := range []struct {
@@ -23,8 +23,8 @@ func TestCauses(t *testing.T) {
 		{"checkpoint 4 from host a: uploading checkpoint 4 to s3://b/sim: 507 Insufficient Storage", time.Second, true},
 		{"checkpoint 4 from host b: uploading checkpoint 4 to s3://b/sim: connect: connection refused", time.Second, false},
 		{"checkpoint 5 from host a: uploading checkpoint 5 to s3://b/sim: 507 Insufficient Storage", time.Second, false},
-		{"checkpoint 6 is on its way since 2026-03-01 10:12:03", time.Second, true},
-		{"checkpoint 7 is on its way since 2026-03-01 11:12:03", time.Second, false},
+		{"checkpoint 6 has been on its way since 2026-03-01 10:12:03", time.Second, true},
+		{"checkpoint 7 has been on its way since 2026-03-01 11:12:03", time.Second, false},
 		{"checkpoint 8 from host a: connect: connection refused", 20 * time.Minute, true},
 	} {
 		at = at.Add(x.after)

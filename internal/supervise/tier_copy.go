@@ -116,8 +116,8 @@ func (v *HostView) FilesElsewhere(rank int, files []ckpt.FileEntry) error {
 	return nil
 }
 
-// copyDir copies a checkpoint of a run whose ranks share a directory, the
-// newest that is complete.
+// copyDir copies a complete checkpoint of a run whose ranks share a directory:
+// that of index, or the newest if index is 0.
 func copyDir(ctx context.Context, from string, src local.Source, index uint64, to, toKey string) (*CopiedRun, error) {
 	members, err := store.Members(vfs.OS(), src.Checkpoints)
 	if err != nil {

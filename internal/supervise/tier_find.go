@@ -191,7 +191,7 @@ func (s *Supervisor) findRun() error {
 	case best == nil && s.o.From != "":
 		return fmt.Errorf("there is no run at %s", s.o.From)
 	case best == nil && lost != nil:
-		return notAgain(lost, "it is not there for this command")
+		return notAgain(lost, "this command does not find it there")
 	case best == nil:
 		return nil
 	case lost != nil && lost.ID != best.record.Run:
@@ -218,14 +218,14 @@ func nothingToResume(run string) error {
 	return errors.New(text + "; without --from, a new run begins")
 }
 
-// notAgain refuses to begin anything else in a directory that was to have a run
-// on a tier.
+// notAgain refuses to begin anything else in a directory that was to resume a
+// run on a tier.
 func notAgain(lost *rundir.Record, why string) error {
 	same := "give the same command"
 	if from := lost.Found.From; from != "" {
 		same = "give --from " + from
 	}
-	return fmt.Errorf("this run directory was to have the run on %s, and no start of it has counted; now %s: %s to look for it there, name another run directory, or begin a new run with --fresh", lost.Found.Tier, why, same)
+	return fmt.Errorf("this run directory was to resume the run on %s, and no start of it has counted; now %s: %s to look for the run again, name another run directory, or begin a new run with --fresh", lost.Found.Tier, why, same)
 }
 
 // findOn looks for a run on a tier. It returns nil if there is none.
@@ -308,7 +308,7 @@ func endBefore(ctx context.Context, x tier.Tier, a *control.AttemptRecord) (*tie
 	return m, nil
 }
 
-// adopt makes a run that was found on a tier that of the run directory.
+// adopt gives the run directory the run that was found on a tier.
 func (s *Supervisor) adopt(f *foundRun) error {
 	a := f.record
 	by := fmt.Sprintf("the run on %s, whose start %d was on %s at %s", f.tier, a.Number, a.Host, a.Time.Format(time.DateTime))
@@ -358,10 +358,10 @@ func (s *Supervisor) isNew() string {
 	return "this run directory is new"
 }
 
-// findOnHosts looks whether hosts could not join because their directories have
-// the run, of which a new run directory knows nothing: the old one is lost.
-// Then it makes that run the run directory's, and the hosts have to join again.
-// It refuses if the run on hosts cannot be that of this command.
+// findOnHosts is for a new run directory in place of one that was lost. If
+// hosts could not join because their directories have files of a run, it gives
+// the run directory that run; again says that the hosts have to join again. It
+// refuses if that cannot be the run of this command.
 func (s *Supervisor) findOnHosts() (again bool, err error) {
 	if s.local == nil || s.rec.Started != nil {
 		return false, nil

@@ -192,7 +192,8 @@ func (t *tierHelper) options() (o Options, err error) {
 }
 
 // supervisor returns a supervisor that has the run directory. If the program
-// has just ended, and its tier helper still has it, it waits for that.
+// has just ended, and its tier helper still has the directory, supervisor waits
+// until it is free.
 func (t *tierHelper) supervisor(ctx context.Context, o Options) (*Supervisor, error) {
 	for began := time.Now(); ; {
 		if err := t.finished(); err != nil && !o.Fresh {
@@ -223,7 +224,7 @@ type finishedRun struct{ rec *rundir.Record }
 
 func (finishedRun) Error() string { return "the run has finished" }
 
-// finished returns an error if the run has finished, and answers it.
+// finished returns an error if the run has finished, and answers the program.
 func (t *tierHelper) finished() error {
 	rec, err := rundir.ReadRecord(t.ask.Run)
 	if err != nil || rec == nil || rec.State != rundir.Finished {

@@ -16,8 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// Tiers on hosts: partner and rs. Helpers copy what their ranks have committed
-// to other hosts, and tell the supervisor when these have it. The supervisor
+// Tiers on hosts: partner and rs. Helpers copy to other hosts what their ranks
+// have committed, and tell the supervisor when these have it. The supervisor
 // decides who holds for whom (Peers), which checkpoint is copied (Keep), and
 // which ones are kept (Retain).
 
@@ -157,7 +157,7 @@ func (p *localInventory) addKept(id string, s *recovery.Store) {
 	if k == nil {
 		return
 	}
-	suspect := make(map[int]string) // ranks of which a file here is damaged: what is kept are links to it
+	suspect := make(map[int]string) // ranks with a damaged file here: what is kept may be links to it
 	for c, why := range p.damaged {
 		if c.dir == id {
 			suspect[c.rank] = why
@@ -252,7 +252,7 @@ func (p *localInventory) keptFetches(plan *recovery.Plan) (out []control.FetchIt
 	return out
 }
 
-// keptFailed records that something could not be had from what hosts keep.
+// keptFailed records that something could not be fetched from what hosts keep.
 func (l *localRun) keptFailed(f *control.FetchFailure) {
 	if f.Object == "" {
 		c := copyOf{keptTier, f.Rank, f.Index}

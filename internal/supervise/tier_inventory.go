@@ -21,9 +21,9 @@ import (
 )
 
 // What tiers outside of the hosts have, as package recovery wants to know it.
-// It is read only if hosts alone do not do. A rank's part there has the rank's
-// file, and its own files as they were at that checkpoint. So it has no need of
-// the rank's home.
+// It is read only if hosts alone do not suffice. A rank's part there has the
+// rank's file, and its own files as they were at that checkpoint. So the rank's
+// home is not needed.
 
 // tierStore is what a tier has.
 type tierStore struct {
@@ -139,7 +139,8 @@ func (p *localInventory) tierFetches(plan *recovery.Plan, hosts int) (out []cont
 	return out
 }
 
-// fromTier returns the ranks whose own files come from a tier, and which.
+// fromTier returns the ranks whose own files come from a tier, and the kind of
+// that tier.
 func fromTier(items map[string][]control.FetchItem) map[int]string {
 	out := make(map[int]string)
 	for _, list := range items {
@@ -317,8 +318,9 @@ func (s *Supervisor) claimAttempt(ctx context.Context, own map[int]string) error
 // it began.
 var errFinishedMeanwhile = errors.New("the run has finished meanwhile")
 
-// heedEnd looks whether a run has finished since its start before this one was
-// read. If this start has gone back to a checkpoint, that does not count.
+// heedEnd returns errFinishedMeanwhile if the run has finished with the start
+// before. If this start has gone back to a checkpoint, that does not count, and
+// heedEnd removes the end.
 func heedEnd(ctx context.Context, x tier.Tier, before *control.AttemptRecord, back bool) error {
 	if back {
 		return tier.RemoveEnd(ctx, x, before.Run)

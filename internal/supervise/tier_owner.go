@@ -127,8 +127,8 @@ func disown(ctx context.Context, t tier.Tier, run string) error {
 	return t.Remove(ctx, ownerName(n))
 }
 
-// claimPlace returns what makes this run the owner of a tier's place, or finds
-// that it is not any more. It is for one of the tier's jobs.
+// claimPlace returns a function that makes this run the owner of a tier's
+// place, or fails if another run has the place. A job of the tier calls it.
 func (s *Supervisor) claimPlace(t *storageTier) func(context.Context, tier.Tier) error {
 	run, isNew := s.rec.ID, s.intent.New
 	return func(ctx context.Context, x tier.Tier) error {

@@ -91,8 +91,8 @@ func findPinned(ctx context.Context, x tier.Tier, t *policy.Tier, runs []string,
 	return best, nil
 }
 
-// OutputOf returns the directory of the ranks' output of the run whose
-// directory has a checkpoint directory; "": it is no run's.
+// OutputOf returns the output directory of the run that a checkpoint directory
+// belongs to; "": it belongs to none.
 func OutputOf(checkpoints string) (string, error) {
 	rec, err := rundir.ReadRecord(filepath.Dir(checkpoints))
 	if err != nil || rec == nil || rundir.RealPath(rec.CheckpointDir) != rundir.RealPath(checkpoints) {

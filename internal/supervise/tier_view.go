@@ -37,7 +37,7 @@ func (v *HostView) Tiers(ctx context.Context) (out []TieredCheckpoint, errs []er
 	p := v.found
 	p.tiers, errs = v.readTiers(ctx, pol)
 	inv := p.inventory()
-	for _, part := range p.keptParts(inv) { // a part is lost if all hosts are that know of it
+	for _, part := range p.keptParts(inv) { // a part is lost if all hosts that know of it are lost
 		for i, id := range p.ids() {
 			if k := p.kept[id]; k != nil && slices.ContainsFunc(k.Parts, func(x recovery.Part) bool { return x.Checkpoint == part.Checkpoint && x.Rank == part.Rank }) {
 				inv.Stores[i].Parts = append(inv.Stores[i].Parts, part)
@@ -276,7 +276,7 @@ func CollectTier(ctx context.Context, run, kind string, keep int, dry bool) (*Co
 	case t == nil:
 		return nil, fmt.Errorf("the run has no tier %s: its policy is %s", kind, rec.Policy)
 	case t.Kind.OnHosts():
-		return nil, fmt.Errorf("what hosts keep for %s, the run itself removes: start it with keep=N", kind)
+		return nil, fmt.Errorf("the run itself removes what hosts keep for %s: start it with keep=N", kind)
 	}
 	x, err := helper.OpenMarked(ctx, t, rec.Name, vfs.AccessFromEnv())
 	if err != nil {

@@ -64,7 +64,7 @@ type tierJob struct {
 	then func(error)
 }
 
-// kind returns how messages call the tier.
+// kind returns what control messages call the tier.
 func (t *storageTier) kind() string { return string(t.Kind) }
 
 // String returns the tier as users write it.
@@ -120,7 +120,7 @@ func usualPolicy(dir string) *policy.Policy {
 func checkLocal(p *policy.Policy) error {
 	t, usual := p.Of(policy.Local), policy.Defaults(policy.Local)
 	if t.Every != usual.Every || t.Keep != usual.Keep {
-		return optionError("--tiers: local takes every checkpoint; how many it keeps, the program says (Options.Keep)")
+		return optionError("--tiers: local takes every checkpoint; the program says how many it keeps (Options.Keep)")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func checkLocal(p *policy.Policy) error {
 // openTiers makes the tiers of the policy. It does not touch them.
 func (s *Supervisor) openTiers() {
 	if usual := usualPolicy(s.o.Local); s.policy == nil && !s.intent.New && s.rec.Policy == usual.String() && s.launcher == nil {
-		s.policy, s.usualTiers = usual, true // of its hosts, this command names one: it may have copies
+		s.policy, s.usualTiers = usual, true // this command names only one of its hosts, which may have copies
 	}
 	if s.policy == nil {
 		if s.rec.Policy != "" && !s.intent.New {
@@ -218,7 +218,7 @@ const uploadTime = time.Hour
 func (s *Supervisor) uploadCheckpoint(index uint64) {
 	for _, t := range s.tiers {
 		if u := t.upload; u != nil && t.state.Failing == nil && time.Since(u.since) > uploadTime {
-			s.tierFails(t, fmt.Errorf("%s is on its way since %s", tier.Title(u.index), u.since.Format(time.DateTime)))
+			s.tierFails(t, fmt.Errorf("%s has been on its way since %s", tier.Title(u.index), u.since.Format(time.DateTime)))
 			t.writing = nil // they hang; others may try
 			t.nextTurn()
 		}
@@ -276,7 +276,7 @@ func (s *Supervisor) turn(h *host, m *control.Turn) {
 	}
 }
 
-// endTurns takes the turns of a host that is lost.
+// endTurns ends the turns of a host that is lost.
 func (s *Supervisor) endTurns(h *host) {
 	for _, t := range s.tiers {
 		t.endTurn(h)
@@ -497,8 +497,8 @@ const (
 	emptyingTime = 3 * time.Second // … before it says so
 )
 
-// emptyTiers removes the checkpoints of a finished run from its tiers that have
-// its end.
+// emptyTiers removes the checkpoints of a finished run from those of its tiers
+// that have its end.
 func (s *Supervisor) emptyTiers() {
 	var left []string
 	stopping := s.stopping

@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/policy"
 )
 
-// TestTiers_Local gives options that have no meaning for the hosts' own
-// checkpoints. They must be refused, and not be ignored.
-func TestTiers_Local(t *testing.T) {
+// TestTiers_LocalRefusesOptions gives options that have no meaning for the
+// hosts' own checkpoints. They must be refused, and not be ignored.
+func TestTiers_LocalRefusesOptions(t *testing.T) {
 	for text, why := range map[string]string{
 		"local=/d:keep=5,partner":                "Options.Keep",
 		"local=/d,shared=/s:writers=3,files=2":   "",

@@ -15,20 +15,19 @@ import (
 
 // A bundle is one object in place of many: the files of several ranks, and
 // their extra files, one after the other. Object.At says where each begins. A
-// bundle is an HDF5 file, too: what rank 3's file has is in its group
-// /rank-0003.
+// bundle is also an HDF5 file: its group /rank-0003 has what rank 3's file has.
 //
 //	0      superblock
 //	4096   rank 0's file, as it is │ rank 1's file │ … │ extra files
 //	       metadata: groups whose datasets have their chunks above
 
-// bundleAlign is what the places of files in a bundle are multiples of.
+// bundleAlign divides the offset of every file in a bundle.
 const bundleAlign = 4096
 
 // bundledFile is a file that goes into a bundle.
 type bundledFile struct {
 	group  string // of a rank's file; "": an extra file
-	name   string // of a rank's file, as bases are called
+	name   string // of a rank's file: the name that it has as a base
 	file   io.ReaderAt
 	size   int64
 	object *Object // to be completed
@@ -51,7 +50,8 @@ func (u *upload) bundles() (out [][]int) {
 	return out
 }
 
-// putBundle stores what is not there of some ranks, as one object.
+// putBundle stores the files of some ranks that the tier does not have yet, as
+// one object.
 func (u *upload) putBundle(ctx context.Context, list []int) (err error) {
 	var files []bundledFile
 	var open []vfs.File
@@ -115,8 +115,8 @@ func (u *upload) putBundle(ctx context.Context, list []int) (err error) {
 	return put(ctx, u.t, name, src)
 }
 
-// makeBundle lays files out, and completes their objects. It reads everything
-// once.
+// makeBundle lays files out, and completes their objects. It reads all files,
+// for their digests.
 func makeBundle(ctx context.Context, name string, files []bundledFile) (src Source, err error) {
 	w := hdf5.NewWriter()
 	groups := make(map[string]string) // by name of a base
@@ -211,16 +211,17 @@ func (b *bundleReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// errBundle says that a bundle is missing. Its files cannot be put back one by
+// errBundle means that a bundle is missing. Its files cannot be put back one by
 // one.
-var errBundle = errors.New("the file that has those of several ranks is missing")
+var errBundle = errors.New("the bundle, which has the files of several ranks, is missing")
 
-// repairedName is the name of a second copy of a bundle, which is there while
-// the bundle is replaced: other ranks' files in it may be nowhere else.
+// repairedName is the name of a second copy of a bundle. A repair keeps it
+// while it replaces the bundle: the bundle may have the only copy of other
+// ranks' files.
 func repairedName(bundle string) string { return bundle + "-repaired" }
 
-// restoreIn puts the content of an object back into its bundle, and stores that
-// again.
+// restoreIn puts the content of an object back into its bundle, and stores the
+// bundle again.
 func (w *Wanted) restoreIn(ctx context.Context, t Tier, src Source) error {
 	f, size, err := fetchBundle(ctx, t, w.Name)
 	if err != nil {
@@ -250,7 +251,7 @@ func (w *Wanted) restoreIn(ctx context.Context, t Tier, src Source) error {
 }
 
 // ensureBundle checks that the bundle of an object is there. If a repair was
-// killed while it replaced the bundle, it puts the bundle back.
+// killed while it replaced the bundle, ensureBundle puts the bundle back.
 func (w *Wanted) ensureBundle(ctx context.Context, t Tier) error {
 	_, err := t.Stat(ctx, w.Name)
 	if !errors.Is(err, ErrNotExist) {

@@ -184,8 +184,8 @@ func (c *collection) collect(ctx context.Context) error {
 	return c.t.Remove(ctx, own)
 }
 
-// readNeeds notes what is needed. It reads claims first: a claim that is gone
-// by then has a manifest.
+// readNeeds notes what is needed. It reads claims before manifests: an upload
+// creates its manifest before it removes its claim.
 func (c *collection) readNeeds(ctx context.Context, again bool) error {
 	if err := c.readClaims(ctx); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 		switch {
 		case index == EndIndex && !m.Abandoned:
 			if err := c.readParts(ctx, m); err != nil {
-				return fmt.Errorf("the end of the run cannot be used, and is to be kept: %w; remove %s first", err, manifestName(c.run, index))
+				return fmt.Errorf("the end of the run must be kept, but cannot be used: %w; remove %s first", err, manifestName(c.run, index))
 			}
 			continue
 		case m.Abandoned:
@@ -246,7 +246,7 @@ func (c *collection) readManifests(ctx context.Context, again bool) error {
 		}
 		c.oldest = index
 		if err := c.readParts(ctx, m); err != nil {
-			return fmt.Errorf("%s cannot be used, and is to be kept: %w; remove %s first", Title(index), err, manifestName(c.run, index))
+			return fmt.Errorf("%s must be kept, but cannot be used: %w; remove %s first", Title(index), err, manifestName(c.run, index))
 		}
 	}
 	return nil
@@ -275,8 +275,8 @@ func (c *collection) readParts(ctx context.Context, m *Manifest) error {
 	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
-// checkList checks that the list of manifests was not an old one: a part that
-// is to be removed has no manifest, or one that was seen.
+// checkList checks that the tier's list of manifests was up to date: a part
+// that is to be removed has no manifest, or one that this collection has seen.
 func (c *collection) checkList(ctx context.Context, objects []Info) error {
 	for _, info := range objects {
 		rest, ok := strings.CutPrefix(info.Name, c.run+partsDir)
@@ -292,7 +292,7 @@ func (c *collection) checkList(ctx context.Context, objects []Info) error {
 	return nil
 }
 
-// readClaims notes what uploads need that are under way.
+// readClaims notes what the uploads under way need.
 func (c *collection) readClaims(ctx context.Context) error {
 	c.claims = nil
 	for info, err := range c.t.List(ctx, c.run+claimsDir) {
@@ -416,7 +416,7 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 	}
 	for _, index := range c.drop {
 		if _, err := c.t.Stat(ctx, manifestName(c.run, index)); !errors.Is(err, ErrNotExist) {
-			return errors.Join(fmt.Errorf("the manifest of %s was removed, and is there", Title(index)), err)
+			return errors.Join(fmt.Errorf("the manifest of %s is still there after it was removed", Title(index)), err)
 		}
 	}
 	var jobs []func(context.Context) error
@@ -441,8 +441,9 @@ func (c *collection) remove(ctx context.Context, objects []Info) error {
 	return Parallel(ctx, c.o.Parallel, jobs)
 }
 
-// tooLate returns an error if the process was stopped for so long that it may
-// not know of others any more.
+// tooLate returns an error if half of the grace period is over. After all of
+// it, another collection removes the condemned list of this one, and uploads
+// may refer to objects that this one is removing.
 func (c *collection) tooLate() error {
 	if time.Since(c.began) > c.o.Grace/2 {
 		return fmt.Errorf("%w: the collection took too long; the next one continues", ErrTemporary)
@@ -450,8 +451,8 @@ func (c *collection) tooLate() error {
 	return nil
 }
 
-// RemoveRun removes everything of a run, but what pinned checkpoints need and
-// their records. It returns the pins. No upload may be under way.
+// RemoveRun removes everything of a run except its pins and what pinned
+// checkpoints need. It returns the pins. No upload may be under way.
 func RemoveRun(ctx context.Context, t Tier, run string) ([]Pin, error) {
 	pins, err := removeRun(ctx, t, run)
 	if err != nil {

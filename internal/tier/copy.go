@@ -15,11 +15,11 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// CopyRun copies checkpoints of a run to another tier, with the objects that
-// they need, as those of another run, whose identity is as. It checks the
-// digest of every object. The manifests come last, so that a copy that was
-// interrupted does not count; it may be repeated. It returns how many bytes it
-// has copied. Nothing else may write that run to the other tier.
+// CopyRun copies checkpoints of a run, with the objects that they need, to
+// another tier. as is the identity of the run that they belong to there.
+// CopyRun checks the digest of every object. The manifests come last, so that a
+// copy that was interrupted does not count; it may be repeated. It returns how
+// many bytes it has copied. Nothing else may write that run to the other tier.
 //
 // The ranks' files stay as they are, with the identity of the run that saved
 // them. The manifests of the copy name it (Manifest.Origin), and whoever
@@ -32,8 +32,8 @@ func CopyRun(ctx context.Context, from, to Tier, as string, list []*Manifest) (i
 	return n, err
 }
 
-// CopyCheckpoint copies a checkpoint to another tier, in place of one whose
-// manifest or parts are damaged there, if there is one.
+// CopyCheckpoint copies a checkpoint to another tier. It replaces a copy there
+// whose manifest or parts are damaged.
 func CopyCheckpoint(ctx context.Context, from, to Tier, m *Manifest) error {
 	_, err := copyAs(ctx, from, to, m.Run, []*Manifest{m}, true)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *copying) checkpoint(ctx context.Context, m *Manifest, as string) (*Mani
 			if c.has(ctx, ref.Object) {
 				return nil
 			}
-			if err := c.to.Remove(ctx, ref.Name); err != nil { // it is damaged, if there is one
+			if err := c.to.Remove(ctx, ref.Name); err != nil { // if it is there, it is damaged
 				return err
 			}
 			return put(ctx, c.to, ref.Name, src)
@@ -153,7 +153,7 @@ func (c *copying) checkpoint(ctx context.Context, m *Manifest, as string) (*Mani
 	return &out, nil
 }
 
-// add adds an object, which gets a name.
+// add adds an object to what is copied, under a new name.
 func (c *copying) add(o Object, name string) {
 	if c.seen[name] {
 		return
@@ -189,7 +189,7 @@ func (c *copying) object(ctx context.Context, o Object, name string) (int64, err
 	if err := Download(ctx, c.from, o, f); err != nil {
 		return 0, err
 	}
-	if err := c.to.Remove(ctx, name); err != nil { // it is damaged, if there is one
+	if err := c.to.Remove(ctx, name); err != nil { // if it is there, it is damaged
 		return 0, err
 	}
 	return o.Size, put(ctx, c.to, name, Source{ReaderAt: f, Size: o.Size, Digest: o.Digest})

@@ -13,7 +13,8 @@ import (
 // above the index of every checkpoint.
 const EndIndex uint64 = 1 << 53
 
-// Title returns how messages call what the manifest of an index is of.
+// Title returns how messages name the checkpoint of an index, or the end of the
+// run.
 func Title(index uint64) string {
 	if index == EndIndex {
 		return "the end of the run"
@@ -21,8 +22,8 @@ func Title(index uint64) string {
 	return fmt.Sprintf("checkpoint %d", index)
 }
 
-// Readable returns a text about objects of a tier without EndIndex as the index
-// of a checkpoint.
+// Readable returns a text in which EndIndex, if it stands there as the index of
+// a checkpoint, is replaced by a title.
 func Readable(text string) string {
 	return strings.ReplaceAll(text, fmt.Sprintf("checkpoint %d", EndIndex), Title(EndIndex))
 }
@@ -35,7 +36,7 @@ type End struct {
 	Job     string    `json:"job,omitempty"` // of the scheduler
 	Restart int       `json:"restart,omitempty"`
 	// Command is the program's name, without its directory, and its arguments;
-	// none: any program may have the end.
+	// none: the end is any program's.
 	Command []string `json:"command,omitempty"`
 }
 
@@ -45,7 +46,8 @@ type EndOf struct {
 	Ranks        int // of the run
 }
 
-// CommitEnd is Commit for the end of a run, which counts from then on.
+// CommitEnd is Commit for the end of a run. When it returns, the tier says that
+// the run has finished.
 func CommitEnd(ctx context.Context, t Tier, parts []Uploaded, end End) error {
 	_, err := commit(ctx, t, parts, &end)
 	return err
@@ -66,13 +68,13 @@ func ReadEnd(ctx context.Context, t Tier, run string) (*Manifest, error) {
 	return m, nil
 }
 
-// RemoveEnd removes what says that a run has finished.
+// RemoveEnd removes the manifest that says that a run has finished.
 func RemoveEnd(ctx context.Context, t Tier, run string) error {
 	return t.Remove(ctx, manifestName(run, EndIndex))
 }
 
-// RemoveRest removes everything of a run that has finished but its end and what
-// is pinned. It returns the pins. No upload may be under way.
+// RemoveRest removes everything of a finished run except its end and what is
+// pinned. It returns the pins. No upload may be under way.
 func RemoveRest(ctx context.Context, t Tier, run string) ([]Pin, error) {
 	m, err := ReadEnd(ctx, t, run)
 	if err == nil && m == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/tiertest"
 )
 
-// TestEnd stores the end of a run beside a checkpoint. Collections spare it,
-// and only the removal of the run removes it.
-func TestEnd(t *testing.T) {
+// TestEnd_SurvivesCollections stores the end of a run beside a checkpoint.
+// Collections spare it, and only the removal of the run removes it.
+func TestEnd_SurvivesCollections(t *testing.T) {
 	ctx := t.Context()
 	m := tiertest.NewMem()
 	run, attempt := strings.Repeat("ab", 16), strings.Repeat("cd", 16)

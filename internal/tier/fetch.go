@@ -79,7 +79,8 @@ type fetch struct {
 	o FetchOptions
 }
 
-// identify checks that the directory is of the manifest's run.
+// identify checks that the directory belongs to the manifest's run. A directory
+// that belongs to none gets the run's identity.
 func (f *fetch) identify() error {
 	d := store.ForHelper(f.o.FS, f.o.Dir, 0, nil)
 	id, err := d.ID()

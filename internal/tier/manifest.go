@@ -177,7 +177,7 @@ func (m *Manifest) check() error {
 		}
 		for _, r := range p.Ranks {
 			if r >= m.Ranks || seen[r] {
-				return refused("rank %d of %d is there twice, or is none", r, m.Ranks)
+				return refused("rank %d of %d is listed twice, or does not exist", r, m.Ranks)
 			}
 			seen[r] = true
 			count++

@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestPins pins a checkpoint, and expects that collections and the end of the
-// run leave it as it was, until the pin is removed.
-func TestPins(t *testing.T) {
+// TestPins_SurviveCollections pins a checkpoint, and expects that collections
+// and the end of the run leave it as it was, until the pin is removed.
+func TestPins_SurviveCollections(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m, ctx := tiertest.NewMem(), t.Context()
 	var second *tier.Manifest

@@ -189,7 +189,7 @@ const repairPart = "repair"
 
 // ReplaceManifest lets write create the manifest of a checkpoint in place of
 // one that cannot be used. In between there is none. A claim says so, and names
-// what the checkpoint needs: so a collection spares that, and Interrupted finds
+// what the checkpoint needs: a collection spares that, and Interrupted finds
 // the checkpoint if this process is killed.
 func ReplaceManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, needs []string, write func() error) error {
 	c := claim{Format: manifestFormat, Attempt: attempt, Index: index, Token: store.NewID()[:16], Reuse: needs}
@@ -220,8 +220,8 @@ func repairClaims(run string, index uint64) string {
 	return fmt.Sprintf("%s%s%08d-%s-", run, claimsDir, index, repairPart)
 }
 
-// endRepair removes the claims of repairs of a checkpoint, of those that were
-// killed, too.
+// endRepair removes the claims of all repairs of a checkpoint, including
+// repairs that were killed.
 func endRepair(ctx context.Context, t Tier, run string, index uint64) error {
 	for info, err := range t.List(ctx, repairClaims(run, index)) {
 		if err == nil {
@@ -235,8 +235,8 @@ func endRepair(ctx context.Context, t Tier, run string, index uint64) error {
 }
 
 // Interrupted returns the checkpoints that have no manifest because a repair
-// was killed. (A claim of a repair that was killed later is for the next
-// collection.)
+// was killed. (If the repair was killed after it had written the manifest, the
+// next collection removes the claim.)
 func Interrupted(ctx context.Context, t Tier, run string) (out []uint64, err error) {
 	for info, err := range t.List(ctx, run+claimsDir) {
 		if err != nil {
@@ -256,9 +256,9 @@ func Interrupted(ctx context.Context, t Tier, run string) (out []uint64, err err
 	return out, nil
 }
 
-// RebuildManifest writes the manifest of a checkpoint again, whose manifest is
-// damaged or missing, from its parts: those of an attempt, which must have all
-// ranks.
+// RebuildManifest writes the manifest of a checkpoint again, if it is damaged
+// or missing. It makes the manifest from the parts of one attempt, which must
+// have all ranks.
 func RebuildManifest(ctx context.Context, t Tier, run string, index uint64, attempt string, ranks int) (*Manifest, error) {
 	m := &Manifest{Format: manifestFormat, Run: run, Attempt: attempt, Index: index, Ranks: ranks, Token: store.NewID()}
 	has := make(map[int]bool)

@@ -22,8 +22,8 @@
 //	RUN/condemned/TOKEN.json               a collection is under way
 //	RUN/pins/best.json                     a checkpoint that no collection
 //	                                       removes
-//	RUN/checkpoints/9007199254740992.json  the run has finished; what it has
-//	                                       left
+//	RUN/checkpoints/9007199254740992.json  the run has finished; its last
+//	                                       output and files
 //
 // Each host uploads the files of its ranks, with the bases that they need, and
 // then a part, which lists them (Upload). When all parts are there, one process
@@ -115,8 +115,8 @@ type Tier interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	// Remove removes an object, durably. A missing object is not an error.
 	Remove(ctx context.Context, name string) error
-	// Sweep removes unfinished data under prefix, which calls of Put have left
-	// that were interrupted. Data that is newer than before stays.
+	// Sweep removes unfinished data under prefix, which interrupted calls of
+	// Put have left. Data that was written after the time before stays.
 	Sweep(ctx context.Context, prefix string, before time.Time) error
 	// String names the tier in messages.
 	String() string

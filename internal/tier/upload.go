@@ -28,7 +28,7 @@ type UploadOptions struct {
 	Part     string
 	Extra    []ExtraFile
 	End      *EndOf // what is uploaded is the end of a run: Extra alone
-	As       string // the run that they become files of; "": the one that saved them
+	As       string // the run that gets the files; "": the one that saved them
 	Parallel int    // objects at a time; 0: 4
 	// Files is the number of bundles for the files of all ranks, if there are
 	// more ranks than that; 0: each file is an object of its own.
@@ -232,8 +232,8 @@ func (u *upload) openRank(rank int) error {
 	return nil
 }
 
-// prepare marks the run as one that has something on the tier, and looks what
-// the newest checkpoint has of what is to be uploaded.
+// prepare marks the run as one that has something on the tier, and finds
+// objects of the newest checkpoint that need not be uploaded again.
 func (u *upload) prepare(ctx context.Context) error {
 	run := u.part.Run
 	if err := u.t.Create(ctx, runsDir+run, []byte(runMark)); err != nil {
@@ -280,7 +280,7 @@ func (u *upload) learn(ctx context.Context, m *Manifest) error {
 			}
 		}
 		for _, e := range p.Extra {
-			if u.o.End != nil && e.At > 0 { // the file that it is in has checkpoints, too, and they are removed
+			if u.o.End != nil && e.At > 0 { // its bundle has checkpoints, too, and is removed with them
 				continue
 			}
 			u.extras[Object{Size: e.Size, Digest: e.Digest}] = e.Object
@@ -489,7 +489,7 @@ func commit(ctx context.Context, t Tier, parts []Uploaded, end *End) (*Manifest,
 		case old.Abandoned:
 			return fail(ErrAbandoned)
 		case old.Attempt != m.Attempt || old.Ranks != m.Ranks:
-			return fail(fmt.Errorf("%w: attempt %s wrote it, and this is attempt %s: another process runs this run, or has", ErrExists, old.Attempt, m.Attempt))
+			return fail(fmt.Errorf("%w: attempt %s wrote it, and this is attempt %s: another process runs this run, or has run it", ErrExists, old.Attempt, m.Attempt))
 		}
 		m, err = old, nil
 	} else if err == nil {

@@ -12,18 +12,18 @@ import (
 // Watch runs operations that may hang: on a file system whose server is gone, a
 // system call does not return, whatever the context says. An operation fails if
 // nothing moves for a time; it stays behind in the background until it returns.
-// If several are left behind, others fail at once.
+// If mostHung are left behind, others fail at once.
 type Watch struct {
 	what string // what is operated on
 	most time.Duration
 	hung atomic.Int32 // operations that were left behind
 }
 
-// mostHung is how many operations are left behind, with a thread each.
+// mostHung bounds the operations that are left behind. Each keeps a thread.
 const mostHung = 8
 
-// NewWatch returns a Watch. Errors call the place what. An operation may make
-// no progress for the time most.
+// NewWatch returns a Watch. Errors name the place as what says. An operation
+// fails when it has made no progress for the time most.
 func NewWatch(what string, most time.Duration) *Watch { return &Watch{what: what, most: most} }
 
 // Do runs f, and fails if f takes longer than the watch allows.
@@ -34,7 +34,7 @@ func (w *Watch) Do(f func() error) error { return w.do(nil, f) }
 func (w *Watch) Tier(t Tier) Tier { return &watched{t, w} }
 
 func (w *Watch) stalled() error {
-	return fmt.Errorf("%s has not answered for %s; if it is on a file system of the network, look whether the server is there", w.what, w.most)
+	return fmt.Errorf("%s has not answered for %s; if it is on a network file system, check that the server is up", w.what, w.most)
 }
 
 // do runs f, and fails if f has not returned, and m has not changed, for a

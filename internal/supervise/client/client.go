@@ -40,7 +40,7 @@ func Read(ctx context.Context, run string) (*control.RunState, error) {
 		return m.Run, nil
 	}
 	silent := ctx.Err() == nil && (short.Err() != nil || errors.Is(err, syscall.EAGAIN))
-	denied := errors.Is(err, fs.ErrPermission) // for others, the record must do
+	denied := errors.Is(err, fs.ErrPermission) // other users get what the record has
 	if err != nil && !silent && !denied && !errors.Is(err, ErrNotRunning) {
 		return nil, err
 	}

@@ -173,11 +173,11 @@ func (c *child) start(i int) (err error) {
 	return nil
 }
 
-// environment returns the rank's environment: the one given, or the helper's,
-// without the helper's own variables, and with those of this host, of which the
-// path of the cairn command is one, unless the user has set another. A
-// destination must not find the MPI job of the launcher that started its
-// helper, unless it can join the job of the others.
+// environment returns the rank's environment: the one that the supervisor gave,
+// or the helper's. It leaves out the helper's own variables. It adds the
+// overrides for this host and, unless the user has set another, the path of the
+// cairn command. A destination must not find the MPI job of the launcher that
+// started its helper, unless it can join the job of the others.
 func (c *child) environment() []string {
 	env := c.s.Env
 	if env == nil {

@@ -91,7 +91,7 @@ func (h *holder) close() {
 	}
 }
 
-// addresses returns where other hosts' copies are taken.
+// addresses returns where other hosts can send copies.
 func (h *holder) addresses() []string {
 	if h == nil || h.service == nil { // for a command that only looks
 		return nil
@@ -240,13 +240,13 @@ func (h *holder) keptParts(m *control.Keep) (parts []recovery.Part, err error) {
 		}
 	}
 	if len(parts) < len(m.Ranks) {
-		return nil, fmt.Errorf("of checkpoint %d, this host keeps the parts of %d ranks, not of %d", m.Index, len(parts), len(m.Ranks))
+		return nil, fmt.Errorf("this host keeps the parts of %d ranks of checkpoint %d, not of %d", len(parts), m.Index, len(m.Ranks))
 	}
 	return parts, nil
 }
 
-// holdKept puts the files of parts that are kept where they are uploaded from,
-// and their packs where this host has its own.
+// holdKept puts the files of kept parts into the directory that they are
+// uploaded from, and their packs where this host has its own packs.
 func (h *holder) holdKept(ctx context.Context, tier string, m *control.Keep) (out []local.RankPacks, err error) {
 	parts, err := h.keptParts(m)
 	if err != nil {

@@ -82,8 +82,9 @@ func (h *helper) setupLocal(name string, m *control.LocalDir) (holder string, er
 	return "", nil
 }
 
-// otherRun returns the run because of whose files a host's directory could not
-// be set up, if it was that, and the newest start of that run.
+// otherRun returns the run whose files are in a host's directory, so that this
+// run cannot use it, and the newest start of that run, if it is known. "": err
+// has another cause.
 func otherRun(m *control.LocalDir, err error) (run string, a *control.AttemptRecord) {
 	var other *local.OtherRunError
 	if !errors.As(err, &other) {

@@ -56,7 +56,7 @@ type scrubber struct {
 	// Of one pass:
 	record *control.AttemptRecord
 	outer  []*scrubbedTier
-	met    map[string]bool // what there is, of read
+	met    map[string]bool // the keys of read that still exist
 	said   control.Scrubbed
 }
 
@@ -133,7 +133,7 @@ func (s *scrubber) report() {
 }
 
 // due reports whether something that was written at a time is to be read again.
-// If that time is to come, a clock was wrong: it says nothing.
+// If that time is in the future, a clock was wrong, and due ignores it.
 func (s *scrubber) due(key string, written time.Time) bool {
 	s.met[key] = true
 	at, now := s.read[key], s.now()
@@ -286,8 +286,9 @@ func keptWhat(id copies.ID, host string) string {
 	return what + " that host " + host + " keeps"
 }
 
-// scrubParts reads the files of checkpoint directories that were not read as
-// what the host keeps for others.
+// scrubParts reads the files of checkpoint directories. It leaves out those
+// that scrubKept has read: what the host keeps of its own ranks are links to
+// these files.
 func (s *scrubber) scrubParts() {
 	members, err := store.Members(vfs.OS(), local.CheckpointDir(s.Path))
 	if err != nil {
@@ -375,9 +376,8 @@ func (s *scrubber) scrubTier(t *scrubbedTier) {
 
 func objectKey(t *scrubbedTier, o tier.Object) string { return string(t.Kind) + "/" + o.Key() }
 
-// dueObject reports whether an object of a tier is to be read again. What is
-// missing there is. An object never changes, so the tier is asked for its age
-// once.
+// dueObject reports whether an object of a tier is to be read again. A missing
+// object is. An object never changes, so the tier is asked for its age once.
 func (s *scrubber) dueObject(ctx context.Context, t *scrubbedTier, o tier.Object) bool {
 	key := objectKey(t, o)
 	if _, known := s.read[key]; !known {

@@ -27,7 +27,7 @@ type lostObject struct {
 	index  uint64 // of the checkpoint that saved it; 0: it is no rank's file
 	digest tier.Digest
 	size   int64
-	kept   string        // how hosts call it; "": they do not keep it
+	kept   string        // its name among what hosts keep; "": they do not keep it
 	on     *scrubbedTier // the tier that has lost it; nil: this host
 }
 
@@ -111,8 +111,8 @@ func (s *scrubber) pathsHere(o *lostObject) (out []string) {
 	return out
 }
 
-// nameIn returns the name of a rank's file, which checkpoint saved, in the
-// directory of another one.
+// nameIn returns the name that the rank's file of checkpoint saved has in the
+// directory of checkpoint index.
 func nameIn(rank int, saved, index uint64) string {
 	if saved == index {
 		return mainName(rank)

@@ -13,11 +13,11 @@ import (
 )
 
 // delayed is the state of a stream of which only a part may be shown: what was
-// printed before a checkpoint that the ranks do not go back behind. Goroutines
-// or ranks may print in another order after a restart. What is in a pipe then
-// cannot be taken back, so it must not be there yet. The rest stays in the
-// rank's file, which the rank cuts when it restores a checkpoint. Sink's mutex
-// guards the fields.
+// printed before a checkpoint, if the ranks never return to an older one.
+// Goroutines or ranks may print in another order after a restart. What is in a
+// pipe then cannot be taken back, so it must not be there yet. The rest stays
+// in the rank's file, which the rank cuts when it restores a checkpoint. Sink's
+// mutex guards the fields.
 //
 //	rank's file  ├────────────┼──────────────┼───────────────┤
 //	             0            offset         committed       received
@@ -47,8 +47,9 @@ func (h *delayed) take(out *control.Output) {
 	}
 }
 
-// Commit says that the ranks will not go back behind a checkpoint, in which a
-// rank's stdout has that size. What was printed before it may be shown.
+// Commit says that the ranks will never return to a checkpoint older than one
+// in which a rank's stdout has that size. What was printed before it may be
+// shown.
 func (k *Sink) Commit(rank int, size int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

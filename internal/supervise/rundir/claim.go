@@ -21,10 +21,10 @@ import (
 // Intent is what a start will do with the run in the directory.
 type Intent struct {
 	Record *Record
-	New    bool    // rec is new: until it is written, the directory belongs to an earlier run
+	New    bool    // Record is new: until it is written, the directory belongs to an earlier run
 	Finish bool    // the ranks have finished: only the end of the run must be completed
 	Over   bool    // the run has finished in an earlier start of the same job: there is nothing to do
-	Lost   *Record // the record of a run that was found on a tier, but no start of this directory has counted: rec is new, and the run is looked for again
+	Lost   *Record // the record of a run that was found on a tier, if no start of this directory has counted there: Record is new, and the run is looked for again
 	Kept   bool    // the run is not discarded, although fresh was set: an earlier start of the same job did that
 	Note   string  // text for the user
 }

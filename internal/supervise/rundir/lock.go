@@ -87,7 +87,7 @@ func whoHas(text []byte) string {
 	for i, r := range who.Ranks {
 		switch {
 		case i == 0:
-			out += fmt.Sprintf(" looks after them: %d", r.Pid)
+			out += fmt.Sprintf(", with the ranks' processes %d", r.Pid)
 		case i < someRanks:
 			out += fmt.Sprintf(", %d", r.Pid)
 		case i == someRanks:

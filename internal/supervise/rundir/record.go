@@ -84,7 +84,7 @@ type Record struct {
 	Output           string                   `json:"output"`                  //
 	Clear            []string                 `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
 	Discard          bool                     `json:"discard,omitempty"`       // finishing: the checkpoints can be removed
-	Brought          bool                     `json:"brought,omitempty"`       // finishing: what the run has left was brought from a tier
+	Brought          bool                     `json:"brought,omitempty"`       // finishing: the end of the run was brought from a tier
 	Quarantined      []uint64                 `json:"quarantined"`
 	Last             *control.CheckpointState `json:"last,omitempty"`
 	Unsaved          *control.Unsaved         `json:"unsaved,omitempty"`    // why checkpoints fail now
@@ -258,7 +258,7 @@ func loadRecord(fsys vfs.FS, run string) (*Record, error) {
 }
 
 // CheckpointDir returns where the ranks of a run keep checkpoints, according to
-// its record; "" if that is not known, or on each host.
+// its record; "" if that is not known, or if each host has its own directory.
 func CheckpointDir(run string) string {
 	if r, err := ReadRecord(run); err == nil && r != nil && r.Local == "" {
 		return r.CheckpointDir

@@ -1,9 +1,10 @@
 // Package scheduler finds out which job of Slurm, systemd or Kubernetes this
-// process belongs to, and how long that waits between SIGTERM and SIGKILL.
+// process belongs to, and how long that system waits between SIGTERM and
+// SIGKILL.
 //
-// Slurm and systemd are asked by their commands, scontrol and systemctl. What
-// Kubernetes waits is written nowhere inside a container, so its default counts
-// unless CAIRN_GRACE says more.
+// Slurm and systemd are asked by their commands, scontrol and systemctl. Inside
+// a container, nothing tells how long Kubernetes waits, so its default counts
+// unless CAIRN_GRACE is set.
 package scheduler
 
 import (

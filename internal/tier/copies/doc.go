@@ -32,11 +32,11 @@
 // # Losses
 //
 // A connection that breaks loses what was on its way. The owner offers again
-// what was not stored, and asks whether the parts that were stored still are.
-// The holder forgets what it was about to get. A new connection to a host
-// replaces the old one: the driver calls Down, then Up. When a host is lost,
-// the supervisor makes a View without it: other hosts become holders, and get
-// what they do not have. A holder that finds an object damaged sends Gone.
+// what was not stored, and asks whether the parts that were stored are still
+// there. The holder forgets what it was about to get. A new connection to a
+// host replaces the old one: the driver calls Down, then Up. When a host is
+// lost, the supervisor makes a View without it: other hosts become holders, and
+// get what they do not have. A holder that finds an object damaged sends Gone.
 //
 // # Removing
 //

@@ -43,7 +43,7 @@ type Node struct {
 	out  []Action
 
 	own   map[PartID]recovery.Part // of this host's ranks
-	kept  []*keep                  // what this host's parts are to be stored on, in order
+	kept  []*keep                  // checkpoints to store on tiers, in order
 	peers map[string]*peer
 
 	have     map[ID]bool            // on this disk
@@ -277,9 +277,9 @@ func (n *Node) goals(t Tier, p *recovery.Part) []goal {
 	return slices.DeleteFunc(out, func(g goal) bool { return len(g.ids) == 0 })
 }
 
-// spread returns, by number of the shard, which of the holders is to have it: a
-// shard stays where it is; the others go to those that have fewest. If there
-// are too few holders, some get several.
+// spread returns, by number of the shard, the index of the holder that is to
+// have it. A shard stays where it is; the others go to the holders that have
+// fewest. If there are too few holders, some get several.
 func (n *Node) spread(object string, holders []string) []int {
 	at := make([]int, n.view.Data+n.view.Parity)
 	load := make([]int, len(holders))

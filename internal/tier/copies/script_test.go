@@ -236,8 +236,9 @@ func (s *script) print(i int, a Action) {
 	fmt.Fprintf(&s.out, "    %s %s\n", name(i), text)
 }
 
-// TestCheck checks that messages without sense are refused.
-func TestCheck(t *testing.T) {
+// TestCheck_MessagesWithoutSense checks that messages without sense are
+// refused.
+func TestCheck_MessagesWithoutSense(t *testing.T) {
 	n := New(Config{Self: "a"}, nil, nil)
 	for _, m := range []Message{
 		{}, {Kind: "what"}, {Kind: Offer}, {Kind: Offer, ID: ID{Object: "x", Shard: 1}}, {Kind: Offer, ID: ID{Object: "x"}, Size: -1},

@@ -56,8 +56,8 @@ func Open(fsys vfs.FS, root string, access vfs.Access) (tier.Tier, error) {
 	return OpenExisting(fsys, root, access)
 }
 
-// OpenExisting is Open of a directory that must exist. The tier never makes it,
-// also not later: its file system may not be mounted any more.
+// OpenExisting is Open of a directory that must exist. The tier never creates
+// it, not even later: its file system may have been unmounted.
 func OpenExisting(fsys vfs.FS, root string, access vfs.Access) (tier.Tier, error) {
 	d := &dir{fsys, filepath.Clean(root)}
 	if err := vfs.Trust(fsys, d.root, access); err != nil {
@@ -322,7 +322,7 @@ func (d *dir) Get(ctx context.Context, name string, offset, n int64) (io.ReadClo
 	}
 	if offset < 0 || n < 0 || offset > size-n {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w: it has %d bytes; %d from %d on are asked for", p, tier.ErrDamaged, size, n, offset)
+		return nil, fmt.Errorf("%s: %w: it has %d bytes; the request is for %d from %d on", p, tier.ErrDamaged, size, n, offset)
 	}
 	return &reader{d, ctx, f, io.NewSectionReader(f, offset, n)}, nil
 }
@@ -439,8 +439,8 @@ func (d *dir) Sweep(ctx context.Context, prefix string, before time.Time) error 
 
 var errStop = errors.New("stop")
 
-// each calls f for every file whose directory and name begin with prefix; a
-// temporary file counts as the rest of its directory's name.
+// each calls f for every file whose name begins with prefix, and for the
+// temporary files in the directories where it looks, whatever their names.
 func (d *dir) each(ctx context.Context, prefix string, f func(p, name string, st fs.FileInfo) error) error {
 	if err := tier.CheckPrefix(prefix); err != nil {
 		return err

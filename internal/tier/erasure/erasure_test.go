@@ -127,9 +127,9 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestEncode_Some checks that a shard does not depend on which others are
+// TestEncode_SomeShards checks that a shard does not depend on which others are
 // written.
-func TestEncode_Some(t *testing.T) {
+func TestEncode_SomeShards(t *testing.T) {
 	c := Code{4, 3}
 	object := randomBytes(rand.New(rand.NewPCG(2, 2)), c.unit()*c.Data*2+777)
 	whole := encoded(t, object, c)
@@ -268,9 +268,9 @@ func TestVerify_EveryByte(t *testing.T) {
 	}
 }
 
-// TestRebuild_Mixed gives shards of other objects, other numbers and other
-// codes.
-func TestRebuild_Mixed(t *testing.T) {
+// TestRebuild_ForeignShards gives shards of other objects, other numbers and
+// other codes.
+func TestRebuild_ForeignShards(t *testing.T) {
 	c := Code{2, 2}
 	r := rand.New(rand.NewPCG(5, 5))
 	a, b := randomBytes(r, 1000), randomBytes(r, 1000)

@@ -94,7 +94,8 @@ func (r *rebuilder) damaged(shard int, stripe int64, err error) {
 }
 
 // readHeaders reads the headers of all shards. Shards of another object, or
-// whose header is damaged, are not used. If digest is zero, most decide.
+// whose header is damaged, are not used. If digest is zero, the majority
+// decides.
 func (r *rebuilder) readHeaders(c Code, digest Digest) error {
 	headers := make([]header, len(r.shards))
 	votes := make(map[header]int)
@@ -133,7 +134,7 @@ func (r *rebuilder) readHeaders(c Code, digest Digest) error {
 		h := headers[i]
 		h.number = 0
 		if s != nil && h != best {
-			r.damaged(i, -1, fmt.Errorf("%w: it is a shard of another object than most", ErrDamaged))
+			r.damaged(i, -1, fmt.Errorf("%w: most shards are of another object", ErrDamaged))
 			r.shards[i] = nil
 		}
 	}

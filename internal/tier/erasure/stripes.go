@@ -17,9 +17,10 @@ type stripe struct {
 	done   chan struct{}
 }
 
-// inOrder makes stripes 0 … n-1 by make, several at the same time, and passes
-// them to use, one after the other. Memory is that of a few stripes. It ends
-// with the first error of either. When it returns, make is not running.
+// inOrder makes stripes 0 … n-1 with make1, several at the same time, and
+// passes them to use, one after the other. Memory is that of a few stripes.
+// inOrder ends with the first error of either. When it returns, make1 is not
+// running.
 func inOrder(n int64, make1 func(*stripe) error, use func(*stripe) error) error {
 	todo := make(chan *stripe, workers+1)
 	var wait sync.WaitGroup
@@ -55,8 +56,8 @@ func inOrder(n int64, make1 func(*stripe) error, use func(*stripe) error) error 
 	return nil
 }
 
-// wholeDigest digests an object whose stripes are in the hands of several
-// goroutines: each when its stripe is in its processor's cache.
+// wholeDigest digests an object while several goroutines code its stripes. Each
+// adds its stripe while that is in its processor's cache.
 type wholeDigest struct {
 	mu   sync.Mutex
 	turn sync.Cond

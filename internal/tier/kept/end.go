@@ -16,13 +16,13 @@ func (s *Store) LinkEnd(ctx context.Context, p recovery.Part, more More) (recove
 	defer s.unpin(&pins)
 	p, err := s.linkPacks(ctx, p, more, &pins)
 	if err != nil {
-		return recovery.Part{}, fmt.Errorf("keeping what rank %d has left: %w", p.Rank, err)
+		return recovery.Part{}, fmt.Errorf("keeping the last pack of rank %d: %w", p.Rank, err)
 	}
 	return p, nil
 }
 
-// RetainEnd removes everything but what the end of the run needs. Nothing is
-// copied to or from the store any more.
+// RetainEnd removes everything but what the end of the run needs. The caller
+// has ended all copying to and from the store.
 func (s *Store) RetainEnd() error {
 	var parts []copies.PartID
 	needed := map[string]bool{}

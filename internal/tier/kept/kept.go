@@ -44,7 +44,7 @@ import (
 )
 
 // Store is what a host keeps of a run. Its methods may be called concurrently.
-// Only one process may use a store at a time.
+// Only one process may use a store at a time, but others may Look.
 type Store struct {
 	fs   vfs.FS
 	root string // DIR/RUN
@@ -459,8 +459,8 @@ func (s *Store) Has(id copies.ID) bool {
 // Path returns where the file of a copy or a shard is, if the store has it.
 func (s *Store) Path(id copies.ID) string { return s.file(id) }
 
-// Stat describes the file of a copy or a shard, or the one that was found
-// damaged and was in its place.
+// Stat describes the file of a copy or a shard. If the store does not have it,
+// Stat describes the damaged file that was in its place.
 func (s *Store) Stat(id copies.ID) (fs.FileInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -470,8 +470,8 @@ func (s *Store) Stat(id copies.ID) (fs.FileInfo, error) {
 	return s.fs.Stat(s.file(id) + badSuffix)
 }
 
-// Bad returns the copies and shards that parts need, and were found damaged and
-// not received again.
+// Bad returns the copies and shards that parts need, if they were found damaged
+// and were not received again.
 func (s *Store) Bad() []copies.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -645,8 +645,8 @@ func (s *Store) Damaged(id copies.ID, why error) {
 	}
 }
 
-// Scrub reads everything once, at so many bytes per second, and calls f for
-// what it finds damaged; rate 0 is without a bound.
+// Scrub reads everything once, at most rate bytes per second (0: no bound), and
+// calls f for what it finds damaged.
 func (s *Store) Scrub(ctx context.Context, rate int64, f func(Rotten)) error {
 	var l *tier.Limiter
 	if rate > 0 {

@@ -32,10 +32,10 @@ type Pack struct {
 }
 
 // Link keeps a rank's committed file of a checkpoint, the bases that it needs,
-// and its packs: as hard links, or as copies where there are none. It reads
-// each file once for its digest, and stores the part. All of it is durable when
-// Link returns. It may be repeated, with the same packs. If a pack is not what
-// its name says, the error is tier.ErrDamaged.
+// and its packs: as hard links, or as copies where the file system has none. It
+// reads each file once for its digest, and stores the part. All of it is
+// durable when Link returns. It may be repeated, with the same packs. If a pack
+// is not what its name says, the error is tier.ErrDamaged.
 func (s *Store) Link(ctx context.Context, ckptDir string, index uint64, rank int, more More) (recovery.Part, error) {
 	p, err := s.link(ctx, ckptDir, index, rank, more)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Store) linkPack(ctx context.Context, x Pack, pins *[]string) (o recover
 	return o, s.publish(tmp, copies.ID{Object: o.Name}, o.Size)
 }
 
-// Export checks a copy that is here, and makes a link to it, or a copy, at a
+// Export checks an object that is here, and makes a link to it, or a copy, at
 // path, durably. It replaces what is there.
 func (s *Store) Export(ctx context.Context, object, path string) error {
 	id := copies.ID{Object: object}

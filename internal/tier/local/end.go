@@ -51,8 +51,8 @@ func (d *Dir) UploadEnd(ctx context.Context, t tier.Tier, ranks []int, all int) 
 	return tier.Upload(ctx, t, x.o)
 }
 
-// FetchEnd gets what a rank of a run that has finished has left on a tier, and
-// puts it in place of what is here. note gets why a file was left out.
+// FetchEnd gets the last pack of a rank of a finished run from a tier, and puts
+// its files in place of what is here. note gets why a file was left out.
 func (d *Dir) FetchEnd(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int, files ProgramFiles, note func(string)) error {
 	if m.Run != d.Run || m.End == nil {
 		return fmt.Errorf("%s: the end of run %s is not that of run %s", t, m.Run, d.Run)
@@ -68,7 +68,7 @@ func (d *Dir) FetchEnd(ctx context.Context, t tier.Tier, m *tier.Manifest, rank 
 	return d.UnpackEnd(ctx, m.Attempt, rank, m.Ranks, m.End.Time, packs, files, note)
 }
 
-// UnpackEnd is FetchEnd of packs that are here.
+// UnpackEnd is FetchEnd with packs that are already here.
 func (d *Dir) UnpackEnd(ctx context.Context, attempt string, rank, ranks int, end time.Time, packs []pack.Object, files ProgramFiles, note func(string)) error {
 	if err := d.MakeCheckpoints(); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (d *Dir) UnpackEnd(ctx context.Context, attempt string, rank, ranks int, en
 }
 
 // DiscardButEnd removes everything but the locks, the records and what is kept
-// for tiers on hosts. The caller has removed what is not of the end there.
+// for tiers on hosts. The caller has already removed what is kept and does not
+// belong to the end.
 func (d *Dir) DiscardButEnd() error {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {

@@ -60,7 +60,7 @@ func (c *Client) List(rank, ranks int, index uint64) ([]control.FileInfo, error)
 	return answer.Files, nil
 }
 
-// Get writes a file's bytes from an offset on to w.
+// Get writes the bytes of a file to w, from an offset on.
 func (c *Client) Get(path string, offset int64, w io.Writer) (int64, error) {
 	answer, err := ask[*control.FileBytes](c, &control.GetFile{Path: path, Offset: offset})
 	if err != nil {
@@ -249,8 +249,8 @@ func (d *Dir) MakeCheckpoints() error {
 
 // FetchOwn gets a rank's journal and output from its home, without standard
 // output unless stdout is set. It replaces those that are here. Until the next
-// AttemptRecord names this host as the rank's home, the others count, so a
-// crash in between does no harm.
+// AttemptRecord names this host as the rank's home, the files at the old home
+// count, so a crash does no harm.
 func (d *Dir) FetchOwn(c *Client, rank, ranks int, stdout bool) error {
 	files, err := c.List(rank, ranks, 0)
 	if err != nil {
@@ -321,8 +321,8 @@ func (d *Dir) removeOwn(rank, ranks int, stdout bool) error {
 	return nil
 }
 
-// adoptOwn makes a journal and the record of written files that were brought
-// here those of this directory.
+// adoptOwn records that a journal and a record of written files, which were
+// brought here, belong to this directory.
 func (d *Dir) adoptOwn(rank, ranks int) error {
 	dir := CheckpointDir(d.Path)
 	if err := journal.Adopt(dir, rank, ranks); err != nil {

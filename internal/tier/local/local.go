@@ -77,9 +77,9 @@ type Dir struct {
 func hostPath(dir string) string    { return filepath.Join(dir, "host") }
 func attemptPath(dir string) string { return filepath.Join(dir, "attempt") }
 
-// Make makes the directory of a run if there is none, and locks it while it is
-// set up; release ends that. Its parent is made, too, but not the parent's: it
-// may be where a disk is not mounted.
+// Make makes the directory of a run if there is none, and locks it, so that the
+// caller can set it up; release unlocks it. Make also makes the parent of the
+// directory, but nothing above: a disk may not be mounted there.
 func Make(path string, a vfs.Access) (release func(), err error) {
 	parent := filepath.Dir(path)
 	if err := vfs.OS().Mkdir(parent); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -125,8 +125,8 @@ func otherRunf(run, format string, args ...any) error {
 	return &OtherRunError{run, fmt.Errorf(format, args...)}
 }
 
-// unused reports whether no rank of the run that has a directory was started,
-// and nothing is kept there for other hosts.
+// unused reports whether the run that has a directory has started no rank
+// there, and keeps nothing there for other hosts.
 func unused(path string) bool {
 	if _, err := os.Lstat(attemptPath(path)); !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -158,12 +158,12 @@ func Claim(path, run string, replaces []string) (*Dir, error) {
 	case err == nil && h.Run == run:
 		return &Dir{Path: path, ID: h.ID, Run: run, fs: fsys}, nil
 	case err == nil && !anyRun && !slices.Contains(replaces, h.Run) && !unused(path):
-		return nil, otherRunf(h.Run, "%s has the files of another run (%s), of which this run directory knows nothing: give that run's own command, or discard it with --fresh", path, h.Run)
+		return nil, otherRunf(h.Run, "%s has the files of another run (%s), which this run directory does not know: give that run's own command, or discard it with --fresh", path, h.Run)
 	case errors.Is(err, store.ErrDamaged) && !anyRun:
 		return nil, otherRunf(control.AnyRun, "%w: it says whose files are in %s, so nothing is started; restore it, or discard the run with --fresh", err, path)
 	case errors.Is(err, fs.ErrNotExist) && !anyRun:
 		if there, herr := store.Holds(fsys, CheckpointDir(path)); herr != nil || there {
-			return nil, errors.Join(otherRunf(control.AnyRun, "%s has checkpoints, but the record that says of which run, %s, is missing; restore it, or discard the run with --fresh", path, hostPath(path)), herr)
+			return nil, errors.Join(otherRunf(control.AnyRun, "%s has checkpoints, but the record of their run, %s, is missing; restore the record, or discard the run with --fresh", path, hostPath(path)), herr)
 		}
 	case err != nil && !errors.Is(err, store.ErrDamaged) && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
@@ -259,8 +259,8 @@ func (d *Dir) Attempt() (*control.AttemptRecord, error) {
 	return a, nil
 }
 
-// SetAttempt stores a record, durably, and the run's identity for the ranks.
-// Several helpers of this host may do so at the same time.
+// SetAttempt stores a record, durably, unless the directory has a newer one of
+// the same run. Several helpers of this host may do so at the same time.
 func (d *Dir) SetAttempt(a *control.AttemptRecord) error {
 	release, err := Make(d.Path, vfs.Access{AnyOwner: true})
 	if err != nil {

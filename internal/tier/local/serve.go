@@ -22,7 +22,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// idleTime is after which a peer that asks nothing or takes nothing is gone.
+// idleTime is how long a peer may ask nothing or take nothing before it counts
+// as gone.
 const idleTime = 2 * time.Minute
 
 // Server lets helpers of the same run get files of a directory.

@@ -73,11 +73,12 @@ func (d *Dir) Hold(tier string, index uint64, ranks []int) error {
 // Release removes the links that Hold has made.
 func (d *Dir) Release(tier string, index uint64) { os.RemoveAll(d.heldCheckpoint(tier, index)) }
 
-// Upload uploads what Hold holds of a checkpoint for the tier of a name, with
-// the ranks' packs. ranks are all that run on this host, all is the number of
-// ranks of the run, files is as in tier.UploadOptions. Only a checkpoint that
-// counts may be uploaded: the output up to it does not change then. If newer
-// checkpoints have replaced it, the error wraps journal.ErrPassed.
+// Upload uploads the files of a checkpoint that Hold holds for a tier, with the
+// ranks' packs. name is the tier's, ranks are all that run on this host, all is
+// the number of ranks of the run, files is as in tier.UploadOptions. Only a
+// checkpoint that counts may be uploaded: the output up to it does not change
+// then. If newer checkpoints have replaced it, the error wraps
+// journal.ErrPassed.
 func (d *Dir) Upload(ctx context.Context, t tier.Tier, name string, index uint64, ranks []int, all, files int) (tier.Uploaded, error) {
 	x := &uploadFiles{o: tier.UploadOptions{Dir: d.heldDir(name), Index: index, Ranks: ranks, Part: d.ID, Files: files}}
 	defer x.close()
@@ -125,10 +126,10 @@ func (d *Dir) UploadKept(ctx context.Context, t tier.Tier, name string, index ui
 	return tier.Upload(ctx, t, x.o)
 }
 
-// WithPacks makes the packs of some ranks, which are all of this host, at a
-// checkpoint, if there are none yet, and calls f with them. file returns the
-// path of a rank's file of the checkpoint; nil: the run has ended. The files of
-// the packs may be removed when f has returned.
+// WithPacks makes the packs of a checkpoint, unless they exist, and calls f
+// with them. ranks are all ranks of this host, all is the number of ranks of
+// the run. file returns the path of a rank's file of the checkpoint; nil: the
+// run has ended. The files of the packs may be removed when f has returned.
 func (d *Dir) WithPacks(ctx context.Context, index uint64, ranks []int, all int, file func(rank int) string, f func([]pack.Pack) error) error {
 	d.packing.Lock() // another tier may get another checkpoint
 	defer d.packing.Unlock()
@@ -292,8 +293,8 @@ type ProgramFiles struct {
 // checks every block of it, and publishes it. With output, it gets the rank's
 // pack, too: it puts the program's files and the output in place of what is
 // here, and records the recovery line. It refuses if the tier does not have all
-// files of the program. Until the next AttemptRecord names this host as the
-// rank's home, a crash in between does no harm.
+// files of the program. A crash does no harm until the next AttemptRecord names
+// this host as the rank's home.
 func (d *Dir) FetchShared(ctx context.Context, t tier.Tier, m *tier.Manifest, rank int, output bool, line uint64, files ProgramFiles) error {
 	if m.Run != d.Run {
 		return fmt.Errorf("checkpoint %d on %s: %w: it is of run %s", m.Index, t, ckpt.ErrForeign, m.Run)
@@ -360,8 +361,9 @@ func (d *Dir) fetchFile(ctx context.Context, t tier.Tier, m *tier.Manifest, rank
 	return s.Adopt(ctx, store.ForHelper(d.fs, CheckpointDir(d.Path), rank, nil), d.Run)
 }
 
-// Unpack puts the files of a rank's pack, which run made and whose bases follow
-// it, in place of what is here, and records the recovery line.
+// Unpack puts the files of a rank's pack in place of what is here, and records
+// the recovery line. packs are the pack and then its bases; run is the run that
+// made them.
 func (d *Dir) Unpack(ctx context.Context, run, attempt string, index uint64, rank, ranks int, packs []pack.Object, line uint64, files ProgramFiles) error {
 	return d.unpack(ctx, pack.UnpackOptions{Run: run, Attempt: attempt, Index: index, Rank: rank, Ranks: ranks}, packs, line, files)
 }
@@ -380,8 +382,8 @@ func (d *Dir) unpack(ctx context.Context, o pack.UnpackOptions, packs []pack.Obj
 	return d.setLine(o.Rank, o.Ranks, line, o.Attempt)
 }
 
-// PackPath returns where a pack of this host is, so that the next one is made
-// with it.
+// PackPath returns the path for a pack on this host. The rank's next pack is
+// made with what is there.
 func (d *Dir) PackPath(name string) (string, error) {
 	return filepath.Join(d.packsDir(), filepath.Base(name)), vfs.SubDir(d.packsDir())
 }

@@ -53,10 +53,10 @@ func (m *maker) readCheckpoint(p *rankPack, rank int, sizes map[string]int64) er
 	return nil
 }
 
-// nameOf returns the name of a file of a checkpoint. Where it was then does not
-// matter if the checkpoint has come from another directory: the program was
-// started anew since, and the last checkpoint of a run that has ended may be
-// older.
+// nameOf returns the path of a file of a checkpoint. If the checkpoint was
+// saved in another directory, the path that the file had there does not count:
+// the program was started here since. (The last checkpoint of a run that has
+// ended may be older than its last start.)
 func (m *maker) nameOf(e *ckpt.FileEntry) string {
 	name := filepath.FromSlash(e.Path)
 	st, err := os.Stat(m.Checkpoints)

@@ -89,7 +89,7 @@ type Extent struct {
 	Pack   int    `json:"p,omitempty"` // 0: this one; n: Bases[n-1]; -1: zeros
 	Off    int64  `json:"o,omitempty"` // in the pack
 	N      int64  `json:"n"`
-	Digest string `json:"d,omitempty"` // none: a part of what was stored at once
+	Digest string `json:"d,omitempty"` // none: it is a part of what was stored as one piece
 }
 
 const (
@@ -144,7 +144,7 @@ func ReadIndex(r io.ReaderAt, size int64) (*Index, error) {
 		return nil, err
 	}
 	if string(head) != magic || string(tail[16:]) != magic {
-		return nil, damaged("it does not begin and end as one")
+		return nil, damaged("it does not begin and end as a pack does")
 	}
 	off, n := binary.LittleEndian.Uint64(tail), binary.LittleEndian.Uint64(tail[8:])
 	if n > maxIndex || off < uint64(len(magic)) || off > uint64(size) || off+n != uint64(size)-uint64(trailer) {

@@ -34,8 +34,9 @@ type Options struct {
 	Index       uint64 // of the checkpoint
 	Ranks       []int  // of this host, all of them
 	All         int    // ranks of the run
-	// File returns the path of a rank's file of the checkpoint. nil: the run,
-	// whose last start is Attempt, has ended, and the packs have all as it is.
+	// File returns the path of a rank's file of the checkpoint. nil: the run
+	// has ended. Attempt is its last start then, and the packs get the files as
+	// they are now.
 	File         func(rank int) string
 	Run, Attempt string
 	// Own returns the names of a rank's own files: paths below Dir, with
@@ -50,7 +51,7 @@ type Pack struct {
 	Objects []Object
 }
 
-// tries is how often Make begins again if files change too much.
+// tries is how often Make tries if files change while it reads them.
 const tries = 3
 
 // Make makes the packs of a committed checkpoint, or returns those that it has
@@ -79,13 +80,13 @@ type maker struct {
 type rankPack struct {
 	x      Index
 	stdout int64            // bytes of standard output; -1: all
-	more   []string         // files in the checkpoint
+	more   []string         // files that the checkpoint and the record of written files name
 	prev   map[string]*File // of the newest pack
 	chosen []Base           // that may be used
-	bases  []int            // what Extent.Pack of the newest pack is among them, from 1 on; -1: not used
+	bases  []int            // by Extent.Pack of the newest pack: the number in chosen, from 1 on; -1: not used
 	w      *writer          // nil: the pack is there
 	raw    map[*journal.Live][]Extent
-	old    *Pack
+	made   *Pack // nil: it is not made yet
 }
 
 func (m *maker) run(ctx context.Context) ([]Pack, error) {
@@ -100,7 +101,7 @@ func (m *maker) run(ctx context.Context) ([]Pack, error) {
 			return nil, err
 		}
 		m.ranks[r] = p
-		if p.old != nil {
+		if p.made != nil {
 			made++
 		}
 	}
@@ -115,7 +116,7 @@ func (m *maker) run(ctx context.Context) ([]Pack, error) {
 	}
 	var out []Pack
 	for _, r := range m.Ranks {
-		out = append(out, *m.ranks[r].old)
+		out = append(out, *m.ranks[r].made)
 	}
 	return out, m.clean(out)
 }
@@ -132,7 +133,8 @@ func (m *maker) open(rank int, sizes map[string]int64) (*rankPack, error) {
 	return p, m.findOld(p)
 }
 
-// findOld finds the newest pack of a rank.
+// findOld finds the newest pack of a rank. It may be that of the checkpoint
+// already.
 func (m *maker) findOld(p *rankPack) error {
 	entries, err := os.ReadDir(m.Packs)
 	if err != nil {
@@ -162,7 +164,7 @@ func (m *maker) findOld(p *rankPack) error {
 		objects = append(objects, Object{b.Name, at, b.Size})
 	}
 	if whole && x.Index == p.x.Index && x.Attempt == p.x.Attempt && x.Run == p.x.Run {
-		p.old = &Pack{x, objects}
+		p.made = &Pack{x, objects}
 	}
 	p.choose(x, objects)
 	return nil
@@ -249,8 +251,8 @@ func (m *maker) try(ctx context.Context, sizes map[string]int64) (err error) {
 	return nil
 }
 
-// home returns the directory that the program was started in, as the names of
-// files begin.
+// home returns the directory that the program was started in, without symbolic
+// links if it exists: so the names of files begin.
 func (m *maker) home() string {
 	if real, err := filepath.EvalSymlinks(m.Home); err == nil && m.Home != "" {
 		return real
@@ -325,8 +327,9 @@ func (p *rankPack) reuse(name string) *reuse {
 	return r
 }
 
-// limit returns how many bytes from an offset on belong together: an extent of
-// the newest pack that may be used again, or what is before the next such one.
+// limit returns how many bytes to store at once from an offset on: an extent of
+// the newest pack that may be used again, or the bytes before the next such
+// extent.
 func (r *reuse) limit(at int64) int64 {
 	for r.next < len(r.prev) && r.at+r.prev[r.next].N <= at {
 		r.at += r.prev[r.next].N
@@ -616,9 +619,9 @@ func (p *rankPack) finish(dir string) error {
 		return err
 	}
 	x := p.x
-	p.old = &Pack{&x, []Object{{name, at, p.w.at}}}
+	p.made = &Pack{&x, []Object{{name, at, p.w.at}}}
 	for _, b := range p.x.Bases {
-		p.old.Objects = append(p.old.Objects, Object{b.Name, filepath.Join(dir, b.Name), b.Size})
+		p.made.Objects = append(p.made.Objects, Object{b.Name, filepath.Join(dir, b.Name), b.Size})
 	}
 	return nil
 }

@@ -56,12 +56,12 @@ const tmpSuffix = ".cairn-unpack"
 
 // Unpack puts the files of a rank back as they were at the checkpoint, and
 // begins its journal anew. objects are the pack and its bases; the caller has
-// checked their digests. Before Unpack changes anything, it has written and
+// checked their digests. Before Unpack replaces a file, it has written and
 // checked all contents. If it is interrupted, it may be repeated.
 func Unpack(ctx context.Context, o UnpackOptions, objects []Object) error {
 	err := unpack(ctx, o, objects)
 	if err != nil && !o.End.IsZero() {
-		return fmt.Errorf("restoring the files that rank %d has left: %w", o.Rank, err)
+		return fmt.Errorf("restoring the last files of rank %d: %w", o.Rank, err)
 	}
 	if err != nil {
 		return fmt.Errorf("restoring the files of rank %d at checkpoint %d: %w", o.Rank, o.Index, err)
@@ -230,10 +230,10 @@ func (u *unpacker) stays(p *place) bool {
 	return true
 }
 
-// placeFile finds out where a file of the program is put. A file in the
-// working directory may have an absolute name: the program may have been
-// started elsewhere, or the pack does not say where. It is put there as files
-// are that have relative names, so such a name allows nothing more.
+// placeFile finds out where a file of the program is put. A file in the working
+// directory may have an absolute name: the program may have been started
+// elsewhere, or the pack does not say where. Unpack treats it like a file with
+// a relative name, so an absolute name allows nothing more.
 func (u *unpacker) placeFile(p *place) error {
 	name, inHome := local(p.Path, homePrefix)
 	if inHome && u.Home == "" {
@@ -295,8 +295,8 @@ func (u *unpacker) belowHome(abs string) (string, bool) {
 	return local(inPack(abs, home), homePrefix)
 }
 
-// isNowhere reports whether a name is that of nothing at the checkpoint, and of
-// nothing here: Unpack need not do anything, so it need not be allowed to.
+// isNowhere reports whether a file did not exist at the checkpoint, and does
+// not exist here. Unpack has nothing to do then, so it needs no permission.
 func (u *unpacker) isNowhere(f *File) bool {
 	if _, inHome := local(f.Path, homePrefix); inHome || f.Kind != kindGone {
 		return false
@@ -318,7 +318,7 @@ func withoutLinks(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// changed notes that a name changes, for the directory.
+// changed notes the directory of a name that changes, for finish.
 func (u *unpacker) changed(p *place) { u.dirs[filepath.Dir(p.abs)] = true }
 
 func (p *place) tmp() string { return p.name + tmpSuffix }
@@ -371,7 +371,7 @@ func (u *unpacker) makeParents(p *place) error {
 	return err
 }
 
-// listed reports whether the pack says that a name is, or was, a directory.
+// listed reports whether the pack says that a name was a directory.
 func (u *unpacker) listed(p *place, name string) bool {
 	return slices.ContainsFunc(u.todo, func(o place) bool { return o.root == p.root && o.name == name && o.Kind == kindDir })
 }
@@ -533,11 +533,11 @@ func (u *unpacker) finish() error {
 	return u.adoptWritten()
 }
 
-// adoptWritten makes the record of the files that the rank writes that of this
-// host, with the names that the files have here. The record is what allows a
-// start to change files outside of the working directory, and the next pack has
-// the files that it names. So a record that somebody else may have made must
-// not name any file that Unpack has not put in place.
+// adoptWritten makes the record of the files that the rank writes valid on this
+// host, with the names that the files have here. The record allows a start to
+// change files outside of the working directory, and the next pack has the
+// files that it names. So a record that somebody else may have made must not
+// name any file that Unpack has not put in place.
 func (u *unpacker) adoptWritten() error {
 	st, err := os.Stat(u.Checkpoints)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -164,7 +164,7 @@ func (s *Service) answer(id copies.ID, offset, bytes int64, verified map[copies.
 	}
 	defer f.Close()
 	if offset > size || bytes > size-offset || id.Data == 0 && bytes != size-offset {
-		return fmt.Errorf("%s: %w: it has %d bytes; %d from %d on are asked for", id, errSize, size, bytes, offset)
+		return fmt.Errorf("%s: %w: it has %d bytes; the request is for %d from %d on", id, errSize, size, bytes, offset)
 	}
 	if id.Data == 0 {
 		return s.readObject(s.ctx, id, size, offset, nil, emit)

@@ -44,7 +44,7 @@ func (e *FetchError) Unwrap() error { return e.Err }
 // Fetch brings objects to this host: as copies from other hosts, or rebuilt
 // from shards. It checks every byte, also of those that are here already.
 // stores are the names of the inventory's stores. The error joins a *FetchError
-// for each object that could not be had.
+// for each object that Fetch could not get.
 func (s *Service) Fetch(ctx context.Context, stores []string, items []recovery.Fetch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -386,7 +386,7 @@ func (g *getter) get(offset, n int64, f func([]byte) error) (err error) {
 	return nil
 }
 
-// remoteFile reads a shard of another host, some blocks ahead.
+// remoteFile reads a shard of another host in blocks, and keeps the last few.
 type remoteFile struct {
 	g *getter
 

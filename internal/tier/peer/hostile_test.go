@@ -17,9 +17,9 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// TestStrangers lets peers connect that do not know the secret, or send what
-// they must not. They get an error, and others do not notice.
-func TestStrangers(t *testing.T) {
+// TestConnect_Strangers lets peers connect that do not know the secret, or send
+// what they must not. They get an error, and others do not notice.
+func TestConnect_Strangers(t *testing.T) {
 	c := newCluster(t, 2, 1, [2]int{})
 	c.startAll()
 	c.save(c.nodes[0], 5, 300_000)

@@ -194,7 +194,8 @@ func (l *link) write() {
 	}
 }
 
-// put gives a chunk to write, and waits until it is written.
+// put passes a chunk to the goroutine that runs write, and waits until it is
+// written.
 func (l *link) put(ctx context.Context, p chunk) error {
 	p.done = make(chan struct{})
 	select {

@@ -231,8 +231,8 @@ func (s *Service) Keep(t copies.Tier, parts []recovery.Part) error {
 
 // Retain says which checkpoints each tier keeps. The rest is removed. Parts
 // that were linked and not passed to Keep stay if they are newer than all of
-// these: not all ranks may have committed them yet. If there are none, all
-// goes.
+// these: not all ranks may have committed them yet. If no tier keeps a
+// checkpoint, all parts are removed.
 func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	newest := uint64(0)
 	retained := map[recovery.Checkpoint]bool{}
@@ -253,10 +253,10 @@ func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	})
 }
 
-// Scrub reads all that the store has, at so many bytes per second, and tells
-// those who count on what is damaged. Holders get it again; what this host's
-// own ranks need, the caller has to fetch. found, if not nil, gets what is
-// damaged.
+// Scrub reads all that the store has, at most rate bytes per second (0: no
+// bound), and tells the other hosts what is damaged. The owners of what this
+// host holds send it again; the caller has to fetch what this host's own ranks
+// need. found, if not nil, gets what is damaged.
 func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)) error {
 	return s.o.Kept.Scrub(ctx, rate, func(r kept.Rotten) {
 		s.rotten(r)
@@ -266,8 +266,8 @@ func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)
 	})
 }
 
-// Verify reads something that the store has. If it is damaged, those who count
-// on it are told, as by Scrub.
+// Verify reads something that the store has. If it is damaged, Verify tells the
+// other hosts, as Scrub does.
 func (s *Service) Verify(ctx context.Context, id copies.ID, l *tier.Limiter) error {
 	err := s.o.Kept.Verify(ctx, id, l)
 	if errors.Is(err, tier.ErrDamaged) {

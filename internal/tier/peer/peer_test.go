@@ -33,9 +33,10 @@ func each(t *testing.T, f func(t *testing.T, make func() *cluster)) {
 	}
 }
 
-// TestKeep copies two checkpoints, loses every host, or every two hosts with
-// partner=2, and brings everything to a new one. Then it removes the first.
-func TestKeep(t *testing.T) {
+// TestKeep_HostsLost copies two checkpoints, loses every host, or every two
+// hosts with partner=2, and brings everything to a new one. Then it removes the
+// first.
+func TestKeep_HostsLost(t *testing.T) {
 	each(t, func(t *testing.T, make func() *cluster) {
 		c := make()
 		c.startAll()
@@ -453,9 +454,9 @@ func TestFetch_Cut(t *testing.T) {
 	})
 }
 
-// TestCheckpoint brings a real checkpoint of a lost host to another one, and
-// loads it.
-func TestCheckpoint(t *testing.T) {
+// TestCheckpoint_OfLostHost brings a real checkpoint of a lost host to another
+// one, and loads it.
+func TestCheckpoint_OfLostHost(t *testing.T) {
 	for _, code := range [][2]int{{}, {2, 1}} {
 		mem := vfstest.NewMem()
 		prog := tiertest.NewProgram(t, mem, "/run", 1)
@@ -573,10 +574,10 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRecover damages an object at its owner after it was copied. The owner
-// gets it again from copies, or from shards, wherever they are. If too little
-// is left, it says so.
-func TestRecover(t *testing.T) {
+// TestRecover_DamagedObject damages an object at its owner after it was copied.
+// The owner gets it again from copies, or from shards, wherever they are. If
+// too little is left, it says so.
+func TestRecover_DamagedObject(t *testing.T) {
 	each(t, func(t *testing.T, make func() *cluster) {
 		c := make()
 		c.startAll()

@@ -12,8 +12,9 @@
 //	  rack b: b1 b2                          a2 b2        a2⇄b2
 //	  rack c: c1 c2                          a3 c1        a3⇄c1
 //
-// Groups are disjoint, because few groups mean few combinations of hosts whose
-// loss is a loss: for partner=1, H/2 pairs of hosts, where a ring has H.
+// Groups are disjoint: then few combinations of hosts lose data when they are
+// lost together. For partner=1 there are H/2 such pairs of hosts; a ring would
+// have H.
 //
 // A domain is a set of hosts that fail together: a rack, a switch, a power
 // supply. The hosts of a domain are spread over the groups: of D hosts of a
@@ -39,9 +40,9 @@ func (h Host) domain() string {
 }
 
 // Groups divides hosts into groups of size or more hosts, or into one group if
-// there are fewer. prev are the groups of an earlier division, by name; few
-// hosts get others as neighbours if few hosts came or were lost since. The
-// result depends on nothing else: not on the order of hosts. Names must differ.
+// there are fewer. prev are the groups of an earlier division, by name: if few
+// hosts came or were lost since, few hosts get new neighbours. The result
+// depends on nothing else: not on the order of hosts. Names must differ.
 func Groups(prev [][]string, hosts []Host, size int) [][]Host {
 	if len(hosts) == 0 {
 		return nil
@@ -109,8 +110,8 @@ func (d *division) adapt(prev [][]string, sorted []Host) bool {
 		d.groups = append(d.groups, nil)
 	}
 	for _, h := range loose {
-		// To a group that needs members; there, or else anywhere, to one with
-		// few of its domain; then to a small one.
+		// Prefer a group that needs members, then one with few hosts of the
+		// same domain, then a small one.
 		i := d.least(func(g []Host) int {
 			need := 0
 			if len(g) >= d.size {
@@ -160,8 +161,8 @@ func count(g []Host, domain string) (n int) {
 	return n
 }
 
-// take moves a host from the largest group to group to. It chooses one of a
-// domain of which the one has many and the other few.
+// take moves a host from the largest group to group to. It chooses a host whose
+// domain has many hosts in the one group and few in the other.
 func (d *division) take(to int) {
 	from := d.least(func(g []Host) int { return -len(g) })
 	g := d.groups[from]

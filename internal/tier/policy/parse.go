@@ -124,7 +124,7 @@ func (p *parser) item() (done bool, err error) {
 		return false, p.fail(start, fmt.Sprintf("%q is not the name of a tier", p.text[start:start+runeLen(p.text[start:])]), tierNames)
 	case slices.Contains(optionNames, name):
 		if p.last == nil {
-			return false, p.fail(start, fmt.Sprintf("the option %s stands before any tier", name), "write it after its tier, as in partner:keep=3")
+			return false, p.fail(start, fmt.Sprintf("the option %s does not follow a tier", name), "write it after its tier, as in partner:keep=3")
 		}
 		if err := p.option(name, start); err != nil {
 			return false, err
@@ -351,8 +351,8 @@ func (p *parser) place(k Kind, v string, at int) error {
 	return nil
 }
 
-// CheckURL says what cannot stand in the place of an object store. The text
-// begins with the place.
+// CheckURL checks the bucket and the prefix of an object store's URL. The text
+// of the error begins with the URL.
 func CheckURL(v string) error {
 	if why, remedy := wrongURL(v, strings.TrimPrefix(v, "s3://")); why != "" {
 		return fmt.Errorf("%s; %s", why, remedy)
@@ -360,8 +360,8 @@ func CheckURL(v string) error {
 	return nil
 }
 
-// wrongURL returns what cannot stand in the place v of an object store, of
-// which rest follows s3://, and what to do; "": there is nothing.
+// wrongURL returns what is wrong in the URL v of an object store, and what to
+// do; "": nothing. rest is what follows s3:// in v.
 func wrongURL(v, rest string) (why, remedy string) {
 	rest, _, _ = strings.Cut(rest, "?") // options of the store follow
 	i := strings.IndexFunc(rest, func(r rune) bool {

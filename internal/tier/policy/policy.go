@@ -68,7 +68,7 @@ type Tier struct {
 	Rate    int64  // bytes per second that a host sends to it; 0: no limit
 	Writers int    // of Shared and S3: hosts that write at the same time
 	Key     string // of Shared and S3: file with the key that encrypts; "": none
-	Files   int    // of Shared: files that a host makes of a checkpoint, if it has more ranks; 0: one of each rank's
+	Files   int    // of Shared: files that a host makes of a checkpoint, if it has more ranks; 0: each rank's files stay separate
 }
 
 // Policy says on which tiers checkpoints are kept.
@@ -153,7 +153,7 @@ func (p *Policy) String() string {
 	return strings.Join(items, ", ")
 }
 
-// Name returns how messages call the tier: shared=/gpfs/me.
+// Name returns what messages call the tier: shared=/gpfs/me.
 func (t *Tier) Name() string {
 	switch t.Kind {
 	case Local:
@@ -214,8 +214,8 @@ func quote(value string) string {
 }
 
 // RunDir returns the directory, or URL, of a run with this name on the tier:
-// {run} in Place stands for the name; without it, a directory is the parent of
-// those of several runs.
+// {run} in Place stands for the name; without it, Place is the parent of the
+// runs' directories.
 func (t *Tier) RunDir(name string) string {
 	if strings.Contains(t.Place, "{run}") {
 		return strings.ReplaceAll(t.Place, "{run}", name)
@@ -226,8 +226,8 @@ func (t *Tier) RunDir(name string) string {
 	return path.Join(t.Place, name)
 }
 
-// Parent returns the directory of a shared tier in which the directories of
-// runs are, or the one above it. It does not depend on the run.
+// Parent returns the directory of a shared tier that all runs have in common:
+// Place, or the directory in it that {run} is below.
 func (t *Tier) Parent() string {
 	before, _, has := strings.Cut(t.Place, "{run}")
 	if !has {

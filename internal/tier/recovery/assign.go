@@ -76,8 +76,8 @@ type assignment struct {
 	by   [][]int // ranks, by host
 }
 
-// match finds hosts for ranks by augmenting paths, in the order of their sizes.
-// So, besides those at home, the ranks that get one are the best choice.
+// match finds hosts for ranks by augmenting paths, the largest ranks first. So
+// no other choice of ranks, besides those at home, would save more bytes.
 func (a *assignment) match(inv *Inventory, p *Plan, at map[string]int) {
 	x := inv.index()
 	home := make(map[int]string)

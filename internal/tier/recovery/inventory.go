@@ -217,7 +217,8 @@ func (inv *Inventory) index() *index {
 // code is a Reed–Solomon code. Shards of different codes do not go together.
 type code struct{ data, parity int }
 
-// shardsOf returns the shards of an object by code, and of each code by number.
+// shardsOf returns the stores that have shards of an object, by code and
+// number.
 func (x *index) shardsOf(object string) map[code]map[int][]int {
 	var out map[code]map[int][]int
 	for _, s := range x.shards[object] {

@@ -319,7 +319,7 @@ func (x *index) lack(object string) string {
 		s := &x.inv.Stores[i]
 		for _, d := range s.Damaged {
 			if d.Object == object {
-				all = append(all, fmt.Sprintf("that on %s is damaged (%s)", s.Name, d.Why))
+				all = append(all, fmt.Sprintf("the one on %s is damaged (%s)", s.Name, d.Why))
 			}
 		}
 	}
@@ -344,10 +344,10 @@ func (x *index) where(c Checkpoint, rank int, text string) string {
 			}
 		}
 		if len(gone) > 0 {
-			text += fmt.Sprintf("; %s had it, and %s not there", names(gone), isAre(len(gone)))
+			text += fmt.Sprintf("; %s had it, and %s missing", names(gone), isAre(len(gone)))
 		}
 		if len(here) > 0 {
-			text += fmt.Sprintf("; %s had it, and %s there without it", names(here), isAre(len(here)))
+			text += fmt.Sprintf("; %s had it, but not any more", names(here))
 		}
 		break
 	}

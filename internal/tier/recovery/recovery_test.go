@@ -295,7 +295,7 @@ func TestMakePlan_Errors(t *testing.T) {
 	hosts := strings.Split("abcd", "")
 	inv := without(cluster(4), "b", "c")
 	_, err := MakePlan(inv, Want{Hosts: hosts})
-	want := "no checkpoint can be restored: checkpoint 2: rank 1: its part is stored nowhere; b and c had it, and are not there\ncheckpoint 1: rank 1: its part is stored nowhere; b and c had it, and are not there"
+	want := "no checkpoint can be restored: checkpoint 2: rank 1: its part is stored nowhere; b and c had it, and are missing\ncheckpoint 1: rank 1: its part is stored nowhere; b and c had it, and are missing"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -307,7 +307,7 @@ func TestMakePlan_Errors(t *testing.T) {
 	if err != nil || p.Index != 1 || len(p.Skipped) != 1 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	want = "checkpoint 2: rank 1: rank-1-2: that on c is damaged (its digest differs); b had it, and is not there; c had it, and is there without it"
+	want = "checkpoint 2: rank 1: rank-1-2: the one on c is damaged (its digest differs); b had it, and is missing; c had it, but not any more"
 	if got := p.Skipped[0].String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -348,7 +348,7 @@ func TestMakePlan_Titles(t *testing.T) {
 	inv := &Inventory{Stores: []Store{{Name: "a", Parts: []Part{part}, Damaged: []Damage{{"f", "bad block"}}}},
 		Homes: []Home{{Attempt: "x", Hosts: []string{"b"}}}, Titles: map[string]string{"f": "file", "o": "journal"}}
 	_, err := MakePlan(inv, Want{Hosts: []string{"a"}})
-	for _, text := range []string{"checkpoint 1: rank 0's file on a cannot be loaded: bad block; ", "; rank 0's journal: it is stored nowhere; b had it, and is not there"} {
+	for _, text := range []string{"checkpoint 1: rank 0's file on a cannot be loaded: bad block; ", "; rank 0's journal: it is stored nowhere; b had it, and is missing"} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v\ndoes not say %q", err, text)
 		}

@@ -176,8 +176,8 @@ func fewestToBreak(shards map[code]map[int][]int, unit []int, gone map[int]bool)
 	if broken() {
 		return 0
 	}
-	// At least as many units as for each code alone, if the units with most of
-	// its shards are lost first.
+	// The number is at least that for each code alone, where the units with
+	// most of its shards are lost first.
 	least := 1
 	for c, n := range spare {
 		per := make(map[int]int)

@@ -12,9 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestPublish publishes, fetches and collects checkpoints in a store of which
-// one request of five goes wrong.
-func TestPublish(t *testing.T) {
+// TestPublish_RequestsFail publishes, fetches and collects checkpoints in a
+// store of which one request of five goes wrong.
+func TestPublish_RequestsFail(t *testing.T) {
 	for _, fault := range []s3test.Fault{s3test.None, s3test.Error500, s3test.Error500After, s3test.SlowDown, s3test.Reset, s3test.ResetAfter, s3test.Truncate, s3test.Short, s3test.LosePart} {
 		s := server(t)
 		o := options(s)

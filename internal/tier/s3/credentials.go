@@ -17,8 +17,8 @@ import (
 
 var errNoCredentials = errors.New("no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials, or use a host whose role may use the bucket")
 
-// chain asks one provider after the other for credentials. The one that had any
-// is the one that is asked again when they expire: a store must not get
+// chain asks one provider after the other for credentials. When the credentials
+// expire, chain asks only the provider that had them: a store must not get
 // requests without credentials because a server was busy for a moment.
 type chain struct {
 	mu        sync.Mutex

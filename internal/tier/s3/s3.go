@@ -8,7 +8,8 @@
 // An object exists when its last request succeeds; there is nothing that a
 // crash could leave half done. Put and Create send the condition If-None-Match:
 // *, so that the store itself refuses a second writer. Some stores ignore that,
-// which Open finds out. They are refused, or used with a lock: see lock.go.
+// which Open finds out. Open refuses them, or uses them with a lock: see
+// condition.go.
 //
 // Every request with content has a checksum that the store compares: CRC32C if
 // the store knows it, otherwise MD5. Each object has the digest of its content
@@ -216,7 +217,7 @@ func (s *s3Tier) putSmall(ctx context.Context, name, key string, src tier.Source
 	case sum.crc:
 		return nil
 	}
-	return s.discard(ctx, name, key, "its content, and has another checksum of it")
+	return s.discard(ctx, name, key, "the content, and has another checksum of it")
 }
 
 // confirm checks that an object that the store has accepted is there. If it is
@@ -354,7 +355,7 @@ func (s *s3Tier) Get(ctx context.Context, name string, offset, n int64) (io.Read
 		return nil, err
 	}
 	short := func(size int64) error {
-		return fmt.Errorf("%s: %s: %w: it has %d bytes; %d from %d on are asked for", s, name, tier.ErrDamaged, size, n, offset)
+		return fmt.Errorf("%s: %s: %w: it has %d bytes; the request is for %d from %d on", s, name, tier.ErrDamaged, size, n, offset)
 	}
 	if n <= 0 || offset < 0 { // there is no range for it
 		info, err := s.Stat(ctx, name)
@@ -433,7 +434,7 @@ func (s *s3Tier) List(ctx context.Context, prefix string) iter.Seq2[tier.Info, e
 	}
 }
 
-// list returns the keys that begin with prefix, as names.
+// list returns the objects whose keys begin with prefix. Info.Name is the key.
 func (s *s3Tier) list(ctx context.Context, prefix string) iter.Seq2[tier.Info, error] {
 	return func(yield func(tier.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

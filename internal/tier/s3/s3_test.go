@@ -368,6 +368,8 @@ func TestOpen_ConditionsIgnored(t *testing.T) {
 	}
 }
 
+// TestLock_Left leaves the lock of a process that died: writing fails with a
+// temporary error while the lock is young, and removes it when it is old.
 func TestLock_Left(t *testing.T) {
 	s := server(t)
 	s.IgnoreConditions = true

@@ -244,7 +244,7 @@ func (s *sealed) Get(ctx context.Context, name string, offset, n int64) (io.Read
 		n = o.size - offset
 	}
 	if offset < 0 || n < 0 || offset > o.size-n {
-		return fail(fmt.Errorf("%w: it has %d bytes; %d from %d on are asked for", tier.ErrDamaged, o.size, n, offset))
+		return fail(fmt.Errorf("%w: it has %d bytes; the request is for %d from %d on", tier.ErrDamaged, o.size, n, offset))
 	}
 	// At least one chunk is read, to authenticate the header.
 	first := min(offset/chunkSize, chunks(o.size)-1)

@@ -38,9 +38,9 @@ func (f Fault) String() string {
 	return [...]string{"none", "fail", "fail after", "refuse", "cut", "lie", "hang"}[f]
 }
 
-// Faulty returns t with what goes wrong chosen by decide, which is called
-// before every operation: "put", "create", "get", "stat", "list", "remove",
-// "sweep". It may be called concurrently.
+// Faulty returns t with faults. It calls decide before every operation ("put",
+// "create", "get", "stat", "list", "remove", "sweep"), perhaps concurrently, to
+// choose what goes wrong.
 func Faulty(t tier.Tier, decide func(op, name string) Fault) tier.Tier { return &faulty{t, decide} }
 
 type faulty struct {
@@ -48,7 +48,7 @@ type faulty struct {
 	decide func(op, name string) Fault
 }
 
-// do runs an operation that changes something.
+// do runs an operation, or what decide chooses instead.
 func (f *faulty) do(ctx context.Context, op, name string, whole, half func() error) error {
 	fault := f.decide(op, name)
 	if half == nil && fault == Cut {

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// These are the credentials that the server accepts.
+// These are the server's bucket and the credentials that it accepts.
 const (
 	Bucket    = "bucket"
 	AccessKey = "AKIDEXAMPLE0123456"
@@ -468,8 +468,8 @@ func (s *Server) Forget(key string) {
 	delete(s.objects, key)
 }
 
-// Freeze lets stale lists have all objects of now but one, whatever happens,
-// until the function that it returns is called.
+// Freeze makes stale lists have the present objects, except one, until the
+// function that it returns is called.
 func (s *Server) Freeze(without string) (thaw func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
