@@ -116,8 +116,8 @@ func corpusDirs(t *testing.T) []string {
 	return dirs
 }
 
-// TestCorpusRepacked restores them after h5repack has rewritten them.
-func TestCorpusRepacked(t *testing.T) {
+// TestCorpus_Repacked restores them after h5repack has rewritten them.
+func TestCorpus_Repacked(t *testing.T) {
 	if _, err := exec.LookPath("h5repack"); err != nil {
 		t.Skip("h5repack (Debian: hdf5-tools) is not installed")
 	}

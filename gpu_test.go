@@ -28,9 +28,9 @@ func gpu(t *testing.T) *device.Device {
 // slots are written by C, so they must not be on a stack, which may move.
 var slots [4]uintptr
 
-// TestRawMemory protects memory that the program has allocated with the CUDA
-// driver itself: of the device, managed, pinned, and ordinary.
-func TestRawMemory(t *testing.T) {
+// TestRawMemory_AllKinds protects memory that the program has allocated with
+// the CUDA driver itself: of the device, managed, pinned, and ordinary.
+func TestRawMemory_AllKinds(t *testing.T) {
 	d := gpu(t)
 	const n = 1 << 20
 	warm := device.New[uint32](16) // a launch creates the context
@@ -138,13 +138,13 @@ func TestRawMemory(t *testing.T) {
 	<-done
 }
 
-// TestLostGPU destroys the GPU's context by a write to an invalid address, and
-// continues on the host from the last checkpoint. It runs in a process of its
-// own, which no other test shares.
-func TestLostGPU(t *testing.T) {
+// TestRollback_GPULost destroys the GPU's context by a write to an invalid
+// address, and continues on the host from the last checkpoint. It runs in a
+// process of its own, which no other test shares.
+func TestRollback_GPULost(t *testing.T) {
 	d := gpu(t)
 	if os.Getenv("CAIRN_LOSE_GPU") == "" {
-		again(t, "TestLostGPU", "CAIRN_LOSE_GPU=1")
+		again(t, "TestRollback_GPULost", "CAIRN_LOSE_GPU=1")
 		return
 	}
 	const src = `

@@ -253,9 +253,9 @@ func again(t *testing.T, name string, env ...string) {
 	}
 }
 
-// TestFakeCUDA runs the tests of raw memory on a CUDA driver that needs no GPU
-// and executes commands of streams as late as possible.
-func TestFakeCUDA(t *testing.T) {
+// TestRawMemory_FakeCUDA runs the tests of raw memory on a CUDA driver that
+// needs no GPU and executes commands of streams as late as possible.
+func TestRawMemory_FakeCUDA(t *testing.T) {
 	gxx, err := exec.LookPath("g++")
 	if err != nil {
 		t.Skip("there is no g++ to build a CUDA driver without a GPU")
@@ -276,6 +276,6 @@ func TestFakeCUDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again(t, "TestRawMemory|TestRawMemory_OwnStream|TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=cuda")
+	again(t, "TestRawMemory_AllKinds|TestRawMemory_OwnStream|TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=cuda")
 	again(t, "TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=host")
 }

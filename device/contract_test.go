@@ -18,6 +18,8 @@ func (b builds) Build(s driver.Source) (driver.Program, error) {
 	return b.Device.Build(s)
 }
 
+// TestKernel_Contract shows that the compiler may fuse operations of a kernel
+// after Contract, also when the kernel was restored.
 func TestKernel_Contract(t *testing.T) {
 	var list []driver.Source
 	d, err := newDevice(builds{host.New(host.Options{Index: 90, Discrete: true}), &list})
@@ -41,7 +43,8 @@ func TestKernel_Contract(t *testing.T) {
 	}
 }
 
-// The same source is compiled twice if one kernel may fuse and another may not.
+// TestKernel_ContractSameSource shows that the same source is compiled twice if
+// one kernel may fuse and another may not.
 func TestKernel_ContractSameSource(t *testing.T) {
 	devs, err := Open("opencl")
 	if err != nil {

@@ -139,9 +139,9 @@ func TestTransfers_SharedMemory(t *testing.T) {
 	}
 }
 
-// TestArray_Huge shows that an array takes memory only for the parts that are
-// used.
-func TestArray_Huge(t *testing.T) {
+// TestArray_AllocatesUsedPartsOnly shows that an array takes memory only for
+// the parts that are used.
+func TestArray_AllocatesUsedPartsOnly(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("address space is memory here")
 	}
@@ -184,9 +184,9 @@ func TestArray_Huge(t *testing.T) {
 	}
 }
 
-// TestEvict shows that copies which are valid elsewhere make room, and so do
-// unreachable arrays.
-func TestEvict(t *testing.T) {
+// TestEvict_MakesRoom shows that copies which are valid elsewhere make room,
+// and so do unreachable arrays.
+func TestEvict_MakesRoom(t *testing.T) {
 	const n = 1000
 	d := discrete(t, 0, 3*4*n)
 	x := New[uint32](n)

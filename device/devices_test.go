@@ -142,9 +142,9 @@ func TestOpen_ParsesLists(t *testing.T) {
 	}
 }
 
-// TestGroup shows that a group keeps its length when devices are lost or
-// replaced.
-func TestGroup(t *testing.T) {
+// TestGroup_KeepsLength shows that a group keeps its length when devices are
+// lost or replaced.
+func TestGroup_KeepsLength(t *testing.T) {
 	a, b, c := shared(t, 0), shared(t, 1), shared(t, 2)
 	g := NewGroup(a, b, c)
 	ids := func() (s string) {

@@ -49,6 +49,8 @@ func divideInto(t *testing.T, f func(devs []*Device)) (numbers []int) {
 	return numbers
 }
 
+// TestDivide_SameParts divides an array, whose parts overlap, among more
+// devices than before.
 func TestDivide_SameParts(t *testing.T) {
 	restartOn(t, 2, 3)
 	a := New[float32](12)
@@ -71,7 +73,8 @@ func TestDivide_SameParts(t *testing.T) {
 	}
 }
 
-// Elements that belong to one device are not those of another division.
+// TestDivide_OtherParts shows that elements that belong to one device are not
+// those of another division.
 func TestDivide_OtherParts(t *testing.T) {
 	for _, there := range []int{1, 3} {
 		restartOn(t, 2, there)
@@ -90,6 +93,8 @@ func TestDivide_OtherParts(t *testing.T) {
 	}
 }
 
+// TestDivide_Kept shows what keeps the division of a checkpoint: as many
+// devices as before, CAIRN_KEEP_DEVICES, and CairnKeep.
 func TestDivide_Kept(t *testing.T) {
 	restartOn(t, 2, 2)
 	if CairnDivides() {
@@ -115,8 +120,9 @@ type scratch struct {
 	Count *deviceCount
 }
 
-// What is in an array that was made for new devices does not count until it is
-// overwritten: neither its zeros, nor after another restart.
+// TestDivide_Unwritten shows that what is in an array that was made for new
+// devices does not count until it is overwritten: neither its zeros, nor after
+// another restart.
 func TestDivide_Unwritten(t *testing.T) {
 	restartOn(t, 2, 1)
 	s := &scratch{Count: new(deviceCount)}

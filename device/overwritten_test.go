@@ -23,8 +23,9 @@ func due(t *testing.T) {
 	})
 }
 
-// A checkpoint leaves out what the program said, unless it has used an array
-// since. After a restart, reading it is an error.
+// TestOverwritten_LeftOut shows that a checkpoint leaves out what the program
+// said, unless it has used an array since. After a restart, reading it is an
+// error.
 func TestOverwritten_LeftOut(t *testing.T) {
 	d := discrete(t, 0, 1<<20)
 	start(t, d)
@@ -90,8 +91,8 @@ func TestOverwritten_LeftOut(t *testing.T) {
 	holdsAll("with CAIRN_SAVE_ALL")
 }
 
-// CairnOverwritten takes the first case that holds. A case does not hold if a
-// path is broken.
+// TestOverwritten_Cases shows that CairnOverwritten takes the first case that
+// holds. A case does not hold if a path is broken.
 func TestOverwritten_Cases(t *testing.T) {
 	a, b := New[uint32](4), New[uint32](8)
 	all := &overwrites{list: []*overwrites{{a: a}, {a: b.Rows(2, 4)}}, by: map[string]Array[uint32]{"x": *a}}

@@ -7,8 +7,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// TestInUse checks what the supervisor is told of devices.
-func TestInUse(t *testing.T) {
+// TestDevices_ReportedToSupervisor checks what the supervisor is told of
+// devices.
+func TestDevices_ReportedToSupervisor(t *testing.T) {
 	devs, err := Open("host")
 	must(t, err)
 	d := devs[0]

@@ -24,9 +24,10 @@ type contexts struct {
 	asked                               subscriptions
 }
 
-// TestSavedContext shows that contexts with deadlines and signals are restored,
-// with their parents, canceled or not, and that they can be canceled.
-func TestSavedContext(t *testing.T) {
+// TestContexts_DeadlinesAndSignals shows that contexts with deadlines and
+// signals are restored, with their parents, canceled or not, and that they can
+// be canceled.
+func TestContexts_DeadlinesAndSignals(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *engine.Run {
 		p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})

@@ -244,8 +244,9 @@ func TestStandardLibrary_HeldLocks(t *testing.T) {
 
 type ctxKey struct{}
 
-// TestContexts shows that contexts can be canceled after a restart.
-func TestContexts(t *testing.T) {
+// TestContexts_CanceledAfterRestart shows that contexts can be canceled after a
+// restart.
+func TestContexts_CanceledAfterRestart(t *testing.T) {
 	type state struct {
 		root, child, val, out context.Context
 		cancel                context.CancelFunc

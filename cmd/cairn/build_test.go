@@ -152,9 +152,9 @@ func TestRun_Source(t *testing.T) {
 	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
 }
 
-// TestRun_SourceChanged shows that a program whose source has changed does not
-// resume from checkpoints of the old one.
-func TestRun_SourceChanged(t *testing.T) {
+// TestRun_ChangedSourceRefused shows that a program whose source has changed
+// does not resume from checkpoints of the old one.
+func TestRun_ChangedSourceRefused(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "3")
 	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "a", "-b").exit(137).complains("the last checkpoint is 1")
@@ -179,9 +179,9 @@ func TestRun_SourceChanged(t *testing.T) {
 	}
 }
 
-// TestRun_ChangedSource shows that a program resumes with other source if the
-// user consents and the change is outside of what the checkpoint holds.
-func TestRun_ChangedSource(t *testing.T) {
+// TestRun_ChangedSourceAllowed shows that a program resumes with other source
+// if the user consents and the change is outside of what the checkpoint holds.
+func TestRun_ChangedSourceAllowed(t *testing.T) {
 	inModule(t)
 	const was = `package main
 
@@ -210,9 +210,9 @@ func main() {
 	cairnRun(t, "run", "--changed-source", "/bin/true").exit(exitUsage).complains("needs source")
 }
 
-// TestRun_ChangedArgs shows that a program resumes with other arguments if the
-// user consents, and that its flags get the new values.
-func TestRun_ChangedArgs(t *testing.T) {
+// TestRun_ChangedArgumentsAllowed shows that a program resumes with other
+// arguments if the user consents, and that its flags get the new values.
+func TestRun_ChangedArgumentsAllowed(t *testing.T) {
 	inModule(t)
 	write(t, "cmd/sums/main.go", `package main
 

@@ -380,6 +380,8 @@ func TestArguments_NoPermission(t *testing.T) {
 	}
 }
 
+// TestElsewhere_Remedies shows that an error of the file system says what to
+// do, unless it already does.
 func TestElsewhere_Remedies(t *testing.T) {
 	for _, c := range []struct {
 		err  error

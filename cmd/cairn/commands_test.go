@@ -217,7 +217,9 @@ func TestVerify(t *testing.T) {
 	cairnRun(t, "diff", dir+"@2", dir+"@3").exit(exitFailed).complains("damaged")
 }
 
-func TestVerify_Outlook(t *testing.T) {
+// TestVerify_SaysWhatRestartUses damages one of two checkpoints. Verify names
+// the one that a restart would use.
+func TestVerify_SaysWhatRestartUses(t *testing.T) {
 	dir := makeCheckpoints(t, 2, cairn.Options{MaxBases: -1})
 	flip(t, checkpointFile(dir, 2), "grid", 3)
 	cairnRun(t, "verify", dir).exit(exitFound).says("avoids the damage: it uses checkpoint 1")

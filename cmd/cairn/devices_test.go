@@ -33,6 +33,8 @@ func (q oddQueue) Launch(k driver.Kernel, global, local [3]int, args []driver.Ar
 	return q.Queue.Launch(k, global, local, args)
 }
 
+// TestTryDevice tries a device that works, one that computes wrong results, one
+// with wrong digests, and one that hangs.
 func TestTryDevice(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)

@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// TestScreen_TerminalTakesNothing has a terminal that accepts nothing. Events
+// TestScreen_BlockedTerminal has a terminal that accepts nothing. Events
 // must not wait for it, and those that did not fit are counted.
-func TestScreen_TerminalTakesNothing(t *testing.T) {
+func TestScreen_BlockedTerminal(t *testing.T) {
 	r, w := io.Pipe()
 	c := &call{stdout: &output{w: w}, stderr: w}
 	s := newScreen(c, false, false)

@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn"
 )
 
-// TestPin keeps a checkpoint, and expects that it survives all that the run
-// removes, with every byte.
-func TestPin(t *testing.T) {
+// TestPin_SurvivesPruning keeps a checkpoint, and expects that it survives all
+// that the run removes, with every byte.
+func TestPin_SurvivesPruning(t *testing.T) {
 	dir := makeCheckpoints(t, 3, cairn.Options{})
 	cairnRun(t, "pin", "--name", "best", dir+"@2").exit(exitFine).says("checkpoint 2 is kept as", "pinned/best")
 	cairnRun(t, "pin", dir).exit(exitFine).says("checkpoint 3 is kept as", "pinned/ckpt-00000003")

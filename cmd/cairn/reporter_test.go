@@ -34,6 +34,7 @@ func TestReporter_Silence(t *testing.T) {
 	}
 }
 
+// TestReporter_Quiet shows that -q leaves out progress, but no warning.
 func TestReporter_Quiet(t *testing.T) {
 	var out strings.Builder
 	r := &reporter{to: &out, quiet: true, about: "./sim", every: time.Nanosecond}

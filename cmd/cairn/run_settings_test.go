@@ -88,10 +88,10 @@ func TestRun_Settings(t *testing.T) {
 	}
 }
 
-// TestOptions_Settings goes through the options of the library: each is a flag
-// of 'cairn run', a variable and a setting of cairn.toml, or the test says why
-// not.
-func TestOptions_Settings(t *testing.T) {
+// TestOptions_EachHasSetting goes through the options of the library: each is a
+// flag of 'cairn run', a variable and a setting of cairn.toml, or the test says
+// why not.
+func TestOptions_EachHasSetting(t *testing.T) {
 	flagOf := map[string]string{
 		"Dir": "dir", "Local": "local", "Tiers": "tiers", "Fresh": "fresh", "GroupReadable": "group", "AnyOwner": "any-owner",
 		"Every": "every", "EveryPoints": "every-points", "Auto": "every", "MTBF": "mtbf", "Keep": "keep", "DiskLimit": "disk-limit",
@@ -141,8 +141,8 @@ func TestRun_Variables(t *testing.T) {
 	cairnRun(t, "run", "--run", "r", self(t), "_counter", "go").exit(exitUsage).complains(`run: CAIRN_LAUNCHER: there is no launcher "ssh"; there are fork, mpirun, mpiexec and srun`)
 }
 
-// TestOtherVariables looks for each variable of the manual.
-func TestOtherVariables(t *testing.T) {
+// TestVariables_DocumentedAreKnown looks for each variable of the manual.
+func TestVariables_DocumentedAreKnown(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)

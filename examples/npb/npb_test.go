@@ -107,7 +107,9 @@ func TestClassesWA(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+// TestKernels_RefusedClassesAndRanks shows that a kernel refuses a class that
+// it does not have, and numbers of ranks on which it cannot run.
+func TestKernels_RefusedClassesAndRanks(t *testing.T) {
 	for name := range kernels {
 		if _, err := run(t, name, 'Q', 1, nil); err == nil || !strings.Contains(err.Error(), "class Q") {
 			t.Errorf("%s.Q: %v", name, err)

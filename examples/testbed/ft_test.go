@@ -16,9 +16,9 @@ func TestFloyd(t *testing.T) { verifyMesh(t, "floyd") }
 
 func nothingMore(*testing.T, program, []*device.Device) {}
 
-func TestFTMDRestart(t *testing.T)  { restartMesh(t, "ftmini", nothingMore) }
-func TestFloydRestart(t *testing.T) { restartMesh(t, "floyd", nothingMore) }
-func TestFTMDLoses(t *testing.T)    { loseMesh(t, "ftmini") }
+func TestFTMD_Restart(t *testing.T)    { restartMesh(t, "ftmini", nothingMore) }
+func TestFloyd_Restart(t *testing.T)   { restartMesh(t, "floyd", nothingMore) }
+func TestFTMD_DeviceLost(t *testing.T) { loseMesh(t, "ftmini") }
 
 // mini is FTMD with a problem that takes little time.
 type mini struct{ ft }
@@ -78,11 +78,13 @@ var miniClass = sync.OnceValue(func() ftClass {
 	return c
 })
 
-func TestFTMini(t *testing.T) { verifyMesh(t, "ftmini") }
+// TestFTMD_SmallProblem runs FTMD with the problem of mini, whose checksums
+// follow from the definition.
+func TestFTMD_SmallProblem(t *testing.T) { verifyMesh(t, "ftmini") }
 
-// The reference for iterations without a published checksum agrees with the
-// published ones.
-func TestFTSums(t *testing.T) {
+// TestFT_ReferenceChecksums shows that the reference for iterations without a
+// published checksum agrees with the published ones.
+func TestFT_ReferenceChecksums(t *testing.T) {
 	for name, c := range map[string]ftClass{"mini": miniClass(), "tiny": ftClasses["tiny"], "small": ftClasses["small"]} {
 		off, err := deviation(parts(ftSums(c, 1, c.iterations)), parts(c.sums))
 		if err != nil || off > 1e-12 {
@@ -95,8 +97,9 @@ func TestFTSums(t *testing.T) {
 	}
 }
 
-// A run of more iterations than are published is right to its end.
-func TestFTLong(t *testing.T) {
+// TestFT_ManyIterations shows that a run of more iterations than are published
+// is right to its end.
+func TestFT_ManyIterations(t *testing.T) {
 	c := miniClass()
 	c.iterations = 300
 	f := new(ft)
@@ -125,8 +128,9 @@ func TestFTLong(t *testing.T) {
 	}
 }
 
-// Any number of devices computes the same.
-func TestFTMDUneven(t *testing.T) {
+// TestFTMD_AnyNumberOfDevices shows that any number of devices computes the
+// same.
+func TestFTMD_AnyNumberOfDevices(t *testing.T) {
 	host := openList(t, "host")
 	want := runMesh(t, programs["ftmini"](), host)
 	for _, n := range []int{3, 7, 20} {
@@ -135,8 +139,8 @@ func TestFTMDUneven(t *testing.T) {
 	}
 }
 
-// Each plane is on exactly one device.
-func TestFTMDCut(t *testing.T) {
+// TestFTMD_EachPlaneOnOneDevice shows that each plane is on exactly one device.
+func TestFTMD_EachPlaneOnOneDevice(t *testing.T) {
 	host := openList(t, "host")
 	f := &ft{many: true}
 	if err := f.setup("small", host); err != nil {
@@ -159,8 +163,9 @@ func TestFTMDCut(t *testing.T) {
 	}
 }
 
-// The passes compute a Fourier transform of each line.
-func TestFTPasses(t *testing.T) {
+// TestFTPasses_FourierTransform shows that the passes compute a Fourier
+// transform of each line.
+func TestFTPasses_FourierTransform(t *testing.T) {
 	const n, width = 16, 3
 	from, to := make([]complex128, n*width), make([]complex128, n*width)
 	random := splitMix(1)
@@ -197,8 +202,9 @@ func (u *uneven) setup(_ string, devs []*device.Device) error {
 	return nil
 }
 
-// The last item may have fewer rows than the others.
-func TestFloydUneven(t *testing.T) {
+// TestFloyd_UnevenRows has numbers of nodes with which the last item has fewer
+// rows than the others.
+func TestFloyd_UnevenRows(t *testing.T) {
 	for _, list := range []string{"host", "discrete", "opencl:0.0", "cuda:0"} {
 		t.Run(list, func(t *testing.T) {
 			devs := openList(t, list)
@@ -210,8 +216,9 @@ func TestFloydUneven(t *testing.T) {
 	}
 }
 
-// The reference for large graphs agrees with the complete one on a small graph.
-func TestDijkstra(t *testing.T) {
+// TestDijkstra_AgreesWithFloyd shows that the reference for large graphs agrees
+// with the complete one on a small graph.
+func TestDijkstra_AgreesWithFloyd(t *testing.T) {
 	f := new(floyd)
 	runMesh(t, f, openList(t, "host"))
 	dist, err := f.dist.Read()

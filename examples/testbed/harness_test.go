@@ -148,7 +148,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A run that is stopped again and again gives the result of one that is not.
+// TestRun_StoppedAgainAndAgain shows that a run that is stopped again and again
+// gives the result of one that is not.
 func TestRun_StoppedAgainAndAgain(t *testing.T) {
 	want, _, err := runOn(t, plain("floyd"), "host")
 	if err != nil {
@@ -196,8 +197,9 @@ func TestRun_StoppedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Only some programs draw.
-func TestNoPictures(t *testing.T) {
+// TestRun_ProgramWithoutPictures asks a program for pictures that draws none:
+// it is refused, and the programs that draw are named.
+func TestRun_ProgramWithoutPictures(t *testing.T) {
 	c := plain("floyd")
 	c.pictures, c.everyPicture = filepath.Join(t.TempDir(), "none"), 10
 	_, _, err := runOn(t, c, "host")
@@ -227,8 +229,9 @@ func (s *starter) begin(devs []*device.Device) error {
 	return s.program.begin(devs)
 }
 
-// A resumed program makes no initial state, which would take time and memory.
-// It does not use its device before the checkpoint was read.
+// TestStart_FromCheckpoint shows that a resumed program makes no initial state,
+// which would take time and memory. It does not use its device before the
+// checkpoint was read.
 func TestStart_FromCheckpoint(t *testing.T) {
 	defer delete(programs, "starter")
 	for _, name := range []string{"floyd", "ftmini", "spmv", "summa", "mg", "shwa"} {
@@ -263,8 +266,8 @@ func TestStart_FromCheckpoint(t *testing.T) {
 	}
 }
 
-// The harness waits for devices often enough to report progress, and not much
-// more often.
+// TestRun_WaitsForDevices shows that the harness waits for devices often enough
+// to report progress, and not much more often.
 func TestRun_WaitsForDevices(t *testing.T) {
 	for _, c := range []struct {
 		step        time.Duration
@@ -307,8 +310,8 @@ func TestRun_WaitsForDevices(t *testing.T) {
 	}
 }
 
-// Every program has every size.
-func TestSizes(t *testing.T) {
+// TestSetup_EverySize shows that every program has every size.
+func TestSetup_EverySize(t *testing.T) {
 	devs := openList(t, "host")
 	for _, size := range sizes {
 		for _, name := range []string{"ft", "ftmd", "floyd", "spmv", "summa", "mg", "shwa"} {
@@ -323,7 +326,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Checkpoints of another program, or of another size, are refused.
+// TestStart_OtherCheckpoint shows that checkpoints of another program, or of
+// another size, are refused.
 func TestStart_OtherCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	c := plain("floyd")
@@ -355,7 +359,9 @@ func (w *wrong) result() ([]float64, error) {
 	return r, err
 }
 
-func TestWrongResult(t *testing.T) {
+// TestRun_WrongResult shows that a run with -verify fails if the result is not
+// that of the reference.
+func TestRun_WrongResult(t *testing.T) {
 	programs["wrong"] = func() program { return &wrong{} }
 	defer delete(programs, "wrong")
 	c := plain("wrong")
@@ -382,6 +388,10 @@ func (l *loser) step(ctx context.Context, i int) error {
 	return l.program.step(ctx, i)
 }
 
+// TestRun_DevicesLost loses devices at some steps. The run goes back to its
+// checkpoint, or to its start, and gives the same result on the devices that
+// remain. A run without checkpoints ends, and so does one that loses all
+// devices, or devices again and again.
 func TestRun_DevicesLost(t *testing.T) {
 	want, _, err := runOn(t, plain("ftmini"), "host")
 	if err != nil {

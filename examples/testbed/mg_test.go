@@ -8,12 +8,12 @@ import (
 	"github.com/cairnrun/cairn/device"
 )
 
-func TestMG(t *testing.T)     { verifyMesh(t, "mg") }
-func TestMGLoss(t *testing.T) { loseMesh(t, "mg") }
+func TestMG(t *testing.T)            { verifyMesh(t, "mg") }
+func TestMG_DeviceLost(t *testing.T) { loseMesh(t, "mg") }
 
-// After a restart the program sees as many devices as before, and has as many
-// slabs.
-func TestMGRestart(t *testing.T) {
+// TestMG_Restart shows that the program sees as many devices after a restart as
+// before, and has as many slabs.
+func TestMG_Restart(t *testing.T) {
 	restartOn(t, "mg", func(t *testing.T, p program, began, others []*device.Device) {
 		m := p.(*mg)
 		var seen []*device.Device
@@ -24,9 +24,9 @@ func TestMGRestart(t *testing.T) {
 	})
 }
 
-// The solution is the same to the last bit for any number of slabs, and in the
-// planes of the neighbours as well.
-func TestMGSlabs(t *testing.T) {
+// TestMG_AnyNumberOfSlabs shows that the solution is the same to the last bit
+// for any number of slabs, and in the planes of the neighbours as well.
+func TestMG_AnyNumberOfSlabs(t *testing.T) {
 	host := openList(t, "host")
 	var first []float64
 	for _, n := range []int{1, 2, 3, 5, 8, 20} {
@@ -70,8 +70,9 @@ func (m *twice) setup(size string, devs []*device.Device) error {
 	return err
 }
 
-// The second solution equals the first, also if the run was interrupted.
-func TestMGTwice(t *testing.T) {
+// TestMG_SolvedTwice shows that the second solution equals the first, also if
+// the run was interrupted.
+func TestMG_SolvedTwice(t *testing.T) {
 	want := runMesh(t, new(mg), openList(t, "host"))
 	programs["twice"] = func() program { return new(twice) }
 	defer delete(programs, "twice")
@@ -90,7 +91,9 @@ func TestMGTwice(t *testing.T) {
 	sameBits(t, readResult(t, c.result, 1), want)
 }
 
-func TestMGBounds(t *testing.T) {
+// TestMG_Bounds shows that the slabs of every grid cover it without gaps, and
+// that each begins at an even plane.
+func TestMG_Bounds(t *testing.T) {
 	host := openList(t, "host")
 	for n := 1; n <= 64; n++ {
 		m := &mg{class: mgClasses["large"], group: *device.NewGroup(slices.Repeat(host, n)...)}

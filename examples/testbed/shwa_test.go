@@ -16,10 +16,11 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// The plain simulation and all devices agree to the last bit.
+// TestShwa shows that the plain simulation and all devices agree to the last
+// bit.
 func TestShwa(t *testing.T) { verifyMesh(t, "shwa") }
 
-func TestShwaRestart(t *testing.T) {
+func TestShwa_Restart(t *testing.T) {
 	restartMesh(t, "shwa", func(*testing.T, program, []*device.Device) {})
 }
 
@@ -71,8 +72,9 @@ func (s shwaSize) sums(u []float32) (water, dye float64) {
 	return
 }
 
-// Without tide and river nothing ever moves, between hills and on slopes.
-func TestShwaAtRest(t *testing.T) {
+// TestShwa_WaterAtRest shows that without tide and river nothing ever moves,
+// between hills and on slopes.
+func TestShwa_WaterAtRest(t *testing.T) {
 	for _, list := range []string{"host,host", "opencl:0.0"} {
 		t.Run(list, func(t *testing.T) {
 			s := newShwa(t, list, func(s *shwa) { s.rise = 0 })
@@ -96,10 +98,11 @@ func TestShwaAtRest(t *testing.T) {
 	}
 }
 
-// Water is neither created nor lost: water in addition to that at the start has
-// come from outside. Depths and concentrations stay within bounds, land falls
-// dry and is flooded, and the contaminant remains when its source is closed.
-func TestShwaBalance(t *testing.T) {
+// TestShwa_WaterConserved shows that water is neither created nor lost: water
+// in addition to that at the start has come from outside. Depths and
+// concentrations stay within bounds, land falls dry and is flooded, and the
+// contaminant remains when its source is closed.
+func TestShwa_WaterConserved(t *testing.T) {
 	s := newShwa(t, "host,host", func(s *shwa) { s.rise = 2 * shwaRise })
 	start, _ := s.sums(mustRead(t, s.u))
 	began := append([]float32(nil), mustRead(t, s.u)...)
@@ -171,9 +174,10 @@ func tank(nx, ny int, depth func(i, j int) float32) *shwaPlain {
 	return p
 }
 
-// A dam breaks: a wave runs back into the deep water, a shock forward into the
-// shallow one, and between them the depth is constant (Stoker 1957).
-func TestShwaDam(t *testing.T) {
+// TestShwa_DamBreak breaks a dam: a wave runs back into the deep water, a shock
+// forward into the shallow one, and between them the depth is constant (Stoker
+// 1957).
+func TestShwa_DamBreak(t *testing.T) {
 	const n, deep, shallow = 1600, 10.0, 5.0
 	p := tank(n, 2, func(i, _ int) float32 {
 		if i < n/2 {
@@ -223,8 +227,8 @@ func TestShwaDam(t *testing.T) {
 	}
 }
 
-// The axes are treated alike.
-func TestShwaTurned(t *testing.T) {
+// TestShwa_AxesAlike shows that the axes are treated alike.
+func TestShwa_AxesAlike(t *testing.T) {
 	depth := func(i, j int) float32 {
 		d := float32((i-9)*(i-9) + (j-14)*(j-14))
 		return 2 + 6/(1+d/16)
@@ -251,9 +255,10 @@ func TestShwaTurned(t *testing.T) {
 	}
 }
 
-// A step copies rows at the bounds of bands, the fastest waves and the clock
-// between devices, and nothing else. With one device it copies nothing.
-func TestShwaMoves(t *testing.T) {
+// TestShwa_CopiesOnlyBounds shows that a step copies rows at the bounds of
+// bands, the fastest waves and the clock between devices, and nothing else.
+// With one device it copies nothing.
+func TestShwa_CopiesOnlyBounds(t *testing.T) {
 	for _, list := range []string{"discrete", "discrete,discrete", "discrete,discrete,discrete"} {
 		t.Run(list, func(t *testing.T) {
 			s := newShwa(t, list, func(*shwa) {})
@@ -286,8 +291,9 @@ func TestShwaMoves(t *testing.T) {
 	}
 }
 
-// A resumed run draws the same pictures.
-func TestShwaPictures(t *testing.T) {
+// TestShwa_PicturesAfterRestart shows that a resumed run draws the same
+// pictures.
+func TestShwa_PicturesAfterRestart(t *testing.T) {
 	base := t.TempDir()
 	whole, parts := filepath.Join(base, "all", "whole"), filepath.Join(base, "parts") // which are not there
 	run := func(list, dir, pictures string, stop float64) {
@@ -331,8 +337,9 @@ func TestShwaPictures(t *testing.T) {
 	}
 }
 
-// Errors in the kernels name the line in shwa.cl.
-func TestShwaLines(t *testing.T) {
+// TestShwa_KernelErrorLines shows that errors in the kernels name the line in
+// shwa.cl.
+func TestShwa_KernelErrorLines(t *testing.T) {
 	dev := openList(t, "opencl:0.0")[0]
 	at := 1 + strings.Count(shwaText, "\n")
 	source := shwaSource() + "__kernel void broken(__global float *a) { a[0] = nowhere; }\n"
@@ -342,9 +349,9 @@ func TestShwaLines(t *testing.T) {
 	}
 }
 
-// When a device is lost, the run continues without it, and the result is the
-// same.
-func TestShwaLost(t *testing.T) {
+// TestShwa_DeviceLost shows that when a device is lost, the run continues
+// without it, and the result is the same.
+func TestShwa_DeviceLost(t *testing.T) {
 	run := func(f *faulty.Fault) *harness {
 		t.Helper()
 		var devs []*device.Device
@@ -393,8 +400,8 @@ func TestShwaLost(t *testing.T) {
 	}
 }
 
-// Every letter that pictures use is there.
-func TestShwaLetters(t *testing.T) {
+// TestShwa_LettersComplete shows that every letter that pictures use is there.
+func TestShwa_LettersComplete(t *testing.T) {
 	for _, r := range "0123456789:.step water depth land contaminant m" {
 		if _, ok := letters[r]; !ok && r != ' ' {
 			t.Errorf("there is no letter %c", r)

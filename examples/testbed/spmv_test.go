@@ -7,10 +7,10 @@ import (
 	"github.com/cairnrun/cairn/device"
 )
 
-func TestSpmv(t *testing.T)     { verifyMesh(t, "spmv") }
-func TestSpmvLoss(t *testing.T) { loseMesh(t, "spmv") }
+func TestSpmv(t *testing.T)            { verifyMesh(t, "spmv") }
+func TestSpmv_DeviceLost(t *testing.T) { loseMesh(t, "spmv") }
 
-func TestSpmvRestart(t *testing.T) {
+func TestSpmv_Restart(t *testing.T) {
 	restartOn(t, "spmv", func(t *testing.T, p program, _, others []*device.Device) {
 		var seen []*device.Device
 		for _, r := range p.(*spmv).shares {
@@ -20,8 +20,9 @@ func TestSpmvRestart(t *testing.T) {
 	})
 }
 
-// A lost or repeated iteration must show in the result.
-func TestSpmvNeverSettles(t *testing.T) {
+// TestSpmv_EveryIterationCounts shows that a lost or repeated iteration shows
+// in the result.
+func TestSpmv_EveryIterationCounts(t *testing.T) {
 	s := new(spmv)
 	devs := openList(t, "host")
 	if err := s.setup("tiny", devs); err != nil {
@@ -37,8 +38,9 @@ func TestSpmvNeverSettles(t *testing.T) {
 	}
 }
 
-// Each row is on exactly one device, for any number of devices.
-func TestSpmvSpread(t *testing.T) {
+// TestSpmv_EachRowOnOneDevice shows that each row is on exactly one device, for
+// any number of devices.
+func TestSpmv_EachRowOnOneDevice(t *testing.T) {
 	s := new(spmv)
 	one := openList(t, "host")
 	if err := s.setup("tiny", one); err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/cairnrun/cairn/device"
 )
 
-func TestSumma(t *testing.T)     { verifyMesh(t, "summa") }
-func TestSummaLoss(t *testing.T) { loseMesh(t, "summa") }
+func TestSumma(t *testing.T)            { verifyMesh(t, "summa") }
+func TestSumma_DeviceLost(t *testing.T) { loseMesh(t, "summa") }
 
-// After a restart the program sees as many devices as before, and has as many
-// blocks.
-func TestSummaRestart(t *testing.T) {
+// TestSumma_Restart shows that the program sees as many devices after a restart
+// as before, and has as many blocks.
+func TestSumma_Restart(t *testing.T) {
 	restartOn(t, "summa", func(t *testing.T, p program, began, others []*device.Device) {
 		s := p.(*summa)
 		var seen []*device.Device
@@ -23,8 +23,9 @@ func TestSummaRestart(t *testing.T) {
 	})
 }
 
-// The quick check of larger sizes agrees with the plain product.
-func TestSummaReference(t *testing.T) {
+// TestSumma_QuickReference shows that the quick check of larger sizes agrees
+// with the plain product.
+func TestSumma_QuickReference(t *testing.T) {
 	s := &summa{n: 128, times: 1, tiny: true}
 	want := s.reference()
 	s.tiny = false
@@ -33,8 +34,9 @@ func TestSummaReference(t *testing.T) {
 	}
 }
 
-// Narrow panels, and the product more than once.
-func TestSummaTimes(t *testing.T) {
+// TestSumma_Repeated has narrow panels, and computes the product more than
+// once.
+func TestSumma_Repeated(t *testing.T) {
 	s := &summa{n: 256, panels: 16, times: 3}
 	devs := slices.Repeat(openList(t, "host"), 6)
 	if err := firstOf(
@@ -58,7 +60,9 @@ func TestSummaTimes(t *testing.T) {
 	}
 }
 
-func TestSummaGrid(t *testing.T) {
+// TestSumma_Grid shows that the grid of any number of devices is within its
+// limits and the same after a restart, and that each panel has one owner.
+func TestSumma_Grid(t *testing.T) {
 	for n := 1; n <= 200; n++ {
 		rows, columns := summaGrid(n)
 		if rows < 1 || rows > summaMost || columns < rows || columns > summaMost || rows*columns > n {

@@ -124,10 +124,10 @@ func (e *estimates) Begin(j Job) {
 	e.Writer.Begin(j)
 }
 
-// TestSave_Estimate checks that a save allocates file space for what will
-// probably be stored, not for everything that it examines. A disk that has room
-// for the changes must be enough.
-func TestSave_Estimate(t *testing.T) {
+// TestSave_AllocatesForChangesOnly checks that a save allocates file space for
+// what will probably be stored, not for everything that it examines. A disk
+// that has room for the changes must be enough.
+func TestSave_AllocatesForChangesOnly(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 		if err != nil {

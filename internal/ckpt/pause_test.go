@@ -8,6 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
+// TestPause computes the pause of a save from the times at which the host, the
+// devices and the kernels before it were done.
 func TestPause(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }

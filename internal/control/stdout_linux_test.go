@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Standard output is another file's until it is known that it does not stay so.
+// TestTakeStdout shows that what is printed goes to the file that was taken,
+// and again to the earlier one if it does not stay so.
 func TestTakeStdout(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")

@@ -75,7 +75,7 @@ func appendMap(b []byte, m map[int]uint64, size int) []byte {
 	return b
 }
 
-// encode: every field of Node that changes is here; TestEncodeKnowsAllFields
+// encode: every field of Node that changes is here; TestEncode_AllFields
 // fails when one is added.
 func (r *rank) encode(b []byte) []byte {
 	b = append(b, byte(r.status), byte(r.pc), byte(r.points), bit(r.open), bit(r.ended), byte(len(r.copying)), byte(r.move))

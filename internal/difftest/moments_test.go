@@ -45,7 +45,7 @@ func TestRandomMoments_Killed(t *testing.T) {
 	defer func() { t.Logf("\n%s", tb) }()
 	try := func(t *testing.T, p *program, plain, binary string) {
 		if binary == "" {
-			t.Skip("it is not built") // TestPrograms reports why
+			t.Skip("it is not built") // TestPrograms_KilledAtPoints reports why
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.name))

@@ -53,9 +53,9 @@ func (tb *table) String() string {
 	return b.String()
 }
 
-// TestPrograms compares each program of testdata/progs, killed at its points,
-// with the same program built by the go command.
-func TestPrograms(t *testing.T) {
+// TestPrograms_KilledAtPoints compares each program of testdata/progs, killed
+// at its points, with the same program built by the go command.
+func TestPrograms_KilledAtPoints(t *testing.T) {
 	tryAll(t, "testdata/progs", func(t *testing.T, tb *table, p *program, want *outcome) {
 		binary, said := p.buildProtected(t)
 		if binary == "" {
@@ -71,9 +71,10 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// TestRefused gives each program of testdata/refused to the tool. It must say
-// where and why it refuses, or build a program that is right nevertheless.
-func TestRefused(t *testing.T) {
+// TestRefusedPrograms_SayWhy gives each program of testdata/refused to the
+// tool. It must say where and why it refuses, or build a program that is right
+// nevertheless.
+func TestRefusedPrograms_SayWhy(t *testing.T) {
 	tryAll(t, "testdata/refused", func(t *testing.T, tb *table, p *program, want *outcome) {
 		if p.refuse == "" {
 			t.Fatal("the program does not say what is expected: //difftest:refuse REGEXP")

@@ -52,9 +52,9 @@ func untilState(t *testing.T, run, state string) {
 	}
 }
 
-// TestDetach starts a run in the background, attaches to it, and reads its
-// output.
-func TestDetach(t *testing.T) {
+// TestDetach_ThenAttach starts a run in the background, attaches to it, and
+// reads its output.
+func TestDetach_ThenAttach(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "r.cairn")
 	one, openOne := gate(t, dir, "one")
@@ -99,8 +99,9 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestHangup closes the terminal of a run, as a lost connection does.
-func TestHangup(t *testing.T) {
+// TestHangup_TerminalCloses closes the terminal of a run, as a lost connection
+// does.
+func TestHangup_TerminalCloses(t *testing.T) {
 	// Under nohup this process ignores SIGHUP, and so would the run. A signal
 	// that is caught here is not ignored there.
 	caught := make(chan os.Signal, 1)

@@ -133,11 +133,11 @@ func readBed(t *testing.T, file string) (r bedReport) {
 	return r
 }
 
-// TestDevices stops every program of the testbed in the middle on every kind
-// and number of devices, and continues on every other one. The result must
-// equal that of an undisturbed run on the host, bit for bit. The short test
-// begins at one place with each program.
-func TestDevices(t *testing.T) {
+// TestDevices_ResumedOnOthers stops every program of the testbed in the middle
+// on every kind and number of devices, and continues on every other one. The
+// result must equal that of an undisturbed run on the host, bit for bit. The
+// short test begins at one place with each program.
+func TestDevices_ResumedOnOthers(t *testing.T) {
 	places := found(t)
 	for name, why := range here.missing {
 		t.Run(name, func(t *testing.T) { t.Skip(why) })

@@ -160,9 +160,10 @@ func (w *islands) refusesWith(flags []string, slots string, why ...string) {
 	}
 }
 
-// TestLocal_Hosts kills everything of a run whose hosts share nothing, again
-// and again, and resumes it on the same hosts, on others, on fewer and on more.
-func TestLocal_Hosts(t *testing.T) {
+// TestLocal_ResumedOnOtherHosts kills everything of a run whose hosts share
+// nothing, again and again, and resumes it on the same hosts, on others, on
+// fewer and on more.
+func TestLocal_ResumedOnOtherHosts(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
@@ -251,7 +252,7 @@ func TestLocal_DiskLost(t *testing.T) {
 	w.tells(1, "verify", "ckpt-00000003/rank-0002.h5: damaged", "it uses checkpoint 2")
 	w.lets(15)
 	w.begins("2 0 1") // it is found where it is brought from, or where it is
-	w.awaits("rank 2: its file of checkpoint 3 could not be had from " + b)
+	w.awaits("rank 2: its file of checkpoint 3 could not be fetched from " + b)
 	w.awaits("restored checkpoint 2")
 	w.reachesStep(15)
 	w.saves()
@@ -311,10 +312,11 @@ func (w *islands) helperOf(host string) int {
 	return who.Helper
 }
 
-// TestLocal_Trouble kills one host's helper, with its ranks, while the run
-// computes, and damages a file that no rank has to be brought: the run restarts
-// by itself, from the newest checkpoint that all ranks can load.
-func TestLocal_Trouble(t *testing.T) {
+// TestLocal_HelperKilledFileDamaged kills one host's helper, with its ranks,
+// while the run computes, and damages a file that no rank has to be brought:
+// the run restarts by itself, from the newest checkpoint that all ranks can
+// load.
+func TestLocal_HelperKilledFileDamaged(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
@@ -502,9 +504,9 @@ exec %s $host unshare --uts sh -c "hostname $host; $*"`, w.shell))
 	w.supervisor = begin(t, w.run(), launcherNamed(t, "mpirun.openmpi"), append(append(argv, w.command[0], "--"), w.command[1:]...)...)
 }
 
-// TestLocal_Kills kills everything at random moments, also while a rank moves,
-// and resumes on random hosts.
-func TestLocal_Kills(t *testing.T) {
+// TestLocal_KilledAtRandom kills everything at random moments, also while a
+// rank moves, and resumes on random hosts.
+func TestLocal_KilledAtRandom(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	const n, kills = 4, 40

@@ -253,8 +253,9 @@ func (k *hunter) strike(s *supervisor) (hit, supervisor bool) {
 	return true, counter == &k.blows.supervisors
 }
 
-// TestRanks_One runs a program for several ranks with one rank, supervised.
-func TestRanks_One(t *testing.T) {
+// TestRanks_SingleRank runs a program for several ranks with one rank,
+// supervised.
+func TestRanks_SingleRank(t *testing.T) {
 	t.Parallel()
 	want := ""
 	for i := range 5 {

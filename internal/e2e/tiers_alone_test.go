@@ -157,10 +157,10 @@ func (a *alone) released() {
 	}
 }
 
-// TestTiersAlone kills a program that names tiers by itself, and loses
+// TestTiersAlone_HostLost kills a program that names tiers by itself, and loses
 // everything that it has on its host. It resumes from the tiers, and its
 // results are those of an uninterrupted run.
-func TestTiersAlone(t *testing.T) {
+func TestTiersAlone_HostLost(t *testing.T) {
 	t.Parallel()
 	for name, tiers := range map[string]string{"shared": "SHARED:every=2", "s3": "S3:every=1", "both": "SHARED:every=1, S3:every=4,keep=1"} {
 		t.Run(name, func(t *testing.T) {
@@ -390,9 +390,9 @@ func TestTiersAlone_KilledWaiting(t *testing.T) {
 	a.released()
 }
 
-// TestTiersAlone_Kills kills the program, or its tier helper, at random moments
-// again and again, and sometimes loses what is on the host then.
-func TestTiersAlone_Kills(t *testing.T) {
+// TestTiersAlone_KilledAtRandom kills the program, or its tier helper, at
+// random moments again and again, and sometimes loses what is on the host then.
+func TestTiersAlone_KilledAtRandom(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	steps := 400

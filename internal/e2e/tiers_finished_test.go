@@ -39,10 +39,10 @@ func (w *wanderer) again(env []string, flags ...string) {
 	w.supervisor = w.startIn(append(env, "CAIRN_OUTSIDE_FILES=1"), append([]string{"-n", fmt.Sprint(w.ranks), "--every", "1h", "--grace", "1s"}, flags...)...)
 }
 
-// TestTiers_EndBrought gives the command of a run that has finished with a
-// second tier, which has nothing of it. The end is not copied there, and Cairn
-// says so, also if the start that brought it was killed.
-func TestTiers_EndBrought(t *testing.T) {
+// TestTiers_EndNotCopiedToNewTier gives the command of a run that has finished
+// with a second tier, which has nothing of it. The end is not copied there, and
+// Cairn says so, also if the start that brought it was killed.
+func TestTiers_EndNotCopiedToNewTier(t *testing.T) {
 	t.Parallel()
 	server := s3test.New()
 	t.Cleanup(server.Close)
@@ -59,7 +59,7 @@ func TestTiers_EndBrought(t *testing.T) {
 	for range 2 {
 		w.again(s3Access(server), both...)
 		w.finishes()
-		must(t, w.text(), "WARNING: that the run has finished is not on s3=", "this start has only brought the end from where it is")
+		must(t, w.text(), "WARNING: s3=", " does not say that the run has finished", "this start has only brought the end from where it is")
 		sameOutput(t, w.output(), want)
 		removes(t, w.run())
 		removes(t, local)
@@ -108,7 +108,7 @@ func TestTiers_FromAtOnce(t *testing.T) {
 			if code := b.ends(); code == 0 {
 				t.Fatalf("without --from it ends with %d:\n%s", code, b.text())
 			}
-			must(t, b.text(), "was to have the run on shared=", "--from")
+			must(t, b.text(), "was to resume the run on shared=", "--from")
 			if finished {
 				a.lets(60)
 				c.finishes()

@@ -13,13 +13,13 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/s3/s3test"
 )
 
-// TestTiers_Hops moves a run from one place to the next by an object store:
-// each time, its own directory, the local one and the working directory have
-// other names. The program writes to files in the working directory. Nobody
-// allows changes outside of it: no place of an earlier start is asked for, and
-// none is changed. When the run has finished, the last place is lost, and the
-// same command brings back what was there.
-func TestTiers_Hops(t *testing.T) {
+// TestTiers_MovedByObjectStore moves a run from one place to the next by an
+// object store: each time, its own directory, the local one and the working
+// directory have other names. The program writes to files in the working
+// directory. Nobody allows changes outside of it: no place of an earlier start
+// is asked for, and none is changed. When the run has finished, the last place
+// is lost, and the same command brings back what was there.
+func TestTiers_MovedByObjectStore(t *testing.T) {
 	t.Parallel()
 	const n, hops = 2, 3
 	server := s3test.New()

@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// TestTiers_Pins keeps checkpoints of hosts that share nothing: on a shared
-// tier that has one, and in the run directory if only the hosts' disks do.
-// Neither newer checkpoints nor 'cairn gc' nor the end of the run removes them,
-// and runs resume from both. The daily version takes fewer checkpoints.
-func TestTiers_Pins(t *testing.T) {
+// TestTiers_PinnedCheckpointsStay keeps checkpoints of hosts that share
+// nothing: on a shared tier that has one, and in the run directory if only the
+// hosts' disks do. Neither newer checkpoints nor 'cairn gc' nor the end of the
+// run removes them, and runs resume from both. The daily version takes fewer
+// checkpoints.
+func TestTiers_PinnedCheckpointsStay(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	const n = 3

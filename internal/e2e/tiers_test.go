@@ -414,10 +414,10 @@ func TestTiers_TwoRuns(t *testing.T) {
 	sameOutput(t, second.output(), want)
 }
 
-// TestTiers_OnHosts keeps copies, or shards, of each host's checkpoints on
-// other hosts. A host is lost with its disk while the run is stopped, and the
-// same command resumes it on the others.
-func TestTiers_OnHosts(t *testing.T) {
+// TestTiers_CopiesOnOtherHosts keeps copies, or shards, of each host's
+// checkpoints on other hosts. A host is lost with its disk while the run is
+// stopped, and the same command resumes it on the others.
+func TestTiers_CopiesOnOtherHosts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind          string

@@ -27,10 +27,10 @@ func steps(t *testing.T, log, prefix string) (out []string) {
 	return out
 }
 
-// TestTiers_Writers lets one of three hosts write to the shared tier at a time.
-// The first one is stopped while it does: the others have asked, and do not
-// begin. Then all get their turns, one after the other.
-func TestTiers_Writers(t *testing.T) {
+// TestTiers_OneWriterAtATime lets one of three hosts write to the shared tier
+// at a time. The first one is stopped while it does: the others have asked, and
+// do not begin. Then all get their turns, one after the other.
+func TestTiers_OneWriterAtATime(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	w := wanderOn(t, 3, n, "-size", "2000")

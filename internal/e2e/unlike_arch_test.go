@@ -142,11 +142,11 @@ func (w *wanderer) arrives(want string) {
 	sameOutput(w.supervisor.t, w.output(), want)
 }
 
-// TestUnlike_Architecture moves ranks of a running program to hosts of other
-// architectures, one of them big-endian, and back, with messages in flight.
-// Some are killed there, and restarted there. Their output must equal that of
-// an undisturbed run, bit for bit.
-func TestUnlike_Architecture(t *testing.T) {
+// TestMigrate_OtherArchitecture moves ranks of a running program to hosts of
+// other architectures, one of them big-endian, and back, with messages in
+// flight. Some are killed there, and restarted there. Their output must equal
+// that of an undisturbed run, bit for bit.
+func TestMigrate_OtherArchitecture(t *testing.T) {
 	want := undisturbed(t, 3, program(t, "wander"))
 	for _, e := range emulators(t) {
 		t.Run(e.goarch, func(t *testing.T) {

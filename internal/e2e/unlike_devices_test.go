@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// TestUnlike_Devices moves ranks with arrays on devices to hosts with other
-// devices, more or fewer, and back. The arrays are partly on several devices,
-// partly on the host; some are views of others.
-func TestUnlike_Devices(t *testing.T) {
+// TestMigrate_OtherDevices moves ranks with arrays on devices to hosts with
+// other devices, more or fewer, and back. The arrays are partly on several
+// devices, partly on the host; some are views of others.
+func TestMigrate_OtherDevices(t *testing.T) {
 	onlyLong(t)
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
@@ -51,9 +51,9 @@ func TestUnlike_Devices(t *testing.T) {
 	}
 }
 
-// TestUnlike_All moves ranks from OpenCL devices to the processors of other
-// architectures, and back.
-func TestUnlike_All(t *testing.T) {
+// TestMigrate_DevicesToOtherArchitecture moves ranks from OpenCL devices to the
+// processors of other architectures, and back.
+func TestMigrate_DevicesToOtherArchitecture(t *testing.T) {
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
 	devices := "opencl"
@@ -95,9 +95,10 @@ func identified(list string) string {
 	return strings.Join(ids, " ")
 }
 
-// TestUnlike_Testbed moves a running program of the testbed from an OpenCL
-// device to the host, and back. The result must be that of an undisturbed run.
-func TestUnlike_Testbed(t *testing.T) {
+// TestMigrate_TestbedToHost moves a running program of the testbed from an
+// OpenCL device to the host, and back. The result must be that of an
+// undisturbed run.
+func TestMigrate_TestbedToHost(t *testing.T) {
 	places := found(t)
 	from, to := places[0], places[1]
 	for _, pl := range places {

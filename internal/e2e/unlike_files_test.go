@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// TestUnlike_Files moves ranks between hosts that do not share the directory of
-// the program's files: host far has another file system there, in a mount
-// namespace. Open files are moved, too, with their contents and positions.
-func TestUnlike_Files(t *testing.T) {
+// TestMigrate_FilesNotShared moves ranks between hosts that do not share the
+// directory of the program's files: host far has another file system there, in
+// a mount namespace. Open files are moved, too, with their contents and
+// positions.
+func TestMigrate_FilesNotShared(t *testing.T) {
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("a file system cannot be mounted: %v %s; be root", err, out)
 	}

@@ -95,10 +95,10 @@ func TestWeb_Browser(t *testing.T) {
 	}
 }
 
-// TestWeb_Large shows a run with 10,000 checkpoints and 1,000 ranks, and checks
-// that the browser draws it and takes an update. The time is reported, not
-// checked: it depends on the machine.
-func TestWeb_Large(t *testing.T) {
+// TestWeb_ManyRanksAndCheckpoints shows a run with 10,000 checkpoints and 1,000
+// ranks, and checks that the browser draws it and takes an update. The time is
+// reported, not checked: it depends on the machine.
+func TestWeb_ManyRanksAndCheckpoints(t *testing.T) {
 	onlyLong(t)
 	b := newBrowser(t)
 	dir := filepath.Join(t.TempDir(), "large.cairn")

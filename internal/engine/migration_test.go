@@ -286,9 +286,9 @@ func (s *stage) end() error {
 	return errors.Join(s.errs...)
 }
 
-// TestMove_MessagesUnderWay moves ranks of a run repeatedly, with messages in
+// TestMove_MessagesInflight moves ranks of a run repeatedly, with messages in
 // flight and receives pending. Checkpoints are taken in between.
-func TestMove_MessagesUnderWay(t *testing.T) {
+func TestMove_MessagesInflight(t *testing.T) {
 	const n = 4
 	for _, c := range []struct {
 		name       string

@@ -31,9 +31,9 @@ func copyTree(t *testing.T, from, to string) {
 	os.Chmod(to, 0o700)
 }
 
-// TestPerHost_Stop stops a run of four ranks on two hosts again and again, and
-// checks that each host has the files of its own ranks only.
-func TestPerHost_Stop(t *testing.T) {
+// TestPerHost_OwnFilesOnly stops a run of four ranks on two hosts again and
+// again, and checks that each host has the files of its own ranks only.
+func TestPerHost_OwnFilesOnly(t *testing.T) {
 	const n, steps = 4, 40
 	root := t.TempDir()
 	from, sum := make([]int, n), make([]int, n)
@@ -65,11 +65,11 @@ func TestPerHost_Stop(t *testing.T) {
 	}
 }
 
-// TestPerHost_Directory changes the directory of one host between two starts:
-// it is gone, blank, an older copy, or has lost a file. A run either refuses,
-// on all ranks and without a change, or resumes on all ranks from one
+// TestPerHost_DirectoryChanged changes the directory of one host between two
+// starts: it is gone, blank, an older copy, or has lost a file. A run either
+// refuses, on all ranks and without a change, or resumes on all ranks from one
 // checkpoint.
-func TestPerHost_Directory(t *testing.T) {
+func TestPerHost_DirectoryChanged(t *testing.T) {
 	const n, steps = 4, 60
 	for _, host := range []string{"a", "b"} {
 		for _, c := range []struct {

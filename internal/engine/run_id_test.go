@@ -113,9 +113,9 @@ func TestForeignFile_Ranks(t *testing.T) {
 	}
 }
 
-// TestForeignFile_Start mixes two continuations of one run, which has been
-// copied, into one checkpoint.
-func TestForeignFile_Start(t *testing.T) {
+// TestForeignFile_OtherContinuation mixes two continuations of one run, which
+// has been copied, into one checkpoint.
+func TestForeignFile_OtherContinuation(t *testing.T) {
 	const n, steps = 3, 30
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	from, sum := make([]int, n), make([]int, n)
@@ -209,9 +209,9 @@ func TestForeignFile_Alone(t *testing.T) {
 	}
 }
 
-// TestIdentity_Record loses and damages DIR/run-id: the checkpoints say whose
-// they are, and disagreement between them is refused.
-func TestIdentity_Record(t *testing.T) {
+// TestRunID_LostOrDamaged loses and damages DIR/run-id: the checkpoints say
+// whose they are, and disagreement between them is refused.
+func TestRunID_LostOrDamaged(t *testing.T) {
 	dir := saved(t, 3)
 	id := filepath.Join(dir, "run-id")
 	run, err := store.Open(vfs.OS(), dir, 0).ID()

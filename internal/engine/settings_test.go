@@ -8,8 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// TestSettle has a value from each place, and expects the first of them.
-func TestSettle(t *testing.T) {
+// TestSettle_Precedence has a value from each place, and expects the first of
+// them.
+func TestSettle_Precedence(t *testing.T) {
 	t.Setenv("CAIRN_KEEP", "4")
 	t.Setenv("CAIRN_BASES", "0")
 	t.Setenv("CAIRN_TRACKING", "false")

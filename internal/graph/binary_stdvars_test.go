@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestStdVars restores errors that programs compare by identity.
-func TestStdVars(t *testing.T) {
+// TestStdVars_KeepIdentity restores errors that programs compare by identity.
+func TestStdVars_KeepIdentity(t *testing.T) {
 	type state struct {
 		err  error
 		all  []error

@@ -249,8 +249,8 @@ func TestRemote_Damaged(t *testing.T) {
 	t.Log(refused, "refused")
 }
 
-// TestRemote_Text has a string that lies on a device.
-func TestRemote_Text(t *testing.T) {
+// TestRemote_StringOnDevice has a string that lies on a device.
+func TestRemote_StringOnDevice(t *testing.T) {
 	mem.MakeRemotes(makeFar)
 	a, s := newFarArray[uint8](t, 100), "s"
 	defer a.m.free()

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// TestAdopt prepares for an image twice. The second Builder takes over the
-// memory of unchanged pools, with its contents.
-func TestAdopt(t *testing.T) {
+// TestAdopt_UnchangedPools prepares for an image twice. The second Builder
+// takes over the memory of unchanged pools, with its contents.
+func TestAdopt_UnchangedPools(t *testing.T) {
 	type state struct {
 		Grown, Kept []float64
 		Names       []string

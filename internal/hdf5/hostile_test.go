@@ -95,6 +95,8 @@ func checkErrors(t *testing.T, what string, errs []error) {
 	}
 }
 
+// TestFlippedBits flips every bit of a file, one at a time. Errors must be
+// those of the package, and most flips must be noticed.
 func TestFlippedBits(t *testing.T) {
 	file := small(t)
 	for _, err := range walk(bytes.NewReader(file)) {
@@ -118,7 +120,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-func TestTruncated(t *testing.T) {
+// TestOpen_Truncated truncates a file at every length.
+func TestOpen_Truncated(t *testing.T) {
 	file := small(t)
 	for n := range len(file) {
 		_, err := Open(bytes.NewReader(file[:n]), int64(n))
@@ -159,6 +162,8 @@ func reseal(file []byte) {
 	}
 }
 
+// TestResealedChanges changes every byte behind the first 48, and makes the
+// checksums fit.
 func TestResealedChanges(t *testing.T) {
 	orig := small(t)
 	for i := 48; i < len(orig); i++ {
@@ -171,7 +176,9 @@ func TestResealedChanges(t *testing.T) {
 	}
 }
 
-func TestCrafted(t *testing.T) {
+// TestRead_CraftedFiles reads files with valid checksums whose structures are
+// circles, appear twice, or ask for too much memory.
+func TestRead_CraftedFiles(t *testing.T) {
 	u1 := mustType(t, "|u1")
 	base := func() ([]byte, func(string) int) {
 		w := NewWriter()
@@ -255,8 +262,8 @@ func TestCrafted(t *testing.T) {
 	}
 }
 
-// Random damage to files of the library, with all its structures; see
-// testdata/seed.py.
+// TestDamagedLibraryFiles does random damage to files of the library, with all
+// its structures; see testdata/seed.py.
 func TestDamagedLibraryFiles(t *testing.T) {
 	for _, mode := range []string{"default", "latest"} {
 		orig, err := os.ReadFile("testdata/" + mode + ".h5")

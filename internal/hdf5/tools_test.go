@@ -11,7 +11,9 @@ import (
 	"testing"
 )
 
-func TestTools(t *testing.T) {
+// TestTools_ReadEveryDataset shows that h5ls, h5stat and h5dump find the
+// datasets, types, filters and values that we write.
+func TestTools_ReadEveryDataset(t *testing.T) {
 	b := everything(t)
 	path := b.file("all.h5")
 	ls := tool(t, "h5ls", "-r", path)
@@ -54,7 +56,9 @@ func littleShorts(p []byte) string {
 	return fmt.Sprintf("%d, %d,\n      %d, %d,\n      %d, %d\n", v(0), v(1), v(2), v(3), v(4), v(5))
 }
 
-func TestRepack(t *testing.T) {
+// TestTools_Repack reads files again that h5repack has rewritten in other
+// layouts and with other filters.
+func TestTools_Repack(t *testing.T) {
 	b := filterable(t)
 	path := b.file("all.h5")
 	for _, args := range [][]string{nil, {"-L"}, {"-l", "CONTI"}, {"-L", "-l", "CONTI"}, {"-l", "COMPA"}, {"-f", "GZIP=6"}, {"-L", "-f", "SHUF", "-f", "GZIP=6"},
@@ -73,7 +77,8 @@ func TestRepack(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
+// TestTools_Diff shows that h5diff finds no difference after h5repack.
+func TestTools_Diff(t *testing.T) {
 	b := newBuilder(t)
 	b.chunked("x", "<u4", []uint64{37, 21}, []uint64{8, 21}, []Filter{Shuffle(4), Deflate(1)}, pattern(37*21*4), nil)
 	b.plain("g/y", "<u4", []uint64{100}, pattern(400))
@@ -83,7 +88,9 @@ func TestDiff(t *testing.T) {
 	tool(t, "h5diff", path, out)
 }
 
-func TestLargeForTools(t *testing.T) {
+// TestTools_LargeFile shows that the tools read a file with many datasets and
+// many chunks.
+func TestTools_LargeFile(t *testing.T) {
 	b := newBuilder(t)
 	for i := range 2000 {
 		b.plain(fmt.Sprintf("/many/dataset number %d", i), "<u4", nil, []byte{byte(i), byte(i >> 8), 0, 0})

@@ -521,11 +521,11 @@ func (w *world) begin() {
 	w.left = -1
 }
 
-// TestJournal makes random changes to files and directories, with checkpoints
-// in between. It kills at every step that changes anything, also while changes
-// are undone, and compares the files after a restart with those when the
-// checkpoint was taken.
-func TestJournal(t *testing.T) {
+// TestJournal_KilledAtEveryStep makes random changes to files and directories,
+// with checkpoints in between. It kills at every step that changes anything,
+// also while changes are undone, and compares the files after a restart with
+// those when the checkpoint was taken.
+func TestJournal_KilledAtEveryStep(t *testing.T) {
 	if syscall.Getuid() < 0 {
 		t.Skip("no such system calls")
 	}

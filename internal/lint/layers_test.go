@@ -244,8 +244,8 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// TestSource checks the module.
-func TestSource(t *testing.T) {
+// TestLayers_Module checks the module.
+func TestLayers_Module(t *testing.T) {
 	wrong, err := check(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
@@ -276,8 +276,8 @@ func TestPrograms_WithoutTiers(t *testing.T) {
 	}
 }
 
-// TestRules breaks each rule once.
-func TestRules(t *testing.T) {
+// TestLayers_EachRuleBroken breaks each rule once.
+func TestLayers_EachRuleBroken(t *testing.T) {
 	const im = `import "` + module
 	for _, c := range []struct {
 		name, file, src, want string

@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// Batches begin and end small, do not exceed their bound, and are not many more
-// than necessary.
+// TestFinder_BatchSizes shows that batches begin and end small, do not exceed
+// their bound, and are not many more than necessary.
 func TestFinder_BatchSizes(t *testing.T) {
 	for _, c := range []struct{ size, chunk int64 }{{1 << 30, 64 << 20}, {1 << 30, 4 << 20}, {40 << 20, 64 << 20}, {1 << 10, 64 << 20}, {100 << 20, 4 << 10}} {
 		f := &finder{l: &ckpt.Layout{Bytes: c.size}, batchSize: c.chunk}

@@ -128,8 +128,9 @@ func (l *joinedLink) Close(ctx context.Context) error {
 	return l.Link.Close(ctx)
 }
 
-// TestMove_Joins shows that destinations join where that is useful. TestMove
-// checks the messages; this test checks which transport they use.
+// TestMove_Joins shows that destinations join where that is useful.
+// TestMove_MessagesInflight checks the messages; this test checks which
+// transport they use.
 func TestMove_Joins(t *testing.T) {
 	routes := func(s *stage) (out []string) {
 		for _, p := range s.at {

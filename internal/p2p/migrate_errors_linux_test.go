@@ -250,6 +250,8 @@ func TestRelink_Fails(t *testing.T) {
 	}
 }
 
+// TestSetCounters refuses counters that do not fit, and those for an engine
+// that is connected.
 func TestSetCounters(t *testing.T) {
 	s := newStage(t, "mem", 2)
 	good := Counters{Epoch: 3, Contexts: 8, Sent: make([]uint64, 2), Received: []uint64{4, 0}, Taken: []uint64{2, 0}}

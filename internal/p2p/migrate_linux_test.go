@@ -426,9 +426,10 @@ func (s *stage) held() (fds, files, maps int) {
 	return len(list), len(left), strings.Count(string(m), "/cairn-move-")
 }
 
-// TestMove moves ranks back and forth, one, several or all at a time, with
-// unreceived messages and pending receives. Some moves are cancelled.
-func TestMove(t *testing.T) {
+// TestMove_MessagesInflight moves ranks back and forth, one, several or all at
+// a time, with unreceived messages and pending receives. Some moves are
+// cancelled.
+func TestMove_MessagesInflight(t *testing.T) {
 	for _, way := range stages {
 		t.Run(way, func(t *testing.T) {
 			const n = 4

@@ -155,9 +155,10 @@ func (w *watcher) Ended(int)                  {}
 func (w *watcher) Rollback()                  {}
 func (w *watcher) Lost(int, error)            {}
 
-// TestCapture captures the state of a rank while messages for it are unexpected
-// or in the middle of a rendezvous, and restores it in another world.
-func TestCapture(t *testing.T) {
+// TestCapture_MessagesInflight captures the state of a rank while messages for
+// it are unexpected or in the middle of a rendezvous, and restores it in
+// another world.
+func TestCapture_MessagesInflight(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			_, es := world(t, 2, o)

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// TestWake_Lost calls Wake while the previous wake-up is being handled.
-func TestWake_Lost(t *testing.T) {
+// TestWake_DuringWakeUp calls Wake while the previous wake-up is being handled.
+func TestWake_DuringWakeUp(t *testing.T) {
 	_, es := world(t, 1, mem.Options{})
 	e := es[0]
 	stop := make(chan struct{})

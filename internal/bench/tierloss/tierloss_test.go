@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocs checks that docs/tiers.md has these tables.
-func TestDocs(t *testing.T) {
+// TestDocs_TablesAreCurrent checks that docs/tiers.md has these tables.
+func TestDocs_TablesAreCurrent(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/tiers.md")
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,8 @@ proc main() {
 }`, commcheck.Options{Budget: 30})
 }
 
+// TestAnalyze_Ranks has an exchange that is safe on 2 and 4 ranks, and not on
+// 3. Without numbers of ranks nothing is known.
 func TestAnalyze_Ranks(t *testing.T) {
 	p, err := irtext.Parse("odd", "proc main() {\n sendrecv to rank ^ 1\n recv from rank ^ 1\n call w()\n}")
 	if err != nil {
@@ -88,7 +90,9 @@ func TestAnalyze_Ranks(t *testing.T) {
 	}
 }
 
-func TestAnalyze_Given(t *testing.T) {
+// TestAnalyze_ListsAssumedConditions shows that with Uniform the result lists
+// the conditions that are assumed to be equal on all ranks.
+func TestAnalyze_ListsAssumedConditions(t *testing.T) {
 	p, err := irtext.Parse("g", "proc main() {\n call f() -> x\n if x { send to rank; recv from rank }\n if rank == 0 { y = 1 }\n}")
 	if err != nil {
 		t.Fatal(err)

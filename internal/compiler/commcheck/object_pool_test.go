@@ -100,9 +100,9 @@ func TestPool_LikeMap(t *testing.T) {
 	}
 }
 
-// TestPool_Work shows that an operation on one object costs the same however
-// many there are.
-func TestPool_Work(t *testing.T) {
+// TestPool_CostIndependentOfSize shows that an operation on one object costs
+// the same however many there are.
+func TestPool_CostIndependentOfSize(t *testing.T) {
 	cost := func(types int) int {
 		var p pool
 		work := 0

@@ -417,9 +417,9 @@ func numbered(text string) string {
 	return strings.Join(l, "\n")
 }
 
-// TestAnalyze_Random shows that no place with the verdict Safe has anything in
-// flight in any run.
-func TestAnalyze_Random(t *testing.T) {
+// TestAnalyze_SafeHasNothingInflight shows that no place with the verdict Safe
+// has anything in flight in any run.
+func TestAnalyze_SafeHasNothingInflight(t *testing.T) {
 	programs := 400
 	if testing.Short() {
 		programs = 100

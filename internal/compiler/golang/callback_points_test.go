@@ -144,9 +144,9 @@ func main() {
 	}
 }
 
-// TestInstrument_OutsideWaits: the build warns of goroutines that wait for the
-// network, unless they are in the background.
-func TestInstrument_OutsideWaits(t *testing.T) {
+// TestInstrument_WarnsOfNetworkWaits: the build warns of goroutines that wait
+// for the network, unless they are in the background.
+func TestInstrument_WarnsOfNetworkWaits(t *testing.T) {
 	const text = `package main
 
 import "net"

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestMade_CopyOverFile shows that Copy replaces programs, and nothing else.
-func TestMade_CopyOverFile(t *testing.T) {
+// TestCopy_ReplacesOnlyPrograms shows that Copy replaces programs, and nothing
+// else.
+func TestCopy_ReplacesOnlyPrograms(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	put := func(name, text string) {

@@ -295,6 +295,8 @@ func main() {
 	}
 }
 
+// TestLoad_Take has a dynamic call that leads to two functions, of which Take
+// names one. A name that fits no function is an error.
 func TestLoad_Take(t *testing.T) {
 	p := loadTest(t, "dynamic", load.Options{Take: []string{"one"}})
 	if r := hotloops.Measure(p.Program); r.S != 8 || r.A != 7 { // one instead of two

@@ -186,9 +186,9 @@ func main() {
 `, "")
 }
 
-// TestInstrument_FewMade: a loop over a few values that make has made has few
-// iterations, so the work in one is saved.
-func TestInstrument_FewMade(t *testing.T) {
+// TestInstrument_LoopOverFewMadeValues: a loop over a few values that make has
+// made has few iterations, so the work in one is saved.
+func TestInstrument_LoopOverFewMadeValues(t *testing.T) {
 	checkPoints(t, `package main
 
 type job struct{ n, sum int }

@@ -118,6 +118,8 @@ func lines(list []*Loop) (l []int) {
 	return l
 }
 
+// TestMeasure_Population shows which loops are ranked, and that each of the
+// others has a reason.
 func TestMeasure_Population(t *testing.T) {
 	p := mustParse(`proc main {
 		for i < n {                    # 2
@@ -363,6 +365,8 @@ proc light(x) {
 }
 `
 
+// TestModes_Several has a program that does one of two things, each with a hot
+// loop of its own.
 func TestModes_Several(t *testing.T) {
 	p := mustParse(modes)
 	if l := lines(Measure(p).Choose(Options{}).Chosen()); !slices.Equal(l, []int{12}) {

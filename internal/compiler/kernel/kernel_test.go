@@ -189,8 +189,9 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestFeatures_Far uses elements and items whose numbers need 32 bits or more.
-func TestFeatures_Far(t *testing.T) {
+// TestFeatures_LargeIndexes uses elements and items whose numbers need 32 bits
+// or more.
+func TestFeatures_LargeIndexes(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("allocates 2 GiB: set CAIRN_LONG")
 	}
@@ -233,9 +234,9 @@ func TestFeatures_Far(t *testing.T) {
 	}
 }
 
-// TestTranslate_Own shows which local memory becomes a variable of each item,
-// and for which groups.
-func TestTranslate_Own(t *testing.T) {
+// TestTranslate_LocalMemoryPerItem shows which local memory becomes a variable
+// of each item, and for which groups.
+func TestTranslate_LocalMemoryPerItem(t *testing.T) {
 	export := exports(t, "github.com/cairnrun/cairn/device")
 	for _, c := range []struct {
 		index, other string // the second one in another loop

@@ -360,9 +360,9 @@ func TestTestbed_KilledAtPoints(t *testing.T) {
 	}
 }
 
-// TestTestbed_Divide kills malleable programs on k devices and resumes them on
-// m. They divide their work anew, and use all m.
-func TestTestbed_Divide(t *testing.T) {
+// TestTestbed_OtherNumberOfDevices kills malleable programs on k devices and
+// resumes them on m. They divide their work anew, and use all m.
+func TestTestbed_OtherNumberOfDevices(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	lists := func(name string) (out []string) {

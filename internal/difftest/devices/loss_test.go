@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// TestTestbed_Lost loses a device in the middle of a launch and of a copy, at
-// once or noticed late. The compiled program rolls back by itself and continues
-// on the devices that remain, with the same result.
-func TestTestbed_Lost(t *testing.T) {
+// TestTestbed_DeviceLost loses a device in the middle of a launch and of a
+// copy, at once or noticed late. The compiled program rolls back by itself and
+// continues on the devices that remain, with the same result.
+func TestTestbed_DeviceLost(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	devices := []struct{ list, first string }{{"discrete,discrete,discrete", "host:10%d"}}
@@ -51,10 +51,10 @@ func TestTestbed_Lost(t *testing.T) {
 	}
 }
 
-// TestTestbed_LostSupervised loses a device of a compiled program under 'cairn
-// run', which restarts it without the device. Its output is exact, wherever
-// that happens.
-func TestTestbed_LostSupervised(t *testing.T) {
+// TestTestbed_DeviceLostSupervised loses a device of a compiled program under
+// 'cairn run', which restarts it without the device. Its output is exact,
+// wherever that happens.
+func TestTestbed_DeviceLostSupervised(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	for _, name := range []string{"spmv", "shwa", "ftmd"} {

@@ -233,9 +233,9 @@ func (p *randomProgram) function(n int) {
 	p.printf("return nil\n}\n")
 }
 
-// TestRandom_LeftOut kills random programs at their points. The arrays that
-// their checkpoints leave out must not matter.
-func TestRandom_LeftOut(t *testing.T) {
+// TestRandom_ArraysLeftOut kills random programs at their points. The arrays
+// that their checkpoints leave out must not matter.
+func TestRandom_ArraysLeftOut(t *testing.T) {
 	t.Parallel()
 	functions, programs := 6, 1
 	if stress {

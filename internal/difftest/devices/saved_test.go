@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// TestTestbed_Saved compares what checkpoints of the compiled programs hold
-// with what the same programs protect by hand: 1.05 times as much is allowed.
-// The state of the smallest problems is hardly larger than the program's
-// package variables, so daily some problems are larger. The kernels of mg write
-// parts of its coarse grids, so that these cannot be left out.
-func TestTestbed_Saved(t *testing.T) {
+// TestTestbed_SavedBytes compares what checkpoints of the compiled programs
+// hold with what the same programs protect by hand: 1.05 times as much is
+// allowed. The state of the smallest problems is hardly larger than the
+// program's package variables, so daily some problems are larger. The kernels
+// of mg write parts of its coarse grids, so that these cannot be left out.
+func TestTestbed_SavedBytes(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "testbed")
 	hand := filepath.Join(t.TempDir(), "testbed")

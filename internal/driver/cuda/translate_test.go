@@ -141,9 +141,9 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// TestGroups shows that the grid fits when the device chooses the size of
-// groups.
-func TestGroups(t *testing.T) {
+// TestGroups_GridFits shows that the grid fits when the device chooses the size
+// of groups.
+func TestGroups_GridFits(t *testing.T) {
 	d := &device{grid: [3]int{1<<31 - 1, 65535, 65535}, block: [3]int{1024, 1024, 64}}
 	for _, global := range [][3]int{{1, 1, 1}, {1 << 40, 1, 1}, {1, 3e6, 1}, {500, 2e6, 1}, {1, 1, 1e6}, {100, 100, 1e6}, {7, 600000, 300000}} {
 		grid, group, err := d.groups("test", &kernel{threads: 1024, entry: &entry{}}, global, [3]int{})

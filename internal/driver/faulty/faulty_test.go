@@ -189,7 +189,9 @@ func TestFault_Late(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+// TestFault_NoMemory shows that a fault of kind Memory makes one Alloc fail,
+// and no other call.
+func TestFault_NoMemory(t *testing.T) {
 	f := &Fault{At: 2, Kind: Memory}
 	d := Wrap(discrete(), f)
 	defer d.Close()

@@ -260,9 +260,9 @@ func TestAlloc_BeyondMemory(t *testing.T) {
 	}
 }
 
-// TestPinned shows that copies from pinned memory run behind a kernel, and that
-// others wait.
-func TestPinned(t *testing.T) {
+// TestPinned_CopiesDoNotWait shows that copies from pinned memory run behind a
+// kernel, and that others wait.
+func TestPinned_CopiesDoNotWait(t *testing.T) {
 	d, q, kernel := open(t, Options{Discrete: true})
 	b, err := d.Alloc(4096)
 	must(t, err)

@@ -37,9 +37,9 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestDevices shows that several devices can compute at the same time with
-// separate buffers.
-func TestDevices(t *testing.T) {
+// TestDevices_ComputeConcurrently shows that several devices can compute at the
+// same time with separate buffers.
+func TestDevices_ComputeConcurrently(t *testing.T) {
 	devs := openAll(t)
 	if len(devs) < 2 {
 		t.Skip("there is one device only")
@@ -65,6 +65,8 @@ func TestDevices(t *testing.T) {
 	wg.Wait()
 }
 
+// TestShapes launches one, two and three dimensions, with groups that do not
+// divide them. Impossible shapes are errors, and the device is not lost.
 func TestShapes(t *testing.T) {
 	b := newBench(t, false)
 	k := must(b.p.Kernel("place"))(t)
@@ -105,9 +107,9 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestGroups shows that the chosen sizes are few, fit the kernel, and leave few
-// items idle.
-func TestGroups(t *testing.T) {
+// TestGroups_FewIdleItems shows that the chosen sizes are few, fit the kernel,
+// and leave few items idle.
+func TestGroups_FewIdleItems(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.CPU, driver.GPU} {
 		for _, limit := range []int{1, 48, 4096} {
 			k := &kernel{d: &device{info: driver.Info{Kind: kind}}, maxGroup: limit}
@@ -200,9 +202,9 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestPin shows that copies of pinned memory do not wait, and that release
-// does.
-func TestPin(t *testing.T) {
+// TestPin_CopiesDoNotWait shows that copies of pinned memory do not wait, and
+// that release does.
+func TestPin_CopiesDoNotWait(t *testing.T) {
 	b := newBench(t, false)
 	n := 1 << 20
 	src, dst := make([]byte, n), make([]byte, n)
@@ -527,6 +529,8 @@ func TestOpen_Error(t *testing.T) {
 	}
 }
 
+// TestCodes shows that every error code of OpenCL is reported by name and in
+// words.
 func TestCodes(t *testing.T) {
 	for code := int32(-72); code <= -1; code++ {
 		if code < -19 && code > -30 {

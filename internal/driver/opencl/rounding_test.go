@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// TestRounding shows that a product is rounded before it is added, unless the
-// source allows otherwise.
-func TestRounding(t *testing.T) {
+// TestRounding_ProductBeforeSum shows that a product is rounded before it is
+// added, unless the source allows otherwise.
+func TestRounding_ProductBeforeSum(t *testing.T) {
 	b := newBench(t, false)
 	const n = 4096
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -62,9 +62,9 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// TestContract shows that with Contract the compiler may fuse operations, which
-// it does if the processor can.
-func TestContract(t *testing.T) {
+// TestContract_MayFuse shows that with Contract the compiler may fuse
+// operations, which it does if the processor can.
+func TestContract_MayFuse(t *testing.T) {
 	b := newBench(t, true)
 	a := []float32{1 + 0x1p-12}
 	c := []float32{-(a[0] * a[0])}

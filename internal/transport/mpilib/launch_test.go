@@ -60,9 +60,9 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestSlurm shows that, under an unknown launcher, the library is found by
-// trying.
-func TestSlurm(t *testing.T) {
+// TestChoose_UnknownLauncher shows that, under an unknown launcher, the library
+// is found by trying.
+func TestChoose_UnknownLauncher(t *testing.T) {
 	for _, with := range launchers {
 		need(t, with.program, with.libraries)
 	}
