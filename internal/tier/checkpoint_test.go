@@ -270,6 +270,14 @@ func TestUpload_Refuses(t *testing.T) {
 	if _, err := tier.Upload(t.Context(), m, p.Upload(1)); !errors.Is(err, ckpt.ErrCorrupt) {
 		t.Errorf("a damaged file: %v", err)
 	}
+	p = tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
+	p.Save()
+	if err := p.FS.Rename("/ckpt/ckpt-00000001/rank-0001.h5", "/ckpt/ckpt-00000001/rank-0000.h5"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tier.Upload(t.Context(), m, p.Upload(1)); !errors.Is(err, ckpt.ErrForeign) || !strings.Contains(err.Error(), "in the place of rank 0's part") {
+		t.Errorf("a file in the place of another: %v", err)
+	}
 	if len(m.Names()) > 0 {
 		t.Errorf("objects: %v", m.Names())
 	}

@@ -208,7 +208,10 @@ func (u *upload) openRank(rank int) error {
 	if h.Run == "" {
 		return fmt.Errorf("%s: the run has no identity; let it save another checkpoint", name)
 	}
-	if h.Run != u.saved || h.Attempt != u.part.Attempt || h.Ranks != u.ranks || h.CheckPlace(u.o.Index, rank) != nil {
+	if err := h.CheckPlace(u.o.Index, rank); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if h.Run != u.saved || h.Attempt != u.part.Attempt || h.Ranks != u.ranks {
 		return fmt.Errorf("%s: %w: it is of run %s, attempt %s; that of rank %d is of run %s, attempt %s", name, ckpt.ErrForeign, h.Run, h.Attempt, u.part.Ranks[0].Rank, u.saved, u.part.Attempt)
 	}
 	files := RankFiles{Rank: rank, Files: []File{{Index: u.o.Index, Header: f.Digest()}}}

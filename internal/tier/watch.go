@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -154,12 +155,23 @@ func (t *watched) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 }
 
 func (t *watched) Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error) {
+	var mu sync.Mutex
 	var r io.ReadCloser
-	err := t.w.do(nil, func() (err error) {
-		r, err = t.Tier.Get(ctx, name, offset, n)
+	late := false // nobody waits for r any more
+	err := t.w.do(nil, func() error {
+		got, err := t.Tier.Get(ctx, name, offset, n)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && late {
+			return got.Close()
+		}
+		r = got
 		return err
 	})
 	if err != nil {
+		mu.Lock()
+		defer mu.Unlock()
+		late = true
 		return nil, err
 	}
 	return &watchedReader{w: t.w, r: r}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,58 @@ func TestWatch_Hangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countingTier counts the readers that are open.
+type countingTier struct {
+	tier.Tier
+	back chan bool
+	open atomic.Int32
+}
+
+type countedReader struct {
+	io.ReadCloser
+	open *atomic.Int32
+}
+
+func (c *countingTier) Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error) {
+	<-c.back
+	r, err := c.Tier.Get(ctx, name, offset, n)
+	if err == nil {
+		c.open.Add(1)
+	}
+	return countedReader{r, &c.open}, err
+}
+
+func (r countedReader) Close() error {
+	r.open.Add(-1)
+	return r.ReadCloser.Close()
+}
+
+// TestWatch_LateGet checks that what Get opens too late is closed.
+func TestWatch_LateGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &countingTier{Tier: tiertest.NewMem(), back: make(chan bool)}
+		if err := inner.Create(t.Context(), "a", []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		m := tier.NewWatch("x", time.Minute).Tier(inner)
+		if _, err := m.Get(t.Context(), "a", 0, -1); err == nil {
+			t.Fatal("a Get that hangs does not fail")
+		}
+		close(inner.back)
+		synctest.Wait()
+		if n := inner.open.Load(); n != 0 {
+			t.Errorf("%d readers stay open", n)
+		}
+		r, err := m.Get(t.Context(), "a", 0, -1)
+		if err != nil || inner.open.Load() != 1 {
+			t.Fatalf("it answers again: %v, %d readers are open", err, inner.open.Load())
+		}
+		if err := r.Close(); err != nil || inner.open.Load() != 0 {
+			t.Errorf("%v, %d readers are open", err, inner.open.Load())
+		}
+	})
 }
 
 // pausing waits before each piece of a source.

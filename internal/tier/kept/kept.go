@@ -107,15 +107,24 @@ func Open(fsys vfs.FS, dir, run string) (*Store, error) {
 func Look(fsys vfs.FS, dir, run string) (*Store, error) {
 	s := newStore(lookFS{fsys}, dir, run)
 	for _, step := range []func() error{s.scanFiles, s.scanParts, s.compareSizes} {
-		if err := step(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// lookFS leaves out the changes that reading a store makes.
+// lookFS leaves out the changes that reading a store makes. Directories that
+// are not there are empty.
 type lookFS struct{ vfs.FS }
+
+func (f lookFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := f.FS.ReadDir(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries, err
+}
 
 func (lookFS) Remove(string) error         { return nil }
 func (lookFS) Rename(string, string) error { return nil }
@@ -167,6 +176,9 @@ func (s *Store) scanFiles() error {
 				continue
 			}
 			st, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // the process that uses the store has removed it
+			}
 			if err != nil {
 				return err
 			}
@@ -200,6 +212,9 @@ func (s *Store) scanParts() error {
 		}
 		var r partRecord
 		err := store.ReadRecord(s.fs, at, &r)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err == nil && (r.Format != partFormat || r.Run != s.run) {
 			return fmt.Errorf("%s: it has format %d and is of run %.40q; this cairn knows format %d, and the run is %s", at, r.Format, r.Run, partFormat, s.run)
 		}

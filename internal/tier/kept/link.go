@@ -146,8 +146,11 @@ func (s *Store) linkFile(ctx context.Context, rank int, index uint64, path, head
 		return o, err
 	}
 	got, size := f.Digest(), f.Size
-	if err := f.Close(); err != nil || got != header {
-		return o, errors.Join(err, fmt.Errorf("%s was replaced while it was read", path))
+	if err := f.Close(); err != nil {
+		return o, err
+	}
+	if got != header {
+		return o, fmt.Errorf("%s was replaced while it was read", path)
 	}
 	file, err := s.fs.Open(tmp)
 	if err != nil {

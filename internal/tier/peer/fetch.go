@@ -97,9 +97,8 @@ func (s *Service) fetch(ctx context.Context, stores []string, item *recovery.Fet
 		if len(hosts) != 1 {
 			return nil, fmt.Errorf("a copy from %d hosts", len(hosts))
 		}
-		if err = s.fetchCopy(ctx, hosts[0], id, item.Object.Size); isDamage(err) {
-			damaged = hosts
-		}
+		err = s.fetchCopy(ctx, hosts[0], id, item.Object.Size)
+		damaged = damagedAt(hosts[0], err)
 	} else {
 		damaged, err = s.rebuild(ctx, hosts, id, item)
 	}
@@ -113,6 +112,15 @@ func (s *Service) fetch(ctx context.Context, stores []string, item *recovery.Fet
 // thought to have.
 func isDamage(err error) bool {
 	return errors.Is(err, tier.ErrDamaged) || errors.Is(err, erasure.ErrDamaged) || errors.Is(err, tier.ErrNotExist)
+}
+
+// damagedAt returns the host if the error means that its copy or shard is
+// damaged.
+func damagedAt(host string, err error) []string {
+	if isDamage(err) {
+		return []string{host}
+	}
+	return nil
 }
 
 // fetchCopy gets an object from a host. If the connection breaks, it continues.
@@ -163,11 +171,11 @@ func (s *Service) rebuild(ctx context.Context, hosts []string, id copies.ID, ite
 				if errors.Is(err, tier.ErrDamaged) {
 					s.rotten(kept.Rotten{ID: x, Err: err})
 				}
-				return hosts[i : i+1], err
+				return damagedAt(hosts[i], err), err
 			}
 			f, _, err := s.o.Kept.OpenFile(x)
 			if err != nil {
-				return hosts[i : i+1], err
+				return damagedAt(hosts[i], err), err
 			}
 			defer f.Close()
 			shards[from.Shard] = f
