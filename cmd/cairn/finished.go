@@ -34,7 +34,7 @@ func (c *call) finishedText(dir string, run *supervise.FinishedRun, left bool) {
 	var ends []string
 	for _, t := range run.Tiers {
 		if t.Error != "" {
-			c.notef("what %s has is not known: %s", t.Tier, printable(t.Error))
+			c.notef("cannot list what %s has: %s", t.Tier, printable(t.Error))
 		}
 		if t.End {
 			ends = append(ends, t.Tier)

@@ -37,7 +37,7 @@ func (c *call) askHosts(run string) error {
 	c.hosts, c.fsys = v, v.FS(c.fsys)
 	for _, h := range v.Hosts {
 		if h.Err != nil && !v.Emptied() {
-			c.notef("what is on host %s is not known: %v", h.Name, h.Err)
+			c.notef("cannot list the files of the run on host %s: %v", h.Name, h.Err)
 		}
 	}
 	return nil

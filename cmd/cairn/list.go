@@ -119,7 +119,7 @@ func list(ctx context.Context, c *call) error {
 		pinnedIn = run
 	}
 	if doc.Pinned, err = c.allPins(ctx, pinnedIn); err != nil {
-		c.notef("what is pinned is not known: %v", err)
+		c.notef("cannot read which checkpoints are pinned: %v", err)
 	}
 	checkpoints, none := c.members(dir)
 	var over *finishedError

@@ -234,14 +234,10 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 	if h == nil {
 		return nil, true, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
 	}
-	m, err := h.ask(&control.VerifyPart{Rank: rank, Index: index})
-	if err != nil {
-		return nil, true, fmt.Errorf("host %s: %w", h.Name, err)
-	}
-	answer, is := m.(*control.PartVerified)
+	answer, err := h.verifyPart(&control.VerifyPart{Rank: rank, Index: index})
 	switch {
-	case !is:
-		return nil, true, fmt.Errorf("host %s: %w: %s", h.Name, control.ErrMalformed, m.Kind())
+	case err != nil:
+		return nil, true, fmt.Errorf("host %s: %w", h.Name, err)
 	case answer.Corrupt:
 		return nil, true, fmt.Errorf("%w: on %s: %s", ckpt.ErrCorrupt, h.Name, answer.Error)
 	case answer.Error != "":
@@ -251,4 +247,17 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 		found = append(found, ckpt.Damage{Name: d.Block, Err: errors.New(d.Reason)})
 	}
 	return found, true, nil
+}
+
+// verifyPart lets a host check files that it has.
+func (h *ViewedHost) verifyPart(m *control.VerifyPart) (*control.PartVerified, error) {
+	got, err := h.ask(m)
+	if err != nil {
+		return nil, err
+	}
+	answer, ok := got.(*control.PartVerified)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", control.ErrMalformed, got.Kind())
+	}
+	return answer, nil
 }

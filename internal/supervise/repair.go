@@ -167,13 +167,9 @@ func (r *repairer) verifyHosts(ctx context.Context) error {
 	return r.eachHost(func(h *ViewedHost) error {
 		defer context.AfterFunc(ctx, func() { h.conn.Close() })()
 		for _, part := range h.Files.Parts {
-			m, err := h.ask(&control.VerifyPart{Rank: part.Rank, Index: part.Index})
+			answer, err := h.verifyPart(&control.VerifyPart{Rank: part.Rank, Index: part.Index})
 			if err != nil {
 				return err
-			}
-			answer, ok := m.(*control.PartVerified)
-			if !ok {
-				return control.ErrMalformed
 			}
 			why := answer.Error
 			if len(answer.Damage) > 0 {
@@ -185,8 +181,14 @@ func (r *repairer) verifyHosts(ctx context.Context) error {
 				mu.Unlock()
 			}
 		}
-		if _, err := h.ask(&control.VerifyPart{Kept: true}); err != nil {
+		answer, err := h.verifyPart(&control.VerifyPart{Kept: true})
+		if err != nil {
 			return err
+		}
+		if answer.Error != "" {
+			mu.Lock()
+			r.notef("host %s could not check all that it keeps for other hosts: %s", h.Name, answer.Error)
+			mu.Unlock()
 		}
 		return h.rescan()
 	})
@@ -224,9 +226,7 @@ func (r *repairer) inventory() *localInventory {
 	}
 	p := r.v.inventory()
 	for _, t := range r.outer {
-		if p.tiers = append(p.tiers, t.stored); t.attempt != nil && t.attempt.Number > p.record.Number {
-			p.record = t.attempt
-		}
+		p.tiers = append(p.tiers, t.stored)
 	}
 	if r.rec.Last != nil {
 		p.last = r.rec.Last.Index

@@ -25,11 +25,10 @@ import (
 // outerTier is a tier outside of the hosts that is being repaired.
 type outerTier struct {
 	policy.Tier
-	name    string
-	x       tier.Tier
-	stored  *tierStore             // what can be used of it
-	attempt *control.AttemptRecord // the newest start that it knows
-	list    []tier.Listed
+	name   string
+	x      tier.Tier
+	stored *tierStore // what can be used of it
+	list   []tier.Listed
 }
 
 // openOuter opens the tiers outside of the hosts, and reads what they have. One

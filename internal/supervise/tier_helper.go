@@ -182,8 +182,12 @@ func (t *tierHelper) options() (o Options, err error) {
 		return o, err
 	}
 	t.ask.Run = o.Run
-	if here, err := store.Holds(vfs.OS(), o.Run); err != nil || here {
-		return o, errors.Join(err, fmt.Errorf("%s has checkpoints of a run without tiers: to continue that run, unset Options.Tiers; to start over with tiers, name another directory", o.Run))
+	here, err := store.Holds(vfs.OS(), o.Run)
+	if err != nil {
+		return o, err
+	}
+	if here {
+		return o, fmt.Errorf("%s has checkpoints of a run without tiers: to continue that run, unset Options.Tiers; to start over with tiers, name another directory", o.Run)
 	}
 	if p.Of(policy.Local) == nil && o.Local == "" {
 		o.Local = filepath.Join(o.Run, "local")

@@ -248,6 +248,7 @@ func (s *Supervisor) awaitLeft(ctx context.Context, homes []control.Home) bool {
 	if len(names) == 0 {
 		return false
 	}
+	slices.Sort(names)
 	s.say("ranks of the last start may still run on %s; waiting %s for their end", strings.Join(slices.Compact(names), ", "), control.TimeText(time.Until(until).Round(time.Second)))
 	s.until(ctx, func() bool { return s.killed || s.stopping }, time.After(time.Until(until)))
 	return true

@@ -233,18 +233,14 @@ func (v *HostView) verifyKept(out *VerifiedTier) error {
 			continue // the caller has said so
 		}
 		wg.Go(func() {
-			m, err := h.ask(&control.VerifyPart{Kept: true})
+			answer, err := h.verifyPart(&control.VerifyPart{Kept: true})
 			mu.Lock()
 			defer mu.Unlock()
-			answer, ok := m.(*control.PartVerified)
-			switch {
-			case err != nil:
+			if err != nil {
 				errs = append(errs, fmt.Errorf("host %s: %w", h.Name, err))
 				return
-			case !ok:
-				errs = append(errs, fmt.Errorf("host %s: %w", h.Name, control.ErrMalformed))
-				return
-			case answer.Error != "":
+			}
+			if answer.Error != "" {
 				errs = append(errs, fmt.Errorf("host %s: %s", h.Name, answer.Error))
 			}
 			out.Checked += answer.Checked

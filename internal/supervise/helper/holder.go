@@ -32,6 +32,7 @@ type holder struct {
 	dir     *local.Dir
 	store   *kept.Store
 	service *peer.Service
+	kind    policy.Kind // a tier that the policy has
 	send    func(control.Message)
 	code    copies.View // with Data and Parity alone
 	trusted bool        // nobody but this user can have made what hosts keep
@@ -51,10 +52,9 @@ const maxOrders = 16
 func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send func(control.Message)) (*holder, error) {
 	rates := make(map[copies.Tier]int64)
 	h := &holder{host: host, dir: d, send: send, done: make(chan struct{}), orders: make(chan *control.Keep, maxOrders)}
-	any := policy.Partner // a tier that the policy has
 	for _, k := range []policy.Kind{policy.Partner, policy.RS} {
 		if t := p.Of(k); t != nil {
-			any = k
+			h.kind = k
 			rates[copies.Tier(k)] = t.Rate
 			if k == policy.RS {
 				h.code.Data, h.code.Parity = t.Data, t.Parity
@@ -70,7 +70,7 @@ func newHolder(d *local.Dir, host string, secret []byte, p *policy.Policy, send 
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.service, err = peer.Serve(h.ctx, peer.Options{Self: host, Kept: h.store, Secret: secret, Rates: rates, Report: h.report, Trouble: h.trouble, Rotten: func(r kept.Rotten) {
-		send(&control.Stored{Tier: string(any), Error: fmt.Sprintf("%s on this host is damaged: %v", r.ID, r.Err)})
+		send(&control.Stored{Tier: string(h.kind), Error: fmt.Sprintf("%s on this host is damaged: %v", r.ID, r.Err)})
 	}})
 	if err != nil {
 		h.cancel()
@@ -116,11 +116,16 @@ func (h *holder) report(r copies.Report) {
 
 // trouble tells the supervisor that a holder could not store something.
 func (h *holder) trouble(t copies.Trouble) {
-	kind := policy.Partner
-	if t.ID.Data > 0 {
-		kind = policy.RS
+	kind, what := h.kind, ""
+	switch {
+	case t.Tier != "":
+		kind, what = policy.Kind(t.Tier), fmt.Sprintf("the part of rank %d of %s on ", t.Of.Rank, tier.Title(t.Of.Index))
+	case t.ID.Data > 0:
+		kind, what = policy.RS, t.ID.String()+" on "
+	case t.ID.Object != "":
+		kind, what = policy.Partner, t.ID.String()+" on "
 	}
-	h.send(&control.Stored{Tier: string(kind), Error: fmt.Sprintf("%s on %s: %s", t.ID, t.Peer, t.Why)})
+	h.send(&control.Stored{Tier: string(kind), Error: fmt.Sprintf("%s%s: %s", what, t.Peer, t.Why)})
 }
 
 // setPeers says who the other hosts are.

@@ -281,7 +281,7 @@ func (l *localFiles) work(up *control.SendQueue) {
 		case *control.Fetch:
 			up.Send(l.fetch(m))
 		case *control.StoreAttempt:
-			err := errors.New("this helper changes nothing")
+			err := errReadOnly
 			if !l.readOnly {
 				err = l.SetAttempt(&m.AttemptRecord)
 			}
@@ -334,7 +334,7 @@ func (l *localFiles) verify(m *control.VerifyPart) *control.PartVerified {
 
 func (l *localFiles) discard(m *control.Discard) error {
 	if l.readOnly {
-		return errors.New("this helper changes nothing")
+		return errReadOnly
 	}
 	if m.All && m.End && l.holder != nil {
 		store := l.holder.store
@@ -360,6 +360,10 @@ func (l *localFiles) scan() (*control.HostFiles, error) {
 	return files, err
 }
 
+// errReadOnly is the answer to an order that a helper which only reads cannot
+// carry out.
+var errReadOnly = errors.New("this helper changes nothing")
+
 func textOf(err error) string {
 	if err == nil {
 		return ""
@@ -371,6 +375,9 @@ func textOf(err error) string {
 func (l *localFiles) fetch(m *control.Fetch) *control.Fetched {
 	answer := new(control.Fetched)
 	if l.readOnly {
+		for _, item := range m.Items {
+			answer.Failed = append(answer.Failed, control.FetchFailure{Rank: item.Rank, Index: item.Index, Host: item.Host, Error: errReadOnly.Error()})
+		}
 		return answer
 	}
 	var mu sync.Mutex

@@ -238,10 +238,11 @@ func loadRecord(fsys vfs.FS, run string) (*Record, error) {
 		if best == nil {
 			best = r
 		} else if r.ID != best.ID || r.Seq > best.Seq {
+			older := RecordName
 			if r.ID != best.ID && r.Time.Before(best.Time) {
-				r = best
+				r, older = best, CopyName
 			}
-			bad = append(bad, fmt.Errorf("%s is an older one", filepath.Join(run, RecordName)))
+			bad = append(bad, fmt.Errorf("%s is an older one", filepath.Join(run, older)))
 			best = r
 		}
 	}

@@ -150,11 +150,14 @@ type (
 		Checkpoint recovery.Checkpoint
 		Missing    int
 	}
-	// Trouble: a holder could not store something. It is tried again after
-	// Again.
+	// Trouble: a holder could not store an object, a shard (ID), or a part (Of
+	// and Tier). It is tried again after Again. Without ID and Tier, something
+	// else failed at Peer.
 	Trouble struct {
 		Peer string
 		ID   ID
+		Of   PartID
+		Tier Tier
 		Why  string
 	}
 	// Later: call Again after a pause.

@@ -439,7 +439,7 @@ func (n *Node) answered(from string, m Message) {
 			delete(p.asked, m.ID)
 			p.failed[m.ID] = true
 		}
-		n.emit(Trouble{from, m.ID, m.Why})
+		n.emit(Trouble{Peer: from, ID: m.ID, Of: m.Of, Tier: m.Tier, Why: m.Why})
 		n.emit(Later{})
 	case PartStored:
 		p.parts[partOn{m.Of, m.Tier}] = partStored
