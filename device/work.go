@@ -35,6 +35,13 @@ type Work struct {
 // sees that lo is not negative, so it checks no index of s[:hi].
 func (w *Work) Range(d int) (lo, hi int) { return max(w.Lo[d], 0), w.Hi[d] }
 
+// Items returns the number of the part's work items in dimension d, hi − lo. A
+// loop over items that begins at 0 ends there:
+//
+//	n := g.Items(0)
+//	for i := range n { // item lo+i
+func (w *Work) Items(d int) int { return w.Hi[d] - w.Lo[d] }
+
 // Groups returns the groups of the part, one after the other. A kernel whose
 // items use local memory together loops over them, and then over the items of
 // each: the *Work of a group has the group's range.

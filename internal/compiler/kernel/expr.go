@@ -77,7 +77,7 @@ func (f *function) ident(x *ast.Ident) string {
 	switch obj := obj.(type) {
 	case *types.Var:
 		if isWork(obj.Type()) {
-			f.refuse(x, "the *device.Work can only be used for its methods Range and Groups, and in device.Slice, LocalSlice and Value")
+			f.refuse(x, "the *device.Work can only be used for its methods Range, Items and Groups, and in device.Slice, LocalSlice and Value")
 		}
 		if obj.Parent() == f.Types.Scope() {
 			f.refuse(x, "a kernel cannot use the package variable %s: make it a constant, or an argument of the kernel", x.Name)

@@ -472,6 +472,58 @@ func k_blocks(w *device.Work) {
 	}
 }
 
+// k_items numbers the items of a group from 0, in all forms of loops, and
+// exchanges values between them.
+func k_items(w *device.Work) {
+	out, in, tile := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.LocalSlice[float64](w, 2)
+	own, n := device.LocalSlice[float64](w, 3), int(device.Value[int32](w, 4))
+	for g := range w.Groups() {
+		x0, _ := g.Range(0)
+		y0, _ := g.Range(1)
+		wide, high := g.Items(0), g.Items(1)
+		for y := range high {
+			row := in[(y0+y)*n+x0:][:wide]
+			for x := range wide {
+				tile[y*wide+x], own[y*wide+x] = row[x], 1
+			}
+		}
+		for k := 0; k < 3; k++ {
+			for y := 0; y < high; y++ {
+				line := tile[(high-1-y)*wide:][:wide]
+				for x := range min(wide, n-1-x0, 6-k) {
+					own[y*wide+x] += line[wide-1-x]
+				}
+			}
+			for y := range min(high, k+1) {
+				for x := max(k-1, 0); x < min(wide, n-k); x++ {
+					tile[y*wide+x] += float64(own[y*wide+x] * 0.25)
+				}
+			}
+		}
+		for y := range high {
+			to := out[(y0+y)*n+x0:][:wide]
+			for x := range wide {
+				to[x] = tile[y*wide+x] + own[y*wide+x] + float64(wide*high)
+			}
+		}
+	}
+}
+
+// k_part numbers the items of a part from 0.
+func k_part(w *device.Work) {
+	out, in := device.Slice[int64](w, 0), device.Slice[int64](w, 1)
+	lo, _ := w.Range(0)
+	n := w.Items(0)
+	to, from := out[lo:][:n], in[lo:]
+	for i := range n {
+		to[i] = from[i] - int64(lo+i)
+	}
+	last := featureItems - 1 - lo
+	for i := 0; i < min(n, last); i++ {
+		to[i] ^= 3 * to[i]
+	}
+}
+
 // at has an index whose terms do not fit into 32 bits, nor their sum and
 // product into 64.
 func at(v []int64, a, b, i int) int64 { return v[a*b+a-b*(a+1)+b+i-a] }
@@ -546,5 +598,6 @@ func features() []*device.Kernel {
 		device.KernelOf(k_helpers), device.KernelOf(k_bits), device.KernelOf(k_consts), device.KernelOf(k_values),
 		device.KernelOf(k_complex), device.KernelOf(k_bools), device.KernelOf(k_sum), device.KernelOf(k_own),
 		device.KernelOf(k_rows), device.KernelOf(k_blocks), device.KernelOf(k_index), device.KernelOf(k_tile),
+		device.KernelOf(k_items), device.KernelOf(k_part),
 	}
 }

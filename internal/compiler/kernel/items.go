@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -27,8 +28,9 @@ type items struct {
 
 // bound is a variable with a bound of the part or the group.
 type bound struct {
-	dim  int
-	high bool
+	dim   int
+	high  bool
+	items bool // the number of items, from Items: the loop begins at 0
 }
 
 // argument is an argument of the kernel.
@@ -157,60 +159,74 @@ func (f *function) valueArg(call *ast.CallExpr) (string, bool) {
 // workDefine translates declarations that only kernels have: arguments, and
 // bounds of loops.
 func (f *function) workDefine(n ast.Node, lhs, rhs []ast.Expr) bool {
-	if len(lhs) == len(rhs) {
-		any := false
-		for _, r := range rhs {
-			any = any || f.isSliceCall(r)
-		}
-		if !any {
+	if len(rhs) == 1 && len(lhs) == 2 {
+		d, method := f.rangeCall(rhs[0])
+		if method != "Range" {
 			return false
 		}
 		for i, l := range lhs {
-			id := l.(*ast.Ident)
-			if !f.isSliceCall(rhs[i]) {
-				f.defineOne(id, rhs[i], false)
-				continue
-			}
-			s := f.sliceCall(ast.Unparen(rhs[i]).(*ast.CallExpr), id.Name)
-			obj := f.Info.Defs[id]
-			if obj == nil {
-				continue
-			}
-			if f.sum.assigned[obj] {
-				f.refuse(id, "a kernel cannot assign to %s again, a slice: declare another variable, or use an index", id.Name)
-			}
-			f.slices[obj] = s
-			a := f.kernel.args[s.root]
-			a.writes = a.writes || f.sum.writes[obj]
-			a.len = a.len || f.sum.lens[obj]
+			f.defineBound(n, l.(*ast.Ident), bound{dim: d, high: i == 1})
 		}
 		return true
 	}
-	if len(lhs) != 2 || len(rhs) != 1 {
+	isItems := func(x ast.Expr) bool { _, method := f.rangeCall(x); return method == "Items" }
+	if len(rhs) != len(lhs) || !slices.ContainsFunc(rhs, func(x ast.Expr) bool { return f.isSliceCall(x) || isItems(x) }) {
 		return false
-	}
-	d, ok := f.rangeCall(rhs[0])
-	if !ok {
-		return false
-	}
-	if len(f.kernel.open) > 0 {
-		f.refuse(n, "ask for the range before the loops over items")
 	}
 	for i, l := range lhs {
 		id := l.(*ast.Ident)
-		obj := f.Info.Defs[id]
-		if id.Name == "_" {
-			continue
+		switch {
+		case f.isSliceCall(rhs[i]):
+			f.defineSlice(id, ast.Unparen(rhs[i]).(*ast.CallExpr))
+		case isItems(rhs[i]):
+			d, _ := f.rangeCall(rhs[i])
+			f.defineBound(n, id, bound{dim: d, items: true})
+		default:
+			f.defineOne(id, rhs[i], false)
 		}
-		if obj == nil || f.sum.assigned[obj] {
-			f.refuse(id, "a kernel cannot assign to %s, a bound of a loop over items: use min and max in the loop", id.Name)
-		}
-		b := bound{d, i == 1}
-		f.kernel.bounds[obj] = b
-		f.line("const long %s = %s;", f.define(obj), f.boundText(b))
-		f.polys[obj] = symbol(boundSymbol(b))
 	}
 	return true
+}
+
+// defineSlice translates the declaration of a variable for an argument.
+func (f *function) defineSlice(id *ast.Ident, call *ast.CallExpr) {
+	s := f.sliceCall(call, id.Name)
+	obj := f.Info.Defs[id]
+	if obj == nil {
+		return
+	}
+	if f.sum.assigned[obj] {
+		f.refuse(id, "a kernel cannot assign to %s again, a slice: declare another variable, or use an index", id.Name)
+	}
+	f.slices[obj] = s
+	a := f.kernel.args[s.root]
+	a.writes = a.writes || f.sum.writes[obj]
+	a.len = a.len || f.sum.lens[obj]
+}
+
+// defineBound translates the declaration of a variable for a bound.
+func (f *function) defineBound(n ast.Node, id *ast.Ident, b bound) {
+	if len(f.kernel.open) > 0 {
+		f.refuse(n, "ask for the range before the loops over items")
+	}
+	obj := f.Info.Defs[id]
+	if id.Name == "_" {
+		return
+	}
+	if obj == nil || f.sum.assigned[obj] {
+		f.refuse(id, "a kernel cannot assign to %s, a bound of a loop over items: use min and max in the loop", id.Name)
+	}
+	f.kernel.bounds[obj] = b
+	f.line("const long %s = %s;", f.define(obj), f.boundText(b))
+	f.polys[obj] = b.poly()
+}
+
+// poly returns the value of a bound.
+func (b bound) poly() poly {
+	if b.items {
+		return poly{boundSymbol(bound{dim: b.dim, high: true}): 1, boundSymbol(bound{dim: b.dim}): -1}
+	}
+	return symbol(boundSymbol(b))
 }
 
 func boundSymbol(b bound) string {
@@ -222,24 +238,30 @@ func boundSymbol(b bound) string {
 
 // boundText returns a bound in C. A part is one item there.
 func (f *function) boundText(b bound) string {
-	if b.high && f.kernel.group == nil {
+	switch grouped := f.kernel.group != nil; {
+	case b.items && grouped:
+		return fmt.Sprintf("(hi%d - lo%d)", b.dim, b.dim)
+	case b.items:
+		return "1"
+	case b.high && !grouped:
 		return fmt.Sprintf("(lo%d + 1)", b.dim)
 	}
 	return boundSymbol(b)
 }
 
-// rangeCall returns the dimension of a call w.Range(d).
-func (f *function) rangeCall(x ast.Expr) (int, bool) {
+// rangeCall returns the dimension of a call w.Range(d) or w.Items(d), and the
+// method's name.
+func (f *function) rangeCall(x ast.Expr) (int, string) {
 	call, ok := ast.Unparen(x).(*ast.CallExpr)
 	if !ok {
-		return 0, false
+		return 0, ""
 	}
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != "Range" || !isWork(f.Info.TypeOf(sel.X)) {
-		return 0, false
+	if !ok || sel.Sel.Name != "Range" && sel.Sel.Name != "Items" || !isWork(f.Info.TypeOf(sel.X)) {
+		return 0, ""
 	}
 	f.checkWork(sel.X)
-	return f.dimension(call.Args[0]), true
+	return f.dimension(call.Args[0]), sel.Sel.Name
 }
 
 // checkWork refuses the part in kernels that work by groups.
@@ -279,7 +301,7 @@ func (f *function) workField(x *ast.IndexExpr, sel *ast.SelectorExpr) string {
 		return fmt.Sprintf("n%d", d)
 	case "Lo", "Hi":
 		f.checkWork(sel.X)
-		return f.boundText(bound{d, sel.Sel.Name == "Hi"})
+		return f.boundText(bound{dim: d, high: sel.Sel.Name == "Hi"})
 	case "Local":
 		if f.kernel.group != nil {
 			return fmt.Sprintf("((long)get_local_size(%d))", d)
@@ -318,7 +340,8 @@ func (f *function) groupLoop(s *ast.RangeStmt, label string) bool {
 }
 
 // itemLoop translates for x := lo; x < hi; x++, where lo and hi come from
-// Range. It reports whether s is such a loop.
+// Range, and for x := 0; x < n; x++, where n comes from Items. It reports
+// whether s is such a loop.
 func (f *function) itemLoop(s *ast.ForStmt, label string) bool {
 	init, ok := s.Init.(*ast.AssignStmt)
 	if !ok || init.Tok != token.DEFINE || len(init.Lhs) != 1 || len(init.Rhs) != 1 {
@@ -341,39 +364,95 @@ func (f *function) itemLoop(s *ast.ForStmt, label string) bool {
 		y, ok := ast.Unparen(x).(*ast.Ident)
 		return ok && f.Info.Uses[y] == obj
 	}
-	if low == nil || high == nil || low.high || !high.high || low.dim != high.dim || cond.Op != token.LSS || !named(cond.X) ||
+	right := low != nil && high != nil && !low.high && !low.items && high.high && low.dim == high.dim
+	if low == nil && high.items { // it begins at 0, or at max(0, …)
+		lowMore = f.fromZero(init.Rhs[0])
+		right = lowMore != nil
+	}
+	if !right || cond.Op != token.LSS || !named(cond.X) ||
 		post == nil || post.Tok != token.INC || !named(post.X) || f.assignedIn(s.Body, obj) {
-		f.refuse(s, "write a loop over items as 'for x := lo; x < hi; x++' (or with max(lo, …) and min(hi, …)), where lo and hi come from one call of Range, and leave x unchanged")
+		f.refuse(s, "write a loop over items as 'for x := lo; x < hi; x++' (or with max(lo, …) and min(hi, …)), where lo and hi come from one call of Range, or as 'for x := range n' (or x := 0; x < min(n, …); x++), where n comes from Items, and leave x unchanged")
 	}
+	f.items(s, label, id, *high, lowMore, highMore, s.Body)
+	return true
+}
+
+// fromZero returns the expressions of max(0, …) besides 0, or of 0 itself; nil
+// if x is neither.
+func (f *function) fromZero(x ast.Expr) []ast.Expr {
+	zero := func(x ast.Expr) bool {
+		v := f.Info.Types[x].Value
+		return v != nil && constant.Sign(v) == 0
+	}
+	if zero(x) {
+		return []ast.Expr{}
+	}
+	call, ok := ast.Unparen(x).(*ast.CallExpr)
+	if !ok {
+		return nil
+	}
+	id, ok := ast.Unparen(call.Fun).(*ast.Ident)
+	if !ok || f.Info.Uses[id] != types.Universe.Lookup("max") || !slices.ContainsFunc(call.Args, zero) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(call.Args), zero)
+}
+
+// itemRange translates for x := range n, where n comes from Items. It reports
+// whether s is such a loop.
+func (f *function) itemRange(s *ast.RangeStmt, label string) bool {
+	high, more := f.findBound(s.X, "min")
+	if high == nil || !high.items {
+		return false
+	}
+	id, ok := s.Key.(*ast.Ident)
+	if !ok || s.Tok != token.DEFINE || f.Info.Defs[id] == nil || f.assignedIn(s.Body, f.Info.Defs[id]) {
+		f.refuse(s, "write a loop over items as 'for x := range n', and leave x unchanged")
+	}
+	f.items(s, label, id, *high, nil, more, s.Body)
+	return true
+}
+
+// items translates a loop over items up to high, which fulfil more conditions:
+// x is at least each of low, and less than each of less.
+func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, low, less []ast.Expr, body *ast.BlockStmt) {
 	it := f.kernel
-	for _, d := range it.open {
-		if d == low.dim {
-			f.refuse(s, "this loop over items is inside of another one over the same dimension")
-		}
+	if slices.Contains(it.open, high.dim) {
+		f.refuse(s, "this loop over items is inside of another one over the same dimension")
 	}
-	for _, x := range append(lowMore, highMore...) {
+	for _, x := range slices.Concat(low, less) {
 		ast.Inspect(x, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.IndexExpr, *ast.SelectorExpr:
 				f.refuse(n, "the bounds of a loop over items can use variables only: declare one")
 			case *ast.Ident:
-				if v := f.Info.Uses[n]; v != nil && f.assignedIn(s.Body, v) {
+				if v := f.Info.Uses[n]; v != nil && f.assignedIn(body, v) {
 					f.refuse(n, "the loop over items changes %s, which is in its bounds", n.Name)
 				}
 			}
 			return true
 		})
 	}
-	it.k.Dims[low.dim] = true
+	it.k.Dims[high.dim] = true
 	var conds []string
 	name := f.fresh(cName(id.Name))
-	if it.k.Groups {
-		conds = append(conds, fmt.Sprintf("%s < n%d", name, low.dim))
+	position, form := fmt.Sprintf("(long)(CAIRN_INDEX)get_global_id(%d)", high.dim), symbol(fmt.Sprintf("#%d", high.dim))
+	inside := fmt.Sprintf("%s < n%d", name, high.dim)
+	if high.items {
+		form = form.add(symbol(boundSymbol(bound{dim: high.dim})), -1)
+		position, inside = "0", ""
+		if it.k.Groups {
+			position = fmt.Sprintf("(long)(CAIRN_INDEX)get_local_id(%d)", high.dim)
+			inside = fmt.Sprintf("lo%d + %s < n%d", high.dim, name, high.dim)
+		}
 	}
-	for _, x := range lowMore {
+	if it.k.Groups {
+		conds = append(conds, inside)
+	}
+	for _, x := range low {
 		conds = append(conds, fmt.Sprintf("%s >= %s", name, f.expr(x)))
 	}
-	for _, x := range highMore {
+	for _, x := range less {
 		conds = append(conds, fmt.Sprintf("%s < %s", name, f.expr(x)))
 	}
 	outer := len(it.open) == 0
@@ -386,17 +465,18 @@ func (f *function) itemLoop(s *ast.ForStmt, label string) bool {
 		it.region = r
 	}
 	t := f.push(label, 'i')
-	it.open = append(it.open, low.dim)
-	f.names[obj], f.depth[obj], f.polys[obj] = name, len(it.open), symbol(fmt.Sprintf("#%d", low.dim))
+	it.open = append(it.open, high.dim)
+	obj := f.Info.Defs[id]
+	f.names[obj], f.depth[obj], f.polys[obj] = name, len(it.open), form
 	f.line("{")
 	f.indent++
-	f.line("const long %s = (long)(CAIRN_INDEX)get_global_id(%d);", name, low.dim)
+	f.line("const long %s = %s;", name, position)
 	if len(conds) > 0 {
 		f.line("if (%s) do {", strings.Join(conds, " && "))
 	} else {
 		f.line("do {")
 	}
-	f.braces(s.Body.List)
+	f.braces(body.List)
 	f.line("} while (0);")
 	f.indent--
 	f.line("}")
@@ -410,7 +490,6 @@ func (f *function) itemLoop(s *ast.ForStmt, label string) bool {
 		}
 		it.region = nil
 	}
-	return true
 }
 
 // findBound returns the bound in lo, or in max(lo, a, b), and the others.
@@ -424,7 +503,7 @@ func (f *function) findBound(x ast.Expr, word string) (*bound, []ast.Expr) {
 		sel, ok := ast.Unparen(y.X).(*ast.SelectorExpr)
 		if ok && f.isWorkField(sel) && (sel.Sel.Name == "Lo" || sel.Sel.Name == "Hi") {
 			f.checkWork(sel.X)
-			return &bound{f.dimension(y.Index), sel.Sel.Name == "Hi"}, nil
+			return &bound{dim: f.dimension(y.Index), high: sel.Sel.Name == "Hi"}, nil
 		}
 	case *ast.CallExpr:
 		id, ok := ast.Unparen(y.Fun).(*ast.Ident)

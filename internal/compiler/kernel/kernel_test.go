@@ -133,7 +133,7 @@ func TestFeatures(t *testing.T) {
 	register := func(source string) {
 		for _, f := range []func(*device.Work){k_ints, k_narrow, k_minint, k_shifts, k_float64, k_float32, k_signs, k_convert,
 			k_control, k_shadow, k_structs, k_arrays, k_helpers, k_bits, k_consts, k_values, k_complex, k_bools, k_sum, k_own, k_rows, k_blocks,
-			k_index, k_tile} {
+			k_index, k_tile, k_items, k_part} {
 			device.Register(f, translation(source, byName[device.KernelOf(f).String()]))
 		}
 	}
@@ -170,7 +170,7 @@ func TestFeatures(t *testing.T) {
 	}
 	// The same with indexes of 32 bits, as in small launches on GPUs, and
 	// of 64, as in others.
-	some := []*kernel.Kernel{byName["k_index"], byName["k_tile"], byName["k_rows"], byName["k_helpers"]}
+	some := []*kernel.Kernel{byName["k_index"], byName["k_tile"], byName["k_rows"], byName["k_helpers"], byName["k_items"], byName["k_part"]}
 	for _, index := range []string{"int", "long"} {
 		register("#undef CAIRN_INDEX\n#define CAIRN_INDEX " + index + "\n" + kernel.Join(some))
 		for _, k := range some {
@@ -367,6 +367,9 @@ func runFeature(t *testing.T, d *device.Device, k *device.Kernel) []byte {
 		must(t, d.Launch(k, device.Size{n - 1, 20}.In(8, 3), device.InOut(f64), device.In(fl), device.Local[float64](24), int32(n)))
 		must(t, d.Launch(k, device.Size{n - 1, 20}.In(16, 1), device.InOut(high), device.In(fl), device.Local[float64](16), int32(n)))
 		return append(raw(t, f64), raw(t, high)...)
+	case "k_items":
+		must(t, d.Launch(k, device.Size{n - 1, 20}.In(7, 3), device.InOut(f64), device.In(fl), device.Local[float64](21), device.Local[float64](21), int32(n)))
+		return raw(t, f64)
 	case "k_blocks":
 		must(t, d.Launch(k, device.Size{n - 1, 20}.In(7, 3), device.InOut(f64), device.In(fl), device.Local[float64](21), int32(n)))
 		return raw(t, f64)

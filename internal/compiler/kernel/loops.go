@@ -122,7 +122,7 @@ func (f *function) forStmt(s *ast.ForStmt, label string) {
 }
 
 func (f *function) rangeStmt(s *ast.RangeStmt, label string) {
-	if f.kernel != nil && f.groupLoop(s, label) {
+	if f.kernel != nil && (f.groupLoop(s, label) || f.itemRange(s, label)) {
 		return
 	}
 	t := f.Info.TypeOf(s.X)

@@ -85,7 +85,7 @@ func (p poly) distinct(dims [3]bool, most *[3]int) bool {
 		c, p = p.split(fmt.Sprintf("#%d", next))
 		exact, local := step, step
 		if d >= 0 {
-			exact = step.mul(poly{boundSymbol(bound{d, true}): 1, boundSymbol(bound{d, false}): -1})
+			exact = step.mul(poly{boundSymbol(bound{dim: d, high: true}): 1, boundSymbol(bound{dim: d}): -1})
 			local = step.mul(symbol(localSymbol(d)))
 		}
 		if !c.equal(exact) && !c.equal(local) {
