@@ -11,6 +11,7 @@ import (
 //go:embed "floyd.go"
 //go:embed "floyd_kernels.go"
 //go:embed "mg_kernels.go"
+//go:embed "summa_kernels.go"
 var cairnKernelFiles embed.FS
 
 func init() {
@@ -259,6 +260,54 @@ func init() {
 		a[i] = 0
 	}
 }`,
+		`func summaPanel(w *device.Work) {
+	c, a, b := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.Slice[float64](w, 2)
+	columns, depth := int(device.Value[int32](w, 3)), int(device.Value[int32](w, 4))
+	left, right, sums := device.LocalSlice[float64](w, 5), device.LocalSlice[float64](w, 6), device.LocalSlice[float64](w, 7)
+	for g := range w.Groups() {
+		x0, _ := g.Range(0)
+		y0, _ := g.Range(1)
+		wide, high := g.Items(0), g.Items(1)
+		for y := range high {
+			sum, from := sums[y*wide:][:wide], c[(y0+y)*columns+x0:][:wide]
+			for x := range wide {
+				sum[x] = from[x]
+			}
+		}
+		for t := 0; t < depth; t += summaTile {
+			for y := range high {
+				to, from := left[y*summaTile:][:summaTile], a[(y0+y)*depth+t:][:summaTile]
+				for x := range min(wide, summaTile) {
+					to[x] = from[x]
+				}
+			}
+			for y := range min(high, summaTile) {
+				to, from := right[y*wide:][:wide], b[(t+y)*columns+x0:][:wide]
+				for x := range wide {
+					to[x] = from[x]
+				}
+			}
+			for y := range high {
+				sum, f := sums[y*wide:][:wide], left[y*summaTile:][:summaTile]
+				for k := 0; k < summaTile; k += 4 {
+					f0, f1, f2, f3 := f[k], f[k+1], f[k+2], f[k+3]
+					r0, r1 := right[k*wide:][:wide], right[(k+1)*wide:][:wide]
+					r2, r3 := right[(k+2)*wide:][:wide], right[(k+3)*wide:][:wide]
+					for x := range wide {
+						sum[x] = sum[x] + float64(f0*r0[x]) + float64(f1*r1[x]) + float64(f2*r2[x]) + float64(f3*r3[x])
+					}
+				}
+			}
+		}
+		for y := range high {
+			sum, to := sums[y*wide:][:wide], c[(y0+y)*columns+x0:][:wide]
+			for x := range wide {
+				to[x] = sum[x]
+			}
+		}
+	}
+}`,
+		`const summaTile = 16`,
 	)
 	source0 := `#ifndef CAIRN_INDEX
 #define CAIRN_INDEX long
@@ -919,6 +968,140 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 		Unchanged: current,
 		Params: []cairndevice.Param{
 			{Type: "float64", Size: 8, Array: true, Local: false, Writes: true, Len: false},
+		},
+	})
+	source2 := `#ifndef CAIRN_INDEX
+#define CAIRN_INDEX long
+#endif
+
+long cairn_min_long(long a, long b)
+{
+	return a < b ? a : b;
+}
+
+__kernel void summaPanel_(__global double *c_, __global const double *a_, __global const double *b_, int a3, int a4, __local double *left_, __local double *right_, __local double *sums_, long size0, long size1, long size2)
+{
+	const long n0 = (long)(CAIRN_INDEX)size0;
+	const long n1 = (long)(CAIRN_INDEX)size1;
+	const long n2 = (long)(CAIRN_INDEX)size2;
+	const long lo0 = (long)(CAIRN_INDEX)(get_group_id(0) * get_local_size(0)), hi0 = cairn_min_long(lo0 + (long)get_local_size(0), n0);
+	const long lo1 = (long)(CAIRN_INDEX)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
+	const long lo2 = (long)(CAIRN_INDEX)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
+	double own7 = 0.0;
+	long columns_ = (long)a3;
+	long depth_ = (long)a4;
+	{
+		const long x0_ = lo0;
+		const long y0_ = lo1;
+		const long wide_ = (hi0 - lo0);
+		const long high_ = (hi1 - lo1);
+		{
+			const long y_ = (long)(CAIRN_INDEX)get_local_id(1);
+			if (lo1 + y_ < n1) do {
+				__local double *sum_ = (sums_ + (long)((ulong)y_ * (ulong)wide_));
+				__global double *from_ = (c_ + (CAIRN_INDEX)(long)((ulong)(long)((ulong)(long)((ulong)y0_ + (ulong)y_) * (ulong)columns_) + (ulong)x0_));
+				{
+					const long x_ = (long)(CAIRN_INDEX)get_local_id(0);
+					if (lo0 + x_ < n0) do {
+						own7 = from_[(CAIRN_INDEX)x_];
+					} while (0);
+				}
+			} while (0);
+		}
+		barrier(CLK_GLOBAL_MEM_FENCE);
+		{
+			long t_ = 0L;
+			for (; (t_ < depth_); t_ = (long)((ulong)t_ + (ulong)16L)) {
+				{
+					{
+						const long y_1 = (long)(CAIRN_INDEX)get_local_id(1);
+						if (lo1 + y_1 < n1) do {
+							__local double *to_ = (left_ + (long)((ulong)y_1 * (ulong)16L));
+							__global const double *from_1 = (a_ + (long)((ulong)(long)((ulong)(long)((ulong)y0_ + (ulong)y_1) * (ulong)depth_) + (ulong)t_));
+							{
+								const long x_1 = (long)(CAIRN_INDEX)get_local_id(0);
+								if (lo0 + x_1 < n0 && x_1 < 16L) do {
+									to_[x_1] = from_1[x_1];
+								} while (0);
+							}
+						} while (0);
+					}
+					barrier(CLK_LOCAL_MEM_FENCE);
+					{
+						const long y_2 = (long)(CAIRN_INDEX)get_local_id(1);
+						if (lo1 + y_2 < n1 && y_2 < 16L) do {
+							__local double *to_1 = (right_ + (long)((ulong)y_2 * (ulong)wide_));
+							__global const double *from_2 = (b_ + (long)((ulong)(long)((ulong)(long)((ulong)t_ + (ulong)y_2) * (ulong)columns_) + (ulong)x0_));
+							{
+								const long x_2 = (long)(CAIRN_INDEX)get_local_id(0);
+								if (lo0 + x_2 < n0) do {
+									to_1[x_2] = from_2[x_2];
+								} while (0);
+							}
+						} while (0);
+					}
+					barrier(CLK_LOCAL_MEM_FENCE);
+					{
+						const long y_3 = (long)(CAIRN_INDEX)get_local_id(1);
+						if (lo1 + y_3 < n1) do {
+							__local double *sum_1 = (sums_ + (long)((ulong)y_3 * (ulong)wide_));
+							__local double *f_ = (left_ + (long)((ulong)y_3 * (ulong)16L));
+							{
+								long k_ = 0L;
+								for (; (k_ < 16L); k_ = (long)((ulong)k_ + (ulong)4L)) {
+									{
+										double f0_ = f_[k_];
+										double f1_ = f_[(long)((ulong)k_ + (ulong)1L)];
+										double f2_ = f_[(long)((ulong)k_ + (ulong)2L)];
+										double f3_ = f_[(long)((ulong)k_ + (ulong)3L)];
+										__local double *r0_ = (right_ + (long)((ulong)k_ * (ulong)wide_));
+										__local double *r1_ = (right_ + (long)((ulong)(long)((ulong)k_ + (ulong)1L) * (ulong)wide_));
+										__local double *r2_ = (right_ + (long)((ulong)(long)((ulong)k_ + (ulong)2L) * (ulong)wide_));
+										__local double *r3_ = (right_ + (long)((ulong)(long)((ulong)k_ + (ulong)3L) * (ulong)wide_));
+										{
+											const long x_3 = (long)(CAIRN_INDEX)get_local_id(0);
+											if (lo0 + x_3 < n0) do {
+												own7 = ((((own7 + (f0_ * r0_[x_3])) + (f1_ * r1_[x_3])) + (f2_ * r2_[x_3])) + (f3_ * r3_[x_3]));
+											} while (0);
+										}
+									}
+								}
+							}
+						} while (0);
+					}
+					barrier(CLK_LOCAL_MEM_FENCE);
+				}
+			}
+		}
+		{
+			const long y_4 = (long)(CAIRN_INDEX)get_local_id(1);
+			if (lo1 + y_4 < n1) do {
+				__local double *sum_2 = (sums_ + (long)((ulong)y_4 * (ulong)wide_));
+				__global double *to_2 = (c_ + (CAIRN_INDEX)(long)((ulong)(long)((ulong)(long)((ulong)y0_ + (ulong)y_4) * (ulong)columns_) + (ulong)x0_));
+				{
+					const long x_4 = (long)(CAIRN_INDEX)get_local_id(0);
+					if (lo0 + x_4 < n0) do {
+						to_2[(CAIRN_INDEX)x_4] = own7;
+					} while (0);
+				}
+			} while (0);
+		}
+	}
+}
+`
+	cairndevice.Register(summaPanel, cairndevice.Translation{
+		Source: source2, Entry: "summaPanel_",
+		Dims: [3]bool{true, true, false}, Groups: true,
+		Unchanged: current,
+		Params: []cairndevice.Param{
+			{Type: "float64", Size: 8, Array: true, Local: false, Writes: true, Len: false},
+			{Type: "float64", Size: 8, Array: true, Local: false, Writes: false, Len: false},
+			{Type: "float64", Size: 8, Array: true, Local: false, Writes: false, Len: false},
+			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
+			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
+			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
+			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
 		},
 	})
 }

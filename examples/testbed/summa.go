@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	cairn "github.com/cairnrun/cairn"
@@ -29,13 +28,7 @@ type summa struct {
 	panel   *device.Kernel
 }
 
-//go:embed summa.cl
-var summaSource string
-
-const (
-	summaMost = 8 // devices on a side of the grid
-	summaTile = 16
-)
+const summaMost = 8 // devices on a side of the grid
 
 func (s *summa) setup(size string, devs []*device.Device) error {
 	s.panels, s.times = 8, 1
@@ -61,7 +54,7 @@ func (s *summa) setup(size string, devs []*device.Device) error {
 
 // prepare makes the kernel and the blocks.
 func (s *summa) prepare(devs []*device.Device) error {
-	s.panel = device.NewKernel(summaSource, "panel", summaPanel)
+	s.panel = device.KernelOf(summaPanel)
 
 	rows, columns := summaGrid(len(devs))
 	s.group = *device.NewGroup(devs[:rows*columns]...)
@@ -195,15 +188,27 @@ func (s *summa) step(_ context.Context, k int) error {
 			a := s.a[i*columns+owner].Rows(panel, panel+1)
 			b := s.b[ownerRow*columns+j].Rows(line*width, (line+1)*width)
 			c := s.c[i*columns+j]
-			dims := c.Dims()
-			err := s.group.At(i*columns+j).Launch(s.panel, device.Size{dims[1], dims[0]}.In(summaTile, summaTile),
-				device.InOut(c), device.In(a), device.In(b), int32(dims[1]), int32(width))
+			dims, dev := c.Dims(), s.group.At(i*columns+j)
+			wide := summaWide(dev)
+			local := device.Local[float64](wide * summaTile)
+			err := dev.Launch(s.panel, device.Size{dims[1], dims[0]}.In(wide, summaTile),
+				device.InOut(c), device.In(a), device.In(b), int32(dims[1]), int32(width),
+				device.Local[float64](summaTile*summaTile), local, local)
 			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// summaWide returns the number of columns of a group: where the items of a
+// group run one after the other, as many as fit into the cache.
+func summaWide(d *device.Device) int {
+	if d.Info().Backend == "host" {
+		return 64
+	}
+	return summaTile
 }
 
 // weights returns the weights for sums over the columns of C.
@@ -277,28 +282,4 @@ func (s *summa) tolerance() float64 {
 		return 0
 	}
 	return 1e-12
-}
-
-func summaPanel(w *device.Work) {
-	c, a, b := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.Slice[float64](w, 2)
-	columns, depth := int(device.Value[int32](w, 3)), int(device.Value[int32](w, 4))
-	const stretch = 256 // number of columns that fit into the cache
-	x0, x1 := w.Range(0)
-	y0, y1 := w.Range(1)
-	for left := x0; left < x1; left += stretch {
-		right := min(left+stretch, x1)
-		for i := y0; i < y1; i++ {
-			sums := c[i*columns+left : i*columns+right]
-			// Four products in an iteration, added one after the
-			// other.
-			for k := 0; k < depth; k += 4 {
-				f := a[i*depth+k:][:4]
-				l0, l1 := b[k*columns+left:][:len(sums)], b[(k+1)*columns+left:][:len(sums)]
-				l2, l3 := b[(k+2)*columns+left:][:len(sums)], b[(k+3)*columns+left:][:len(sums)]
-				for j := range sums {
-					sums[j] = sums[j] + float64(f[0]*l0[j]) + float64(f[1]*l1[j]) + float64(f[2]*l2[j]) + float64(f[3]*l3[j])
-				}
-			}
-		}
-	}
 }
