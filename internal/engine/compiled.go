@@ -57,9 +57,11 @@ func (p *Run) CairnState(c *graph.Coder) error {
 // Adopt gives the run the options of the program's own call of Open. Finish and
 // Close do nothing from then on, until Release.
 //
-// The directory, the options of the command line of 'cairn run', and Keep,
-// Memory, Compression, MaxBases and NoTracking do not change. All ranks call
-// Adopt. If again is set (after a restore), ranks do not synchronize.
+// Adopt takes over Signals, SafePoints, OnSaved, OnError and Log. It takes over
+// Every, EveryPoints, Auto and MTBF unless 'cairn run' or the environment sets
+// Every or EveryPoints, and not MTBF if they set it. Other options do not
+// change. All ranks call Adopt. If again is set (after a restore), ranks do not
+// synchronize.
 func (p *Run) Adopt(o Options, again bool) error {
 	p.adopted = true
 	if o.Dir != "" && p.identity.Rank == 0 && !again {
@@ -78,11 +80,11 @@ func (p *Run) Adopt(o Options, again bool) error {
 			p.signals = watchSignals(p)
 		}
 	}
-	own := !p.saysWhen()
+	own := !p.setOutside("every", "every-points")
 	if own {
 		p.opts.Every, p.opts.EveryPoints = o.Every, o.EveryPoints
 		p.opts.Auto = o.Auto || o.Every == 0 && o.EveryPoints == 0
-		if o.MTBF > 0 {
+		if o.MTBF > 0 && !p.setOutside("mtbf") {
 			p.opts.MTBF = o.MTBF
 		}
 	}
@@ -92,14 +94,14 @@ func (p *Run) Adopt(o Options, again bool) error {
 			return fmt.Errorf("cairn: %w", err)
 		}
 	}
-	if own && p.phase == phaseRunning && !(again && p.isDestination()) { // a destination knows when
+	if own && p.phase == phaseRunning && !(again && p.isDestination()) { // a destination has the time from its source
 		p.schedule()
 	}
 	return nil
 }
 
-// Release ends what Adopt began: Finish and Close end the run. It reports
-// whether all ranks are connected.
+// Release ends what Adopt began: from then on, Finish and Close end the run.
+// Release reports whether all ranks are connected.
 func (p *Run) Release() bool {
 	p.adopted = false
 	if p.identity.Size == 1 {
@@ -131,7 +133,7 @@ func (t *peers) replan(again bool) error {
 	if again {
 		return nil
 	}
-	return t.world.Barrier() // no rank reaches a point before all have them
+	return t.world.Barrier() // no rank reaches a point before all have the new options
 }
 
 // IsDestination reports whether this process takes over a running rank, which

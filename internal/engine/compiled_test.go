@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/mpi"
@@ -58,6 +59,19 @@ func TestProtectHandles_Restored(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "a run cannot be saved") {
 		t.Error("a run in a variable of a program that is not saved as a whole:", err)
+	}
+}
+
+// TestAdopt_KeepsSettingsFromOutside shows that the program's own options do
+// not replace those that the environment or 'cairn run' set.
+func TestAdopt_KeepsSettingsFromOutside(t *testing.T) {
+	t.Setenv("CAIRN_MTBF", "5h")
+	p := open(t, t.TempDir())
+	if err := p.Adopt(Options{MTBF: time.Hour, EveryPoints: 7}, false); err != nil {
+		t.Fatal(err)
+	}
+	if p.opts.MTBF != 5*time.Hour || p.opts.EveryPoints != 7 {
+		t.Errorf("MTBF %s, every %d points", p.opts.MTBF, p.opts.EveryPoints)
 	}
 }
 

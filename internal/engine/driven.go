@@ -38,14 +38,14 @@ type Driver struct {
 	// Stable reports whether memory is the program's: it stays as it is
 	// from Drive until Attend tells what became of the checkpoint.
 	Stable func(p []byte) bool
-	// Loading is called before a checkpoint's values are read into memory,
-	// and Checked when parts of it hold these values. Restore may fail later,
-	// or read an older checkpoint: then it calls Loading again. nil: nobody
-	// wants to know.
+	// Loading is called before a checkpoint's values are read into memory, and
+	// Checked when parts of it hold these values. Restore may fail later, or
+	// read an older checkpoint: then it calls Loading again. Each may be nil.
 	Loading func(ctx context.Context) error
 	Checked func(p []byte)
 	// Ready waits until the program has copied memory to where this process
-	// reads it. It may copy after Drive was called. nil: it has.
+	// reads it. The program may do that after Drive was called. nil: it has
+	// copied everything before.
 	Ready func(p []byte) error
 }
 
@@ -60,7 +60,7 @@ func (d *Driver) identity(ctx context.Context) (*identity, error) {
 }
 
 // fits compares the program's ranks with those of 'cairn run': a checkpoint's
-// files belong to the latter.
+// files belong to the ranks of 'cairn run'.
 func (d *Driver) fits(w *control.Welcome) error {
 	switch {
 	case d.Ranks <= 1 && w.Size > 1:
@@ -88,9 +88,9 @@ type drivenSave struct {
 	recorded func(index uint64)
 }
 
-// adaptToDriver makes the options those of a driven run, and returns after how
-// many points the program saves. Every Drive of several ranks is a point that
-// is due.
+// adaptToDriver changes the options for a driven run, and returns after how
+// many points the program saves. With several ranks, a checkpoint is due at
+// every Drive.
 func (o *Options) adaptToDriver(s *identity) (every int) {
 	if o.Driver == nil {
 		return 0
@@ -125,7 +125,7 @@ func (p *Run) Drive(ctx context.Context, d Drive, recorded func(index uint64)) (
 	if err := p.awaitWriter(ctx); err != nil {
 		return err
 	}
-	p.closeStored() // it may be removed
+	p.closeStored() // its checkpoint may be removed
 	p.driven.save = &drivenSave{d, recorded}
 	defer func() {
 		p.driven.save = nil
@@ -158,7 +158,7 @@ func (p *Run) Abandon() { p.driven.abandoned = true }
 // Attention is what a driven program is told.
 type Attention struct {
 	Due       bool   // a checkpoint is due by time, or was requested
-	Stop      bool   // … and the program should stop then
+	Stop      bool   // … and the program should stop after it
 	Committed uint64 // the newest checkpoint that all ranks have
 	Err       error  // why a checkpoint was not saved
 }
@@ -166,7 +166,7 @@ type Attention struct {
 // Attend notes the outcomes of checkpoints, and returns what is due. Call it
 // after Options.OnDue was called. While this rank's part of a checkpoint is
 // being written, Attend reports nothing about that checkpoint, even if another
-// rank has failed: the program would change the variables.
+// rank has failed: otherwise the program would change the variables.
 func (p *Run) Attend() (a Attention) {
 	if p.phase != phaseRunning {
 		return a
@@ -207,8 +207,8 @@ func (p *Run) failure() (err error) {
 	return cmp.Or(err, p.usable())
 }
 
-// progress moves messages between the ranks while the program computes: its
-// points do not. It ends when the run is closed.
+// progress moves messages between the ranks while the program computes, because
+// the points of a driven program do not. It ends when the run is closed.
 func (p *Run) progress() {
 	e := p.peers.engine
 	e.Lock()
@@ -242,9 +242,9 @@ func (p *Run) Unprotect(names map[string]bool) {
 func (p *Run) Resuming() bool { return p.files.resuming }
 
 // ProtectProgramFile is ProtectFile for a file of the program. truncate says
-// that the program wants it empty, unless the checkpoint holds it. A file that
-// Restore has opened is the program's from now on. It returns the ID of that
-// file's entry, and -1 for any other.
+// that the program wants it empty, unless the checkpoint holds it. If Restore
+// has opened the file, it belongs to the program from now on, and claimed is
+// the ID of its entry. For any other file, claimed is -1.
 func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) (claimed int, err error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -272,7 +272,8 @@ func (p *Run) ProtectProgramFile(f *os.File, flag int, truncate bool) (claimed i
 }
 
 // programPath is the path of a file of the program. If the program has another
-// working directory than this process, that is not the path that it gave.
+// working directory than this process, this path differs from the one that the
+// program gave.
 func programPath(f *os.File, st os.FileInfo) string {
 	same := func(path string) bool {
 		other, err := os.Stat(path)
@@ -293,7 +294,8 @@ func programPath(f *os.File, st os.FileInfo) string {
 // Committed returns the index of the newest checkpoint that all ranks have.
 func (p *Run) Committed() uint64 { return p.lastCommitted }
 
-// Points returns how many points the program had passed.
+// Points returns how many points the program had passed at the last Drive or
+// Restore.
 func (p *Run) Points() uint64 { return p.points }
 
 // EveryPoints returns after how many points a checkpoint is due; 0: none is.
@@ -324,7 +326,7 @@ func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, e
 			return nil, err // it is alive
 		}
 		select {
-		case <-time.After(10 * time.Millisecond): // no event tells of a lock
+		case <-time.After(10 * time.Millisecond): // the system does not report the release of a lock
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -334,26 +336,27 @@ func (o *Options) createDir(ctx context.Context, rank, ranks int) (*store.Dir, e
 // dying is how long a launcher that lost a rank may take to end the others.
 const dying = 15 * time.Second
 
-// processName returns a name that no other process with the same number has: it
-// includes the start time and the namespace. A process that has ended has none.
+// processName returns a name that no other process with the same ID has: it
+// includes the start time and the PID namespace. For a process that has ended,
+// it returns an empty string.
 func processName(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, ok := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(after)
-	if err != nil || !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	// The name of the program, in parentheses, may contain parentheses.
+	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
+	if err != nil || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return ""
 	}
 	return fmt.Sprintf("%d %s %s", pid, fields[19], processSpace())
 }
 
-// processSpace identifies the namespace of process numbers of this process.
+// processSpace identifies the PID namespace of this process.
 func processSpace() string {
 	space, _ := os.Readlink("/proc/self/ns/pid")
 	return machineID() + " " + space
 }
 
-// remedy says what the user can do about variables that do not fit: inGo, or
-// what libcairn has.
+// remedy says what the user can do about variables that do not fit: inGo for a
+// Go program, and the functions of libcairn for other programs.
 func (p *Run) remedy(inGo string) string {
 	if p.opts.Driver == nil {
 		return inGo

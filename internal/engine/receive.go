@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
@@ -220,6 +221,7 @@ func (p *Run) receiveState(ctx context.Context) error {
 	}
 	p.deferredReason = h.Late
 	if p.timer != nil && h.Due > 0 {
+		p.dueAt = time.Now().Add(h.Due)
 		p.timer.Set(h.Due)
 	}
 	p.signals = watchSignals(p)

@@ -133,6 +133,52 @@ func TestMove_CheckpointsDueByCount(t *testing.T) {
 	}
 }
 
+// TestMove_DueTimeKept shows that a checkpoint that is due in half an hour is
+// still so after several moves, with an interval of an hour.
+func TestMove_DueTimeKept(t *testing.T) {
+	const left = 30 * time.Minute
+	var due []time.Duration
+	ask, over := make(chan []int, 1), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		restored, err := p.Restore(context.Background())
+		if err != nil {
+			return err
+		}
+		if !restored {
+			p.postpone(-left)
+		}
+		due = append(due, time.Until(p.dueAt))
+		if len(due) <= 3 {
+			ask <- []int{0}
+		} else {
+			close(over)
+		}
+		for done := false; !done; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 1, nil, Options{Dir: t.TempDir(), Every: time.Hour}, program)
+	if moved := s.movesWhen(ask); moved != 3 {
+		t.Errorf("moved %d times", moved)
+	}
+	for i, d := range due {
+		if d > left || d < left/2 {
+			t.Errorf("after %d moves, a checkpoint is due in %s", i, d)
+		}
+	}
+}
+
 // TestMove_OtherDirectory: a rank does not move to a host without the run's
 // checkpoints.
 func TestMove_OtherDirectory(t *testing.T) {

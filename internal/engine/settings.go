@@ -16,7 +16,7 @@ import (
 type setting struct {
 	name  string
 	set   func(o *Options, text string) error
-	value func(o *Options) string // "": the program does not say
+	value func(o *Options) string // "": the program does not set it
 	usual string                  // the default
 }
 
@@ -114,7 +114,8 @@ func CheckSetting(name, value string) error {
 }
 
 // settle completes the options: what 'cairn run' says comes first, then the
-// environment, then the program's own options. It returns what counts.
+// environment, then the program's own options. It returns the values that
+// apply.
 func (o *Options) settle(given map[string]string) ([]control.Setting, error) {
 	var list []control.Setting
 	for _, s := range settings {
@@ -138,11 +139,11 @@ func (o *Options) settle(given map[string]string) ([]control.Setting, error) {
 	return list, nil
 }
 
-// saysWhen reports whether 'cairn run' or the environment say when checkpoints
-// are due.
-func (p *Run) saysWhen() bool {
+// setOutside reports whether 'cairn run' or the environment set one of the
+// options.
+func (p *Run) setOutside(names ...string) bool {
 	return slices.ContainsFunc(p.settled, func(s control.Setting) bool {
-		return (s.Name == "every" || s.Name == "every-points") && s.From != control.FromProgram && s.From != control.FromDefault
+		return slices.Contains(names, s.Name) && s.From != control.FromProgram && s.From != control.FromDefault
 	})
 }
 

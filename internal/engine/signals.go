@@ -7,14 +7,14 @@ import (
 )
 
 // signalWatch turns signals into due checkpoints. After a signal with
-// SaveAndStop, the next one has its usual effect, in case the program never
-// reaches a point. Under a supervisor it has none: schedulers signal all
-// processes of a job, some twice, and the supervisor kills ranks that do not
-// stop in time.
+// SaveAndStop, the next such signal has its usual effect, in case the program
+// never reaches a point. Under a supervisor the next signal has no effect:
+// schedulers signal all processes of a job, some of them twice, and the
+// supervisor kills ranks that do not stop in time.
 type signalWatch struct {
-	ch   chan os.Signal
-	done chan struct{}
-	once sync.Once
+	save, stopping chan os.Signal // by what a signal does; a channel for each, so that one can be given up
+	done           chan struct{}
+	once           sync.Once
 }
 
 func watchSignals(p *Run) *signalWatch {
@@ -25,29 +25,25 @@ func watchSignals(p *Run) *signalWatch {
 	if len(actions) == 0 {
 		return nil
 	}
-	w := &signalWatch{ch: make(chan os.Signal, 4), done: make(chan struct{})}
-	for s := range actions {
-		signal.Notify(w.ch, s)
+	w := &signalWatch{save: make(chan os.Signal, 4), stopping: make(chan os.Signal, 4), done: make(chan struct{})}
+	for s, a := range actions {
+		if a == SaveAndStop {
+			signal.Notify(w.stopping, s)
+		} else {
+			signal.Notify(w.save, s)
+		}
 	}
 	go func() {
 		for {
 			select {
 			case <-w.done:
 				return
-			case s := <-w.ch:
-				if actions[s] == SaveAndStop {
-					p.requestStop(s.String())
-					if p.identity.supervisor != nil && p.identity.tiers == nil {
-						continue
-					}
-					signal.Stop(w.ch) // the next one has its usual effect
-					for other, a := range actions {
-						if a != SaveAndStop {
-							signal.Notify(w.ch, other)
-						}
-					}
-				} else {
-					p.requestBy(s.String())
+			case s := <-w.save:
+				p.requestBy(s.String())
+			case s := <-w.stopping:
+				p.requestStop(s.String())
+				if p.identity.supervisor == nil || p.identity.tiers != nil {
+					signal.Stop(w.stopping) // the next signal has its usual effect
 				}
 			}
 		}
@@ -57,7 +53,8 @@ func watchSignals(p *Run) *signalWatch {
 
 func (w *signalWatch) stop() {
 	w.once.Do(func() {
-		signal.Stop(w.ch)
+		signal.Stop(w.save)
+		signal.Stop(w.stopping)
 		close(w.done)
 	})
 }

@@ -45,17 +45,17 @@ func FirstPos(body *ast.BlockStmt) token.Pos {
 	return body.List[0].Pos()
 }
 
-// thinOut drops every second of the points behind some functions, as long as
-// there are several. A function with a hundred calls that lead to points is
-// refused, and would take all points with it.
+// thinOut drops every second of the points that the functions in found lead to,
+// if there are at least four. A function with a hundred calls that lead to
+// points is refused, and would take all points with it.
 func (pl *Placement) thinOut(found []*callgraph.Function, r *rewrite.Refusal) bool {
-	var kept []ast.Stmt
+	var kept, dropped []ast.Stmt
 	led := 0
 	for _, n := range pl.Points {
 		path := pl.Calls.PathTo(pl.Loops[n], pl.reachable, pl.can)
 		if slices.ContainsFunc(found, func(f *callgraph.Function) bool { return path[f] }) {
 			if led++; led%2 == 0 {
-				pl.dropped[n] = r
+				dropped = append(dropped, n)
 				continue
 			}
 		}
@@ -63,6 +63,9 @@ func (pl *Placement) thinOut(found []*callgraph.Function, r *rewrite.Refusal) bo
 	}
 	if led < 4 {
 		return false
+	}
+	for _, n := range dropped {
+		pl.dropped[n] = r
 	}
 	pl.Points = kept
 	return true
