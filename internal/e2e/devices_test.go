@@ -229,6 +229,7 @@ else:
 // architectures, one of them big-endian, and back. (The omitted programs
 // compute sines, which differ between machines.)
 func TestDevices_OtherArchitecture(t *testing.T) {
+	others := emulators(t)
 	route := []struct {
 		place
 		prefix []string
@@ -237,8 +238,7 @@ func TestDevices_OtherArchitecture(t *testing.T) {
 	if found(t); here.missing[route[0].name] != "" {
 		route[0].place = places[1]
 	}
-	for _, e := range emulators(t) {
-		need(t, e.name)
+	for _, e := range others {
 		leg := route[0]
 		leg.place, leg.prefix, leg.goarch = places[1], []string{e.name}, e.goarch
 		route = append(route, leg)

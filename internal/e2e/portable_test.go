@@ -21,7 +21,11 @@ var bigEndian = emulator{"s390x", "qemu-s390x-static"}
 func emulators(t *testing.T) []emulator {
 	t.Helper()
 	onlyLong(t)
-	return []emulator{{"arm64", "qemu-aarch64-static"}, bigEndian}
+	list := []emulator{{"arm64", "qemu-aarch64-static"}, bigEndian}
+	for _, e := range list {
+		need(t, e.name)
+	}
+	return list
 }
 
 // TestRestart_OtherArchitecture moves one run between machines: it begins here,
@@ -31,9 +35,9 @@ func TestRestart_OtherArchitecture(t *testing.T) {
 		t.Skip("user-mode emulation is for Linux programs")
 	}
 	const source = "./internal/e2e/testdata/survivor"
+	others := emulators(t)
 	route := [][]string{{survivor(t)}}
-	for _, e := range emulators(t) {
-		need(t, e.name)
+	for _, e := range others {
 		route = append(route, []string{e.name, build(t, source, e.goarch)})
 	}
 	route = append(route, []string{survivor(t)})

@@ -147,10 +147,10 @@ func (w *wanderer) arrives(want string) {
 // flight. Some are killed there, and restarted there. Their output must equal
 // that of an undisturbed run, bit for bit.
 func TestMigrate_OtherArchitecture(t *testing.T) {
+	others := emulators(t)
 	want := undisturbed(t, 3, program(t, "wander"))
-	for _, e := range emulators(t) {
+	for _, e := range others {
 		t.Run(e.goarch, func(t *testing.T) {
-			need(t, e.name)
 			t.Parallel()
 			abroad := script(t, "wander", fmt.Sprintf("exec %s %s \"$@\"", e.name, build(t, "./internal/e2e/testdata/wander", e.goarch)))
 			w := wander(t, "abc", hereRemote(t), nil, 10, program(t, "wander"))

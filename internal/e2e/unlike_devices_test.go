@@ -54,15 +54,15 @@ func TestMigrate_OtherDevices(t *testing.T) {
 // TestMigrate_DevicesToOtherArchitecture moves ranks from OpenCL devices to the
 // processors of other architectures, and back.
 func TestMigrate_DevicesToOtherArchitecture(t *testing.T) {
+	others := emulators(t)
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
 	devices := "opencl"
 	if here.missing["opencl+opencl"] != "" {
 		devices = "discrete,host"
 	}
-	for _, e := range emulators(t) {
+	for _, e := range others {
 		t.Run(e.goarch, func(t *testing.T) {
-			need(t, e.name)
 			t.Parallel()
 			abroad := script(t, "emigrant", fmt.Sprintf("exec %s %s \"$@\"", e.name, build(t, "./internal/e2e/testdata/emigrant", e.goarch)))
 			w := wander(t, "ab", hereRemote(t), place{devices: devices, pocl: "pthread pthread"}.env(), 7, program(t, "emigrant"))
