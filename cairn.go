@@ -80,16 +80,16 @@ var (
 	// stop. The state is saved unless the error also wraps ErrNotSaved. The
 	// program should end.
 	ErrStopped = engine.ErrStopped
-	// ErrNotSaved is wrapped by the errors of Point and Checkpoint when a
-	// checkpoint failed. The program's state and older checkpoints are intact:
-	// the program may continue.
+	// ErrNotSaved is wrapped by the errors of Point, Checkpoint and Commit when
+	// a checkpoint failed. The program's state and older checkpoints are
+	// intact: the program may continue.
 	ErrNotSaved = engine.ErrNotSaved
-	// ErrCorrupt is wrapped when checkpoints are damaged.
+	// ErrCorrupt is wrapped by errors about damaged checkpoints.
 	ErrCorrupt = engine.ErrCorrupt
-	// ErrMismatch is wrapped when the program protects other variables or
-	// types than the checkpoint holds.
+	// ErrMismatch is wrapped by the error of Restore when the program protects
+	// other variables or types than the checkpoint holds.
 	ErrMismatch = engine.ErrMismatch
-	// ErrRollback is wrapped by the errors of Point, Checkpoint and the
+	// ErrRollback is wrapped by the errors of Point, Checkpoint, Commit and the
 	// operations of package mpi when another rank rolls back. Call
 	// Run.Rollback, or end the program: then all ranks are restarted.
 	ErrRollback = engine.ErrRollback
@@ -118,8 +118,8 @@ const (
 	SaveAndStop                             // save a checkpoint, commit it, and return ErrStopped
 )
 
-// Options configure a run. Only Dir, or Local, is required; under 'cairn run',
-// neither is.
+// Options configure a run. Dir or Local is required, except with Tiers and
+// under 'cairn run'.
 type Options struct {
 	// Dir is the directory for the checkpoints. It belongs to one run at a
 	// time; all ranks of a run name the same one. Under 'cairn run' it may be
@@ -135,16 +135,17 @@ type Options struct {
 
 	// Tiers says where checkpoints are kept besides the disk of this host, as
 	// 'cairn run --tiers' does: "shared=/gpfs/me:every=4, s3=s3://bucket/sim".
-	// Open starts a process of the cairn command (CAIRN_HELPER, or in PATH),
-	// which copies checkpoints there in the background and reports to Log if a
-	// tier fails; if this host has lost the run, it brings it from there. Dir
-	// is then the run directory (default: PROGRAM.cairn), which 'cairn list'
-	// and 'cairn status' take; checkpoints are first saved to Dir/local, or to
-	// Local, or to the local tier that Tiers names. Close waits until the tiers
-	// have the last checkpoint (at most for 60 s, or the time that CAIRN_GRACE
-	// gives), or until a finished run is removed from them. CAIRN_TIERS in the
-	// environment has the same meaning. The tiers partner and rs, and programs
-	// of several ranks, need 'cairn run', whose --tiers comes first. See
+	// Open starts a process of the cairn command (CAIRN_HELPER, or in PATH).
+	// This process copies checkpoints to the tiers in the background, and
+	// reports to Log if a tier fails. If this host has lost the run, the
+	// process brings the run back from the tiers. With Tiers, Dir is the run
+	// directory (default: PROGRAM.cairn), which 'cairn list' and 'cairn status'
+	// take; checkpoints are first saved to Dir/local, or to Local, or to the
+	// local tier that Tiers names. Close waits until the tiers have the last
+	// checkpoint (at most for 60 s, or the time that CAIRN_GRACE gives), or
+	// until a finished run is removed from them. CAIRN_TIERS in the environment
+	// has the same meaning. The tiers partner and rs, and programs of several
+	// ranks, need 'cairn run'; its flag --tiers overrides this option. See
 	// docs/tiers.md.
 	Tiers string
 
@@ -163,11 +164,11 @@ type Options struct {
 	// CAIRN_ANY_OWNER=1 in the environment does the same.
 	AnyOwner bool
 
-	// Every and EveryPoints make a checkpoint due so long, or so many points,
-	// after the previous one. Auto makes it due at Young's and Daly's optimum
-	// for the measured cost of a checkpoint and the mean time between failures,
-	// MTBF (default: 24 hours). If several are set, the earliest counts. If
-	// none is set, Auto is.
+	// Every makes a checkpoint due when this time has passed since the previous
+	// one. EveryPoints makes it due after this number of points. Auto makes it
+	// due at Young's and Daly's optimum for the measured cost of a checkpoint
+	// and the mean time between failures, MTBF (default: 24 hours). If several
+	// are set, the earliest counts. If none is set, Auto is.
 	Every       time.Duration
 	EveryPoints int
 	Auto        bool
@@ -175,7 +176,7 @@ type Options struct {
 
 	// Signals make a checkpoint due. If nil, SIGTERM saves and stops, and
 	// SIGUSR1 saves and continues. If empty, no signal does. After a signal
-	// with SaveAndStop, the next one has its usual effect.
+	// with SaveAndStop, the next such signal has its usual effect.
 	Signals map[os.Signal]SignalAction
 
 	// SafePoints promises that no message crosses a point. Each rank then takes
@@ -187,8 +188,8 @@ type Options struct {
 
 	// Keep is the number of checkpoints to keep (default: 2). DiskLimit bounds
 	// the bytes that the checkpoints of all ranks may take (default: no bound):
-	// the oldest ones are removed first, and the newest one never. While a
-	// checkpoint is written, it comes in addition.
+	// the oldest ones are removed first, and the newest one never. A checkpoint
+	// that is being written comes in addition.
 	Keep      int
 	DiskLimit int64
 
@@ -226,7 +227,7 @@ type Options struct {
 	// instead of the error.
 	OnError func(error)
 
-	// Log receives warnings, such as that of a damaged checkpoint (default:
+	// Log receives warnings, about damaged checkpoints for example (default:
 	// slog.Default()).
 	Log *slog.Logger
 }
@@ -311,7 +312,7 @@ func Protect[T any](r *Run, name string, v *T, options ...ProtectOption) error {
 
 // Register makes the type T known to the run. A program needs it only for a
 // type that is stored in an interface and that Cairn cannot find by its name.
-// The error of Restore then says so.
+// If such a type is not registered, the error of Restore says so.
 func Register[T any](r *Run) { engine.Register[T](r.run) }
 
 // Coder saves or restores the fields of a value whose type has a CairnState
@@ -372,15 +373,15 @@ func (r *Run) Restore(ctx context.Context) (bool, error) { return r.run.Restore(
 func (r *Run) Point(ctx context.Context) error { return r.run.Point(ctx) }
 
 // Checkpoint saves now, and returns when the checkpoint is committed. In a run
-// of several ranks it requests a checkpoint of all ranks, and returns when that
-// is committed. All ranks should call it at the same place, which counts as a
-// point.
+// of several ranks it requests a checkpoint of all ranks, and returns when all
+// ranks have committed it. All ranks should call Checkpoint at the same place,
+// which counts as a point.
 func (r *Run) Checkpoint(ctx context.Context) error { return r.run.Checkpoint(ctx) }
 
 // Begin, Add and Commit take a checkpoint of variables that become ready one
 // after the other, so that copying them is spread over the program's work.
-// Begin waits until the checkpoint before is written. Between Begin and Commit,
-// Point saves nothing and returns nil, and Checkpoint returns an error.
+// Begin waits until the previous checkpoint is written. Between Begin and
+// Commit, Point saves nothing and returns nil, and Checkpoint returns an error.
 //
 // In a run of several ranks, all ranks call Begin and Commit, at the same
 // places. Each adds what it wants.
@@ -391,10 +392,10 @@ func (r *Run) Begin(ctx context.Context) error { return r.run.Begin(ctx) }
 // soon as Add returns. Each variable may be added once.
 //
 // Variables that share memory, by slices of one array or by pointers for
-// example, must be added in one call: the checkpoint would hold that memory as
-// it was at two different times. Otherwise Add returns an error that names
-// both, or Commit does if one of them was not added. Variables may share
-// strings and values in interfaces, which nothing changes.
+// example, must be added in one call. With two calls, the checkpoint would hold
+// this memory as it was at two different times: the second Add returns an error
+// that names both variables, or Commit does if one of them was not added.
+// Variables may share strings and values in interfaces, which nothing changes.
 //
 // Add refuses variables that refer to files, because Commit saves the positions
 // of files, and variables with pending receives. Commit copies them.
@@ -407,22 +408,24 @@ func (r *Run) Add(names ...string) error { return r.run.Add(names...) }
 // checkpoint. It returns when the program may change all its variables, and
 // returns the errors that Point does. In a run of several ranks it counts as a
 // point. The copies that Add has made take memory, in addition to
-// Options.Memory, until the run is closed: the next ones use it again.
+// Options.Memory. Cairn uses this memory again for later checkpoints, and frees
+// it when the run is closed.
 func (r *Run) Commit(ctx context.Context) error { return r.run.Commit(ctx) }
 
-// Cancel forgets what was added since Begin. Without Begin it does nothing.
+// Cancel discards what was added since Begin. Without Begin it does nothing.
 func (r *Run) Cancel() { r.run.Cancel() }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
 func (r *Run) Request() { r.run.Request() }
 
 // Due reports whether the next Point may take a checkpoint. A program that has
-// to prepare for a checkpoint calls Due before it calls Point. In a run of
-// several ranks Due always returns true.
+// to prepare for a checkpoint calls Due before it calls Point. Between Begin
+// and Commit, Due returns false. Otherwise, in a run of several ranks, it
+// returns true.
 func (r *Run) Due() bool { return r.run.Due() }
 
 // Rollback restores the newest checkpoint in the running program, after a
-// device was lost (see package device) or the state was spoiled otherwise.
+// device was lost (see package device) or something else has spoiled the state.
 // Nothing else may use the protected variables meanwhile. Files of the run are
 // put back as well; files that were opened after the checkpoint get the content
 // that they had when they were opened, and stay open. Rollback returns false if
@@ -434,19 +437,19 @@ func (r *Run) Due() bool { return r.run.Due() }
 //
 // In a run of several ranks all ranks roll back together, in their running
 // processes, to the newest checkpoint that all have. One rank calls Rollback.
-// On the others, Point and the operations of package mpi return an error that
-// wraps ErrRollback, also those that wait, and these ranks call Rollback, too.
-// Messages that were sent since the checkpoint are dropped, and those that were
-// in flight at the checkpoint come again. If Rollback returns an error, because
-// a rank has ended, dies, moves to another host or cannot load its part, the
-// program ends with it, and 'cairn run' restarts all ranks.
+// On the other ranks, Point and the operations of package mpi return an error
+// that wraps ErrRollback, even if they are waiting. These ranks then call
+// Rollback, too. Messages that were sent since the checkpoint are dropped, and
+// those that were in flight at the checkpoint come again. If Rollback returns
+// an error, because a rank has ended, dies, moves to another host or cannot
+// load its part, the program ends with it, and 'cairn run' restarts all ranks.
 func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollback(ctx) }
 
 // OpenFile opens a data file as os.OpenFile does, and makes it part of the
 // state: checkpoints hold its path, mode, offset and size. A restart positions
-// the file where it was. It also truncates a file that is written to the size
-// that it had, so that output is neither duplicated nor lost. It does not undo
-// what was overwritten in place.
+// the file where it was. If the file is open for writing, the restart also
+// truncates it to its size at the checkpoint, so that output is neither
+// duplicated nor lost. A restart does not undo what was overwritten in place.
 //
 // Call OpenFile before Restore, on every start: it does not truncate an
 // existing file whose content a checkpoint determines, or that the program had

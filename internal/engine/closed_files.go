@@ -13,10 +13,11 @@ import (
 
 // closedFiles holds files that the program has closed.
 //
-// Some are still referred to, as after f.Close in a function with 'defer
-// f.Close()'. A restored one is closed, too, and has the same name.
+// The program still refers to some of them, as after f.Close in a function with
+// 'defer f.Close()'. After a restart, such a file is closed, too, and has the
+// same name.
 //
-// Others were opened for writing before Restore, as the program does at every
+// The program has opened others for writing before Restore, as it does at every
 // start. Their content is final: Restore does not truncate them again.
 type closedFiles struct {
 	mu    sync.Mutex

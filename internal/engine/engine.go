@@ -77,11 +77,11 @@ type Options struct {
 
 	OnSaved func(CheckpointInfo)
 	OnError func(error)
-	// OnDue is called by any goroutine when Due has become true, or may
-	// have.
+	// OnDue is called when Due may have become true. Any goroutine may call it.
 	OnDue func()
-	// OnReport is called twice a second under a supervisor, which sees
-	// progress if the program then calls Point or PassPoint. nil: OnDue.
+	// Under a supervisor, OnReport is called twice a second. If the program
+	// then calls Point or PassPoint, the supervisor sees progress. nil: OnDue
+	// is called.
 	OnReport func()
 	// OnCopy is called before the state is copied. If it returns an error,
 	// no checkpoint is taken.
@@ -145,9 +145,9 @@ type Run struct {
 	request        atomic.Pointer[string] // who requested a checkpoint; nil: nobody
 	due            atomic.Bool            // a checkpoint is due by time
 	stop           atomic.Pointer[string] // who requested a checkpoint and a stop; nil: nobody
-	deferredReason string                 // why a checkpoint is due; it waits for the writer
+	deferredReason string                 // why a checkpoint is due that waits for the writer
 	timer          *control.Alarm
-	dueAt          time.Time // when it fires
+	dueAt          time.Time // when timer fires
 	signals        *signalWatch
 	outcome        chan ckpt.Result
 	current        CheckpointInfo
@@ -158,7 +158,7 @@ type Run struct {
 	failures       int                       // failed checkpoints in a row
 	crossed        bool                      // a message crossed a point at which ranks save alone
 	cost           time.Duration             // pause of the last checkpoint
-	began          time.Time                 // when it began
+	began          time.Time                 // when that pause began
 	exit           *int                      // exit status, when the work is done
 	handles        bool                      // see ProtectHandles
 	onChoose       func(index uint64) error  // see SetJournal
@@ -188,8 +188,9 @@ const (
 	phaseClosed
 )
 
-// Open opens the run in a directory, or the one of a context made by WithRun.
-// It creates the directory if necessary and locks it. It reads no state.
+// Open opens the run in a directory. It creates the directory if necessary and
+// locks it, and reads no state. With a context made by WithRun, Open returns
+// the run of the context instead.
 func Open(ctx context.Context, opts Options) (_ *Run, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -380,8 +381,8 @@ func (p *Run) checkRoot(root graph.Root) error {
 	return nil
 }
 
-// isNumber reports whether a type is a number of the language, or bool: there
-// is nothing about its values that cannot be saved.
+// isNumber reports whether a type is a built-in number type or bool. All values
+// of such a type can be saved.
 func isNumber(t reflect.Type) bool {
 	return t.PkgPath() == "" && t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128 && t.Kind() != reflect.Uintptr
 }
@@ -478,7 +479,7 @@ func (p *Run) PassPoint() {
 }
 
 // CountsPoints reports whether the program must call Point or PassPoint at
-// every point, because checkpoints are due by their number.
+// every point, because checkpoints are due by the number of points.
 func (p *Run) CountsPoints() bool { return p.opts.EveryPoints > 0 || p.identity.Size > 1 }
 
 // requestStop makes the next Point save and return ErrStopped.
@@ -501,7 +502,7 @@ func (p *Run) Close() error {
 	p.closeStored()
 	p.wakePoint()
 	p.migration.end(errors.New("the program has ended"))
-	p.migration.spawning.Lock()   // wait until the last one is over
+	p.migration.spawning.Lock()   // wait until the MPI library starts no process
 	p.migration.spawning.Unlock() //nolint:staticcheck // nothing to do in between
 	if p.timer != nil {
 		p.timer.Close()

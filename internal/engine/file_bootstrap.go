@@ -19,8 +19,8 @@ type fileBootstrap struct {
 	round      int
 }
 
-// pollInterval is the time between two looks at the directory. It may be on
-// another host, so that there are no events to wait for.
+// pollInterval is the time between two looks at the directory. The directory
+// may be on another host, which sends no events.
 const pollInterval = 20 * time.Millisecond
 
 func (m *fileBootstrap) path(round, rank int) string {

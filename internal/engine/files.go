@@ -31,7 +31,8 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 		truncate = flag&os.O_TRUNC != 0
 		open &^= os.O_TRUNC | os.O_EXCL
 	} else if flag&os.O_EXCL != 0 && p.phase == phaseRunning && p.onChoose == nil {
-		// Without a journal, which removes what was made after a checkpoint.
+		// There is no journal, which would remove what was made after a
+		// checkpoint.
 		again, err := p.MakesAgain(name, flag)
 		if err != nil {
 			return nil, err
@@ -85,7 +86,7 @@ type fileTable struct {
 	journaled  bool        // package resume restores files: see SetJournal
 	dirInode   uint64      // inode of the checkpoint directory; 0: not known
 
-	unrecorded []store.MadeFile // made by the run; the record of them could not be written yet
+	unrecorded []store.MadeFile // files made by the run that could not be recorded yet
 
 	output       outputDigest    // of standard output
 	printed      int64           // size of standard output when entries was called; see control.NoStdout
@@ -163,7 +164,8 @@ func (t *fileTable) adoptOutput() error {
 }
 
 // redirectOutput makes standard output the file of the rank that this process
-// takes over. Call settle with whether it has.
+// takes over. Call settle when the takeover is decided; taken says whether this
+// process has taken over.
 func (t *fileTable) redirectOutput(path string) (settle func(taken bool), err error) {
 	if path == "" {
 		return func(bool) {}, nil
@@ -207,7 +209,7 @@ func (t *fileTable) claim(name string, flag int) *os.File {
 	return o.f
 }
 
-// unclaimed returns the entry of that file.
+// unclaimed returns the entry of the file that claim returns.
 func (t *fileTable) unclaimed(name string, flag int) *openFile {
 	path := portablePath(name)
 	if fd, ok := control.StreamOf(name); ok && fd > 0 {
@@ -329,7 +331,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 		}
 		o := &openFile{entry: e, unclaimed: true}
 		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == control.StdoutFile }) {
-			continue // it belonged to the run only at that time
+			continue // standard output belonged to the run only at that time
 		}
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
@@ -502,8 +504,8 @@ func (t *fileTable) restoredElsewhere(o *openFile) bool {
 	return t.journaled && o.entry.Mode != "r" && o.entry.Path != stdoutPath
 }
 
-// truncateAndSeek positions a file, and truncates it before if shorten is set
-// and it is written.
+// truncateAndSeek sets the position of a file. If shorten is set and the file
+// is open for writing, it first truncates the file.
 func (o *openFile) truncateAndSeek(size, off int64, shorten bool) error {
 	if _, ok := o.stream(); ok {
 		return nil

@@ -107,8 +107,9 @@ func (p *Run) endHere(status int) error {
 }
 
 // discard removes what the directory holds of an earlier run: everything if
-// there is one rank, otherwise this rank's part. It records that first, so that
-// a crash leaves nothing that a later start would mistake for a whole run.
+// there is one rank, otherwise this rank's part. It first records that the run
+// is discarded, so that a later start does not mistake what a crash leaves for
+// a whole run.
 func (p *Run) discard() error {
 	fsys, dir := p.dir.FS(), p.dir.Path()
 	if p.leads {
@@ -146,8 +147,8 @@ func (p *Run) discard() error {
 // finish ends a run whose work is done. It records that durably before it
 // removes any checkpoint: after a crash the run has finished, or resumes from
 // its last checkpoint; it never starts from the beginning. If there is a
-// supervisor, that does it when all ranks have ended well. Otherwise rank 0
-// does it for all, or with a directory per host one rank of each.
+// supervisor, it does both when all ranks have ended well. Otherwise rank 0
+// does both for all ranks, or with a directory per host, one rank of each host.
 func (p *Run) finish() error {
 	if err := p.files.sync(); err != nil {
 		return fmt.Errorf("cairn: %w; the run has not finished", err)

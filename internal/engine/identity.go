@@ -282,7 +282,7 @@ func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error
 		list = append(list, d)
 	}
 	if s.mpi != nil && !slices.Contains(list, transport.Driver(s.mpi)) {
-		list = append(list, &unused{s.mpi}) // it is connected with the others, and must be closed together with them
+		list = append(list, &unused{s.mpi}) // the MPI library is connected with all ranks, and all must close it together
 	}
 	return list, nil
 }

@@ -12,15 +12,15 @@ import (
 
 // An incremental checkpoint is taken of variables that become ready one after
 // the other: Add copies some, Commit copies the rest and saves. Between Begin
-// and Commit, points do nothing and are not counted: all ranks have the same
-// number of points then.
+// and Commit, points do nothing and are not counted, so that all ranks have
+// counted the same number of points at Commit.
 
 // increment is an incremental checkpoint.
 type increment struct {
 	begun  bool // there was a Begin, and no Commit or Cancel yet
 	used   bool // the next image is made with copies
 	copies graph.Copies
-	took   time.Duration // that Add took
+	took   time.Duration // time that Add took
 }
 
 // Begin begins an incremental checkpoint; see cairn.Run.Begin.
@@ -34,7 +34,7 @@ func (p *Run) Begin(ctx context.Context) error {
 	case p.adopted:
 		return errors.New("cairn: a program that 'cairn build' has made is saved as a whole: Begin is not possible in it")
 	}
-	if err := p.awaitWriter(ctx); err != nil { // it may use the copies for the last one still
+	if err := p.awaitWriter(ctx); err != nil { // the writer may still use the copies of the last checkpoint
 		return err
 	}
 	if err := p.increment.copies.Begin(p.roots); err != nil {

@@ -132,7 +132,7 @@ type fileMismatch string
 
 func (m fileMismatch) Error() string { return string(m) + ". The checkpoints are kept" }
 
-// Lasting makes it an error that another start does not mend.
+// Lasting marks the error as lasting.
 func (m fileMismatch) Lasting() {}
 
 // lasting is an error that another start does not remove.
@@ -147,8 +147,9 @@ type allDamaged struct{ error }
 func (a allDamaged) Unwrap() error { return a.error }
 func (a allDamaged) Lasting()      {}
 
+// Refuse returns err. If err or an error that it wraps has a method Lasting,
 // Refuse tells the supervisor that the run cannot continue as it is started
-// now, if err or an error that it wraps has a method Lasting. It returns err.
+// now.
 func (p *Run) Refuse(err error) error {
 	var l lasting
 	var n notCorrupt
@@ -258,7 +259,7 @@ func isKernelFile(path string) bool {
 func contentDigest(f *os.File, e *ckpt.FileEntry, piece int64) string {
 	end := min(e.Offset, e.Size)
 	head := min(e.Size, piece)
-	if e.Stdin { // it is read from its beginning
+	if e.Stdin { // stdin is read from its beginning
 		head = min(end, piece)
 	}
 	from := max(head, end-piece)

@@ -14,8 +14,8 @@ import (
 )
 
 // Files that must not exist when the program makes them (O_EXCL). A program
-// that resumes from a checkpoint makes those again that it made after it: they
-// are there, and are its own.
+// that resumes from a checkpoint makes the files again that it had made after
+// the checkpoint. These files exist already, and the program may open them.
 
 // MakesAgain reports whether a program that wants to make a file may open the
 // one that is there, because the run has made it: the checkpoint holds it, or
@@ -40,7 +40,7 @@ func (p *Run) MakesAgain(path string, flag int) (bool, error) {
 	i := slices.IndexFunc(list, func(m store.MadeFile) bool { return m.Path == real })
 	again := i >= 0 && list[i].After == store.ToBeMade
 	if !again && !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // somebody else's: to make it fails
+		return false, nil // the file is somebody else's: the program cannot make it
 	}
 	if i < 0 {
 		i, list = len(list), append(list, store.MadeFile{Path: real})
@@ -60,8 +60,8 @@ func (p *Run) madeFiles() []store.MadeFile {
 	return p.dir.MadeFiles(p.files.dirInode, p.runID.Run)
 }
 
-// recordMade records them. If the disk of the checkpoints is full, the program
-// continues, and recordUnrecorded tries again.
+// recordMade records the files that the run has made. If the disk of the
+// checkpoints is full, the program continues, and recordUnrecorded tries again.
 func (p *Run) recordMade(list []store.MadeFile) error {
 	err := p.dir.SetMadeFiles(p.files.dirInode, p.runID.Run, list)
 	p.files.unrecorded = nil
@@ -81,8 +81,8 @@ func (p *Run) recordUnrecorded() {
 }
 
 // remake notes which files the program will make again: those that were made
-// after the restored checkpoint. Older ones than the oldest checkpoint are
-// forgotten.
+// after the restored checkpoint. It forgets files that were made before the
+// oldest checkpoint.
 func (p *Run) remake(restored uint64, indices []uint64) error {
 	list := p.madeFiles()
 	if len(list) == 0 {
@@ -105,8 +105,7 @@ func (p *Run) remake(restored uint64, indices []uint64) error {
 }
 
 // Unclaimed returns the files of the restored checkpoint that a driven program
-// has not opened again. A process that speaks for the program later must know
-// them.
+// has not opened again. A later helper of the program must know them.
 func (p *Run) Unclaimed() []ckpt.FileEntry {
 	var list []ckpt.FileEntry
 	for _, o := range p.files.open {
@@ -117,8 +116,8 @@ func (p *Run) Unclaimed() []ckpt.FileEntry {
 	return list
 }
 
-// SetUnclaimed says which files these are. Call it before Restore, of a program
-// that is running.
+// SetUnclaimed sets the files that Unclaimed has returned in an earlier helper.
+// Call it before Restore, in the new helper of a program that is running.
 func (p *Run) SetUnclaimed(list []ckpt.FileEntry) error {
 	if d := p.opts.Driver; len(list) > 0 && (d == nil || !d.Running) {
 		return errors.New("cairn: the program is not running: Restore finds its files")

@@ -56,11 +56,11 @@ type handoff struct {
 	Node      []byte       `json:"node"`      // state of the coordination
 	Exchanges uint64       `json:"exchanges"` // exchanges of endpoints so far
 	Next      uint64       `json:"next"`      // index of the next checkpoint
-	Safe      uint64       `json:"safe"`
-	Damaged   []uint64     `json:"damaged"` // checkpoints that do not count as kept
-	Aside     []uint64     `json:"aside"`   // checkpoints that are damaged or another run's, and not removed
-	Left      int          `json:"left"`    // points until a checkpoint is due by count
-	Late      string       `json:"late"`
+	Safe      uint64       `json:"safe"`      // the newest checkpoint that all ranks have; 0: none
+	Damaged   []uint64     `json:"damaged"`   // checkpoints that do not count as kept
+	Aside     []uint64     `json:"aside"`     // checkpoints that are damaged or another run's, and not removed
+	Left      int          `json:"left"`      // points until a checkpoint is due by count
+	Late      string       `json:"late"`      // why a checkpoint is due that waits for the writer
 	// Due is the time until the next checkpoint is due.
 	Due time.Duration `json:"due"`
 }
@@ -170,8 +170,8 @@ func moveOptions(m *control.Move, s *identity) migrate.Options {
 	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Files: m.Files, Output: s.PerHost}
 }
 
-// moveSecret is the secret that a source and its destination prove to each
-// other to know.
+// moveSecret returns the secret of a move. A source and its destination prove
+// to each other that they know it.
 func (s *identity) moveSecret(id uint64) []byte {
 	return control.Derive(s.Secret, fmt.Sprintf("move %d of rank %d", id, s.Rank))
 }
@@ -393,7 +393,7 @@ func (p *Run) moveSingle(ctx context.Context) error {
 		}
 	}
 	v.mu.Unlock()
-	if plan == nil || p.saver.Busy() { // its outcome wakes the next point
+	if plan == nil || p.saver.Busy() { // the writer's outcome wakes the next point
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)

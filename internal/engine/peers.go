@@ -183,9 +183,10 @@ func resultOf(err error) stepResult {
 var errUnsafe = errors.New("the point was not safe")
 
 // agree tells all ranks how a step went here. It returns nil if it went well
-// everywhere. Otherwise it returns a rank on which it failed, the same on all
-// ranks, and that rank's error, or this rank's own if that is as bad. The error
-// wraps ErrCorrupt if all ranks can skip the checkpoint.
+// everywhere. Otherwise it returns a rank on which the step failed, the same on
+// all ranks, and an error: this rank's own if it is as bad, otherwise that of
+// the returned rank. The error wraps ErrCorrupt if all ranks can skip the
+// checkpoint.
 func (t *peers) agree(mine error) (worst int, err error) {
 	all := make([]stepResult, t.world.Size())
 	if err := mpi.Allgather(t.world, []stepResult{resultOf(mine)}, all); err != nil {

@@ -81,7 +81,7 @@ func (p *Run) readHostDir() hostDir {
 	var errs [4]error
 	d.Have, errs[0] = p.dir.Committed()
 	var line store.Line
-	if line, errs[1] = p.dir.Line(); errors.Is(errs[1], store.ErrLine) && len(d.Have) > 0 { // an older one does no harm
+	if line, errs[1] = p.dir.Line(); errors.Is(errs[1], store.ErrLine) && len(d.Have) > 0 { // an older line does no harm
 		line, errs[1] = store.Line{Index: d.Have[0]}, nil
 	}
 	d.Line = line.Index
@@ -97,8 +97,8 @@ func (p *Run) readHostDir() hostDir {
 	return d
 }
 
-// agreeOnDirectories compares the directories of all ranks. It comes before
-// anything in them is changed. All ranks come to the same result.
+// agreeOnDirectories compares the directories of all ranks. Call it before
+// anything in the directories is changed. All ranks come to the same result.
 func (p *Run) agreeOnDirectories(ctx context.Context) error {
 	mine, err := json.Marshal(p.readHostDir())
 	if err != nil {
@@ -157,8 +157,8 @@ func (p *Run) startOver() string {
 //
 // All ranks record the line after all have committed the checkpoint. If a rank
 // has neither the newest line nor the file of that checkpoint, its directory is
-// not the one that it had then. A rank that has the line has only lost a file,
-// and an older checkpoint may do.
+// not the one that it had then. A rank that has the line has only lost a file:
+// the ranks may be able to load an older checkpoint.
 func compareDirectories(all []hostDir, expect uint64, startOver string) error {
 	line, witness, saved := expect, -1, -1
 	for r, d := range all {

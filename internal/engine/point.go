@@ -130,8 +130,8 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	return p.stoppedWith(p.lastCommitted, by+": ")
 }
 
-// stoppedWith returns the error of a run that has saved and stops. The user of
-// a supervisor gets the rest from it.
+// stoppedWith returns the error of a run that has saved and stops. Under a
+// supervisor the error is short, because the supervisor reports the rest.
 func (p *Run) stoppedWith(index uint64, by string) error {
 	if p.identity.supervisor != nil {
 		return fmt.Errorf("cairn: %w", ErrStopped)
@@ -201,7 +201,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	go func() {
 		r := <-done
 		saving.Pause = p.saver.Paused()
-		if p.identity.Size <= 1 { // report it now: the next point may be far
+		if p.identity.Size <= 1 { // report it now: the next point may be far away
 			p.reportOutcome(saving, began, printed, r)
 			if r.Err == nil {
 				p.identity.supervisor.send(&control.Committed{Index: r.Index})
@@ -347,7 +347,7 @@ func (p *Run) checkpointTogether(ctx context.Context) error {
 }
 
 // takeTogether requests a checkpoint of all ranks, and takes part until this
-// rank has copied its state, or lastErr says why there is none.
+// rank has copied its state, or lastErr says why there is no checkpoint.
 func (p *Run) takeTogether(ctx context.Context) error {
 	t, before := p.peers, p.current.Index
 	p.lastErr = nil
@@ -431,8 +431,8 @@ func (p *Run) collect(r ckpt.Result) {
 }
 
 // reportOutcome tells the supervisor the outcome of this rank's part of a
-// checkpoint, whose pause began at that time. printed is the size of stdout in
-// it.
+// checkpoint, whose pause began at began. printed is the size of stdout in the
+// checkpoint.
 func (p *Run) reportOutcome(s CheckpointInfo, began time.Time, printed int64, r ckpt.Result) {
 	if r.Err != nil {
 		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
@@ -503,8 +503,9 @@ func (p *Run) interval() time.Duration {
 // firstRetryDelay is the time between a failed checkpoint and the next one.
 const firstRetryDelay = 10 * time.Second
 
-// retryDelay returns that time after a number of failed checkpoints in a row.
-// It doubles each time, up to the usual interval.
+// retryDelay returns the time until the next checkpoint after a number of
+// failed checkpoints in a row. The time doubles with each failure, up to the
+// usual interval.
 func retryDelay(failed int, every time.Duration) time.Duration {
 	d := firstRetryDelay
 	for ; failed > 1; failed-- {

@@ -320,8 +320,8 @@ func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
 	return img, roots, nil
 }
 
-// hasOptional reports whether older checkpoints may lack variables. Nothing is
-// loaded from a damaged checkpoint then.
+// hasOptional reports whether older checkpoints may lack variables. If so, all
+// blocks of a checkpoint are verified before any is loaded.
 func (p *Run) hasOptional() bool {
 	for name, how := range p.varOptions {
 		if how&Optional != 0 && name != inflightName {

@@ -391,8 +391,9 @@ func (t *peers) point(ctx context.Context) error {
 	return t.takeOutcomes()
 }
 
-// awaitRound waits until the next point may have something to do. The points
-// that the program would pass instead are those of other ranks, too.
+// awaitRound waits until the next point may have something to do. The caller
+// passes no points meanwhile: ranks agree on a point by its number, and this
+// rank would run ahead of the others.
 func (t *peers) awaitRound(ctx context.Context) {
 	e := t.engine
 	defer context.AfterFunc(ctx, e.Wake)()

@@ -10,8 +10,8 @@ import (
 )
 
 // runID identifies the run and the attempt that a checkpoint file belongs to.
-// Every file holds it, and Restore compares it. Restore so detects files of
-// another rank, checkpoint, run or attempt, and never loads a mixture.
+// Every file holds it, and Restore compares it: it detects files of another
+// rank, checkpoint, run or attempt, and never loads a mixture.
 type runID struct {
 	Run     string // of the run; also in DIR/run-id
 	Attempt string // of this start of all ranks

@@ -25,10 +25,11 @@ type sharedFile struct {
 //	rank 0   copy: 100 bytes ── append 10 ✗
 //	rank 1   ─────────────────────────────── copy: 110 bytes ✗
 //
-// If all ranks append, the file had the bytes that were there when the first
-// rank was copied, and what each rank had written before its own copy, which
-// ends at its position. If a rank writes elsewhere, the largest size loses
-// nothing: what was written after the line is written again at the same place.
+// If all ranks append, the file keeps the bytes that it had when the first rank
+// was copied, and what each rank had written before its own copy; that ends at
+// the rank's position. If a rank does not append, the file keeps the largest
+// size, and nothing is lost: what ranks wrote after the line, they write again
+// at the same place.
 func (t *peers) shareSizes() error {
 	files := &t.run.files
 	if files.journaled {

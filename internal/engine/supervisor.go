@@ -194,7 +194,7 @@ func (p *Run) report(done <-chan struct{}) {
 }
 
 // Pause says that the program stands still because of Cairn, until Continue is
-// called. So the supervisor does not miss points.
+// called. The supervisor then does not expect points from it.
 func (p *Run) Pause() {
 	p.pauses.Add(1)
 	p.paused.Store(true)

@@ -78,9 +78,9 @@ func (g *Source) sendFile(i int, e *ckpt.FileEntry, buf []byte) error {
 	return nil
 }
 
-// incomingFile is a file that is received. As long as it is the same as the
-// file on this host, as on a common file system, nothing is written. Otherwise
-// it is written to a temporary file first.
+// incomingFile is a file that is received. As long as its content is that of
+// the file on this host, as on a common file system, nothing is written. From
+// the first difference on, the content is written to a temporary file.
 type incomingFile struct {
 	entry ckpt.FileEntry
 	path  string

@@ -99,7 +99,7 @@ func (f *finder) run() error {
 }
 
 // hostBlocks goes through the blocks in host memory, and through zeros that are
-// nowhere.
+// stored nowhere.
 func (f *finder) hostBlocks() error {
 	var items []candidate
 	var bytes, side, done int64

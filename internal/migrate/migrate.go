@@ -15,10 +15,11 @@
 // blocks with their digests, and an end. In a precopy round the program
 // continues: the source copies blocks before it digests and sends them. In the
 // last round, the final copy, the program is paused. For every block the source
-// says that it is sent, that it is zero, or that the destination has it, always
-// with its digest. The destination refuses blocks that do not match their
-// digests, and a final copy that does not mention every block. When everything
-// is in place, it sends a confirmation.
+// says that the block is sent, is zero, or is at the destination already. A
+// digest comes with every block that is not zero. The destination refuses
+// blocks that do not match their digests, and a final copy that does not
+// mention every block. When everything is in place, the destination sends a
+// confirmation.
 //
 // The stream is a preface of 16 bytes, and then frames:
 //
@@ -222,7 +223,7 @@ type endFrame struct {
 
 // confirmFrame says that everything is received, verified and in place.
 type confirmFrame struct {
-	Digest string `json:"digest"` // the source's
+	Digest string `json:"digest"` // of the source's endFrame
 	ReadNS int64  `json:"readNS"`
 }
 

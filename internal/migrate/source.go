@@ -280,14 +280,14 @@ func (g *Source) answer(root string) (confirmFrame, error) {
 func waitFor[T any](g *Source, from <-chan T) (v T, err error) {
 	t := time.NewTicker(max(g.o.Stall/4, time.Millisecond))
 	defer t.Stop()
-	began := time.Now() // before that it had no reason to send anything
+	began := time.Now() // before that the destination had no reason to send anything
 	for {
 		select {
 		case v = <-from:
 			return v, nil
 		case <-g.closed:
 			select {
-			case v = <-from: // its last frame
+			case v = <-from: // it may be in the last frame
 				return v, nil
 			default:
 				return v, g.s.reason(net.ErrClosed)

@@ -58,7 +58,8 @@ func newStream(conn net.Conn, stall time.Duration) *stream {
 	return s
 }
 
-// close closes the stream. The first reason counts.
+// close closes the stream for a reason. If it is called again, the first reason
+// counts.
 func (s *stream) close(why error) {
 	s.once.Do(func() {
 		s.cause.Store(&why)

@@ -85,8 +85,8 @@ func (d *Dir) Line() (Line, error) {
 }
 
 // RemoveLine removes the record, durably, so that a run may start from the
-// beginning. A finished run calls it before any rank removes checkpoints. It
-// may be called by who may call SetLine.
+// beginning. A finished run calls it before any rank removes checkpoints. The
+// ranks that may call SetLine may call it.
 func (d *Dir) RemoveLine() error {
 	if err := d.recordsLine(); err != nil {
 		return err

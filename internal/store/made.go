@@ -15,8 +15,8 @@ type MadeFile struct {
 	After uint64 `json:"after"`
 }
 
-// ToBeMade is the After of a file that the program makes again, whatever
-// checkpoints it takes before it does.
+// ToBeMade is the After of a file that a resumed program will make again. It
+// stays valid however many checkpoints the program takes before that.
 const ToBeMade = math.MaxUint64
 
 // madeFiles is the record of these files. It is valid only for the run, and in

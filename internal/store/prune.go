@@ -71,8 +71,9 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 // together; 0: no bound. PruneLine keeps at least one checkpoint.
 func (d *Dir) SetLimit(bytes int64) { d.limit = bytes }
 
-// usage returns the size of the rank's files of a checkpoint. A file that newer
-// checkpoints have links to counts for the first of them that is asked for.
+// usage returns the size of the rank's files of a checkpoint. Checkpoints may
+// share a file by links: seen makes it count once, for the first of them that
+// usage is called for.
 func (d *Dir) usage(index uint64, seen map[uint64]bool) (sum int64) {
 	d.each(index, func(name string) {
 		st, err := d.fs.Stat(filepath.Join(d.checkpointDir(index), name))

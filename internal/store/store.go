@@ -107,15 +107,15 @@ func (d *Dir) LockFile() *os.File {
 	return f
 }
 
-// SetHolder notes in the lock's file for whom the lock is held, where that is
-// another process, and Holder reads that.
+// SetHolder writes into the lock's file for which other process this process
+// holds the lock. Holder reads it.
 func (d *Dir) SetHolder(name string) {
 	if f := d.LockFile(); f != nil && f.Truncate(0) == nil {
 		f.WriteAt([]byte(name), 0)
 	}
 }
 
-// Holder returns for whom the lock of a rank is, or was last, held; empty: not
+// Holder returns what SetHolder wrote last for the lock of a rank; empty: not
 // known.
 func Holder(path string, rank int) string {
 	name, _ := os.ReadFile(filepath.Join(path, lockName(rank)))
@@ -245,8 +245,8 @@ func (d *Dir) Committed() ([]uint64, error) {
 }
 
 // Lost returns the indices of checkpoints that were committed and whose file is
-// gone, newest first. It can tell if links to bases are left, and no file that
-// was being written.
+// gone, newest first. It finds a checkpoint only if links to bases are left,
+// and no file that was being written.
 func (d *Dir) Lost() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -340,8 +340,8 @@ func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 }
 
 // Receive adds the file of checkpoint base to the pending checkpoint. The
-// caller puts it, durably, at the path that Receive returns; what is there
-// already is a leftover of a crash.
+// caller puts the file, durably, at the path that Receive returns. A file that
+// is there already is a leftover of a crash.
 func (p *Pending) Receive(base uint64) (path string) {
 	p.links = append(p.links, p.d.BaseName(base))
 	return filepath.Join(p.d.checkpointDir(p.index), p.d.BaseName(base))
@@ -368,8 +368,8 @@ func copyFile(fsys vfs.FS, src, dst string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Brought says that the link to the file of checkpoint base is there: somebody
-// has copied the file from another directory.
+// Brought says that the link to the file of checkpoint base exists already:
+// somebody has copied the file from another directory.
 func (p *Pending) Brought(base uint64) { p.links = append(p.links, p.d.BaseName(base)) }
 
 // Commit makes the content durable and publishes it. It replaces an older file

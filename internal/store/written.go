@@ -37,8 +37,8 @@ func (d *Dir) SetWrittenFiles(inode uint64, paths []string) error {
 	return WriteRecord(d.fs, d.writtenPath(), &writtenFiles{writtenFormat, inode, paths})
 }
 
-// AdoptWrittenFiles makes a record of another directory, whose files somebody
-// trusted has brought, that of a directory with this inode.
+// AdoptWrittenFiles makes the record valid in a directory with this inode. The
+// record is of another directory, whose files somebody trusted has brought.
 func (d *Dir) AdoptWrittenFiles(inode uint64) error {
 	var w writtenFiles
 	if err := ReadRecord(d.fs, d.writtenPath(), &w); err != nil {

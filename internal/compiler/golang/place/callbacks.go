@@ -9,7 +9,8 @@ import (
 )
 
 // onlyCalledBack reports whether functions of the standard library that sort,
-// search and the like are on every path to a function: they call it very often.
+// search and the like are on every path to a function: they call the function
+// very often.
 func (pl *Placement) onlyCalledBack(fn *callgraph.Function) bool {
 	seen := map[*callgraph.Function]bool{}
 	var only func(fn *callgraph.Function) bool
@@ -34,14 +35,14 @@ func (pl *Placement) onlyCalledBack(fn *callgraph.Function) bool {
 	return only(fn)
 }
 
-// calledBack reports whether a function of the standard library that sorts,
-// searches and the like makes a call.
+// calledBack reports whether a call passes a callback to a function of the
+// standard library that sorts, searches or the like.
 func calledBack(t *callgraph.Site) bool {
 	return t.Call != nil && rewrite.RepeatsCallback(rewrite.CallbackFunction(t.Caller.Pkg.Info, t.Call))
 }
 
-// notCalled says why a function cannot be resumed that neither main nor a
-// goroutine's function leads to by calls of its own, and what to do.
+// notCalled says why a function cannot be resumed if no plain calls lead to it
+// from main or from a goroutine's function, and what the user can do.
 func (pl *Placement) notCalled(fn *callgraph.Function) (why, remedy string) {
 	remedy = "choose a loop on main's own goroutine with //cairn:point"
 	t, of := pl.indirect(fn)

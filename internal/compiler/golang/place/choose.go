@@ -93,8 +93,8 @@ func (pl *Placement) next() bool {
 	return true
 }
 
-// take places a point in a loop. If that cannot be, it records why, and takes
-// the loops around it.
+// take places a point in a loop. If the loop cannot have one, take records why,
+// and takes the loops around it.
 func (pl *Placement) take(n ast.Node) {
 	if pl.tried[n] {
 		return
@@ -116,7 +116,7 @@ func (pl *Placement) take(n ast.Node) {
 	pl.Points = append(pl.Points, n.(ast.Stmt))
 }
 
-// goroutines returns those that may be alive in a loop, chosen or not.
+// goroutines returns the goroutines that may be alive in a loop, chosen or not.
 func (pl *Placement) goroutines(n ast.Node) []string {
 	list, ok := pl.aliveAt[n]
 	if ok {
@@ -264,8 +264,8 @@ func (pl *Placement) unknownRange(fn *callgraph.Function) *ast.RangeStmt {
 
 var startedAt = regexp.MustCompile(`started at ([^ ,;]+:\d+)`)
 
-// startedBefore returns those of some goroutines that are certainly started
-// before the loop. The program checks at run time whether others are alive.
+// startedBefore returns the goroutines in all that are certainly started before
+// the loop. The program checks at run time whether others are alive.
 func (pl *Placement) startedBefore(n ast.Node, fn *callgraph.Function, all []string) []string {
 	before := map[string]bool{}
 	path := pl.Calls.PathTo(fn, pl.reachable, pl.can)

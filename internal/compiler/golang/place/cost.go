@@ -16,8 +16,8 @@ import (
 )
 
 // costModel estimates how long pieces of a program take, in units of about a
-// nanosecond. It only has to tell tight loops from those with much work. It
-// assumes a fixed number of iterations for loops whose number is unknown, as
+// nanosecond. It only has to distinguish tight loops from loops with much work.
+// It assumes a fixed number of iterations for loops whose number is unknown, as
 // many calls of recursive functions, and that each of two branches is taken
 // half of the time.
 type costModel struct {

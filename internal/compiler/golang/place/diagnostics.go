@@ -13,8 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// reportH is how much larger h of a loop without a point may be than that of
-// the best loop with one, to be reported: a tenth of its share.
+// reportH limits what Uncovered reports: loops without a point whose h is at
+// most this much larger than h of the best loop with a point. Such a loop has
+// at least a tenth of that loop's share of the work.
 const reportH = 1.0
 
 // Uncovered reports loops with much of the work that have no point in them or
@@ -87,7 +88,7 @@ func (pl *Placement) hasPoint(n ast.Node) bool {
 	return ok && slices.Contains(pl.Points, s)
 }
 
-// whyNoPoint says why a loop has no point. It returns nil if nobody tried.
+// whyNoPoint says why a loop has no point. It returns nil if none was tried.
 func (pl *Placement) whyNoPoint(n ast.Node) *rewrite.Refusal {
 	if r := pl.dropped[n]; r != nil {
 		return r

@@ -31,7 +31,7 @@ const (
 	// levels is how many nested loops inside a chosen one get points. Loops
 	// with few iterations do not count.
 	levels = 2
-	// maxDepth limits the nesting with them.
+	// maxDepth limits the nesting if loops with few iterations count.
 	maxDepth = 6
 )
 
@@ -39,7 +39,7 @@ const (
 // call that being on the resumable path may cost.
 type budget struct {
 	point, path float64
-	lines       int // maximum number of lines of a function, times its resume places
+	lines       int // maximum number of lines of a function, times its points and calls on the path
 }
 
 var (
@@ -60,7 +60,7 @@ var (
 
 // placeMore places points in loops that are reached without passing through a
 // loop with a point: those before the knee of the curve, and others with as
-// much work that were not ranked because something calls them in a loop. An
+// much work that were not ranked because their function is called in a loop. An
 // interpreter's main loop is of that kind, if the interpreter initialises its
 // library in a loop.
 func (pl *Placement) placeMore(knee int) {
@@ -398,8 +398,9 @@ func (pl *Placement) costAround(t *callgraph.Site) float64 {
 	return pl.lowEstimate().function(t.Caller)
 }
 
-// estimate returns the model for comparing loops. lowEstimate returns the one
-// for what a point may cost: nested loops may have few iterations each.
+// estimate returns the cost model for comparing loops. lowEstimate returns the
+// cost model for what a point may cost: it assumes that nested loops have few
+// iterations each.
 func (pl *Placement) estimate() *costModel {
 	if pl.cost == nil {
 		pl.cost = newCostModel(pl, 10)

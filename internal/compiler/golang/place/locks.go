@@ -148,7 +148,7 @@ func (l *lockCall) unlocked(all []*lockCall) token.Pos {
 }
 
 // heldAcross reports whether the lock that l locks may be held at a point, or
-// in a wait. path are the functions that lead to such.
+// in a wait. path has the functions that lead to a point or a wait.
 func (pl *Placement) heldAcross(l *lockCall, path map[*callgraph.Function]bool) bool {
 	if l.until == token.NoPos { // another function unlocks it
 		return true
@@ -168,8 +168,8 @@ func (pl *Placement) heldAcross(l *lockCall, path map[*callgraph.Function]bool) 
 }
 
 // addLocks adds the functions that wait for a lock which may be held at a point
-// or in a wait. The holder of another lock always gets on. It returns the
-// locks; nil among them are all those that are not known.
+// or in a wait. The holder of any other lock can always continue. addLocks
+// returns the locks; nil stands for all locks that are not known.
 func (pl *Placement) addLocks(path map[*callgraph.Function]bool) map[*types.Var]bool {
 	needed := map[*types.Var]bool{}
 	added := map[*callgraph.Function]bool{}
@@ -192,8 +192,9 @@ func (pl *Placement) addLocks(path map[*callgraph.Function]bool) map[*types.Var]
 	return needed
 }
 
-// Wakes returns the waits for locks, and the calls that end them, or those for
-// a sync.Cond.
+// Wakes returns the calls that wait for locks which may be held at a point or
+// in a wait, the calls that unlock these, and the calls that wake waits for a
+// sync.Cond.
 func (pl *Placement) Wakes() (list []Wait) {
 	needed := pl.addLocks(pl.pathWithoutLocks())
 	for _, l := range pl.locks {

@@ -109,12 +109,12 @@ func (pl *Placement) findRoots(several bool) {
 	}
 }
 
-// RebuildComment is at functions that make values which cannot be saved. They
-// run again after a restart.
+// RebuildComment marks functions that make values which cannot be saved. Such a
+// function runs again after a restart.
 const RebuildComment = "//cairn:rebuild"
 
-// rebuilds reports whether a function has this comment. After a restart it
-// starts its goroutines again.
+// rebuilds reports whether a function has RebuildComment. After a restart the
+// function starts its goroutines again.
 func rebuilds(fn *callgraph.Function) bool {
 	return fn.Decl != nil && fn.Decl.Doc != nil && slices.ContainsFunc(fn.Decl.Doc.List, func(c *ast.Comment) bool {
 		return strings.TrimSpace(c.Text) == RebuildComment
@@ -189,8 +189,8 @@ func (pl *Placement) inBackground(at token.Pos) bool {
 	return false
 }
 
-// StrayBackground lists the comments //cairn:background that no go statement
-// has.
+// StrayBackground lists the comments //cairn:background that belong to no go
+// statement.
 func (pl *Placement) StrayBackground() (warnings []string) {
 	for i, c := range pl.p.Background {
 		if !pl.background[i] {

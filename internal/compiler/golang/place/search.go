@@ -293,9 +293,10 @@ func (pl *Placement) depthStep(fn *callgraph.Function, e ast.Expr) (types.Object
 }
 
 // passesPart reports whether a call passes a part of a parameter: a field, an
-// element or a slice of it, other than numbers and the like. In a direct
-// recursion it must be passed as that same parameter: from others, the function
-// only chooses.
+// element or a slice of it, other than numbers and the like. If the function
+// calls itself directly, the part of a parameter must be passed as the same
+// parameter: a function that takes parts of its other parameters only chooses
+// among them.
 func (pl *Placement) passesPart(t *callgraph.Site) bool {
 	is := func(e ast.Expr, place func(types.Object) bool) bool {
 		typ := t.Caller.Pkg.Info.TypeOf(e)
@@ -400,8 +401,8 @@ func (pl *Placement) sourceOf(fn *callgraph.Function, id *ast.Ident) (from ast.E
 	return pl.singleValue(fn, id)
 }
 
-// maxCallsOnPath returns how many of some calls one path through a piece of a
-// function has at most, without repetition by loops.
+// maxCallsOnPath returns how many of some calls a single path through a piece
+// of a function makes at most. Each loop counts as one iteration.
 func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 	count := func(n ast.Node) (k int) {
 		if n == nil {

@@ -45,7 +45,8 @@ import (
 //	m[k] = append(m[k], …)                      m and k in order, unless they
 //	                                            are variables
 //
-// TestFunctions_Order compares all of this with the installed compiler.
+// TestFunctions_EvaluationOrder compares all of this with the installed
+// compiler.
 
 // keyEarly reports whether the compiler copies the key of a map's element in
 // order. The run time needs the key's address, so a key without an address is
