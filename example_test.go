@@ -234,8 +234,8 @@ func ExampleRun_Begin() {
 	// <nil>
 }
 
-// TestDocs_Incremental shows that docs/library.md has the example above.
-func TestDocs_Incremental(t *testing.T) {
+// TestDocs_IncrementalExample shows that docs/library.md has the example above.
+func TestDocs_IncrementalExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)

@@ -212,9 +212,9 @@ func rawOwnStream(t *testing.T, kind string, n int) {
 	}
 }
 
-// TestRawMemory_OtherOwner passes CUDA memory to Raw that the program's devices
-// cannot save. It must be refused, never treated as host memory.
-func TestRawMemory_OtherOwner(t *testing.T) {
+// TestRawMemory_OtherOwnerRefused passes CUDA memory to Raw that the program's
+// devices cannot save. It must be refused, never treated as host memory.
+func TestRawMemory_OtherOwnerRefused(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -238,7 +238,7 @@ func TestRawMemory_OtherOwner(t *testing.T) {
 	}()
 	<-done
 	if os.Getenv("CAIRN_DEVICES") == "" && !t.Skipped() {
-		again(t, "TestRawMemory_OtherOwner", "CAIRN_DEVICES=host")
+		again(t, "TestRawMemory_OtherOwnerRefused", "CAIRN_DEVICES=host")
 	}
 }
 
@@ -276,6 +276,6 @@ func TestRawMemory_FakeCUDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again(t, "TestRawMemory_AllKinds|TestRawMemory_OwnStream|TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=cuda")
-	again(t, "TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=host")
+	again(t, "TestRawMemory_AllKinds|TestRawMemory_OwnStream|TestRawMemory_OtherOwnerRefused", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=cuda")
+	again(t, "TestRawMemory_OtherOwnerRefused", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=host")
 }

@@ -34,9 +34,9 @@ type inherits struct {
 	Y int
 }
 
-// TestState_Embedded shows that a struct is not saved by the method of a field
-// that it embeds, which knows nothing of the other fields.
-func TestState_Embedded(t *testing.T) {
+// TestState_EmbeddedMethodNotUsed shows that a struct is not saved by the
+// method of a field that it embeds, which knows nothing of the other fields.
+func TestState_EmbeddedMethodNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	devs, err := device.Open("host,host")
 	if err != nil {

@@ -18,9 +18,9 @@ func (b builds) Build(s driver.Source) (driver.Program, error) {
 	return b.Device.Build(s)
 }
 
-// TestKernel_Contract shows that the compiler may fuse operations of a kernel
-// after Contract, also when the kernel was restored.
-func TestKernel_Contract(t *testing.T) {
+// TestKernel_ContractMayFuse shows that the compiler may fuse operations of a
+// kernel after Contract, also when the kernel was restored.
+func TestKernel_ContractMayFuse(t *testing.T) {
 	var list []driver.Source
 	d, err := newDevice(builds{host.New(host.Options{Index: 90, Discrete: true}), &list})
 	must(t, err)
@@ -43,9 +43,9 @@ func TestKernel_Contract(t *testing.T) {
 	}
 }
 
-// TestKernel_ContractSameSource shows that the same source is compiled twice if
+// TestKernel_ContractPerKernel shows that the same source is compiled twice if
 // one kernel may fuse and another may not.
-func TestKernel_ContractSameSource(t *testing.T) {
+func TestKernel_ContractPerKernel(t *testing.T) {
 	devs, err := Open("opencl")
 	if err != nil {
 		t.Skip(err)

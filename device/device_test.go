@@ -491,9 +491,9 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestPlaces_Versions shows that a version changes when a kernel could have
-// written, and only then.
-func TestPlaces_Versions(t *testing.T) {
+// TestPlaces_VersionChangesWithWrites shows that a version changes when a
+// kernel could have written, and only then.
+func TestPlaces_VersionChangesWithWrites(t *testing.T) {
 	d := discrete(t, 0, 0)
 	a := New[uint32](100)
 	must(t, d.Launch(put, Size{100}, Out(a), uint32(1), n32(100)))

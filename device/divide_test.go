@@ -49,9 +49,9 @@ func divideInto(t *testing.T, f func(devs []*Device)) (numbers []int) {
 	return numbers
 }
 
-// TestDivide_SameParts divides an array, whose parts overlap, among more
+// TestDivide_AmongMoreDevices divides an array, whose parts overlap, among more
 // devices than before.
-func TestDivide_SameParts(t *testing.T) {
+func TestDivide_AmongMoreDevices(t *testing.T) {
 	restartOn(t, 2, 3)
 	a := New[float32](12)
 	begun := false
@@ -73,9 +73,9 @@ func TestDivide_SameParts(t *testing.T) {
 	}
 }
 
-// TestDivide_OtherParts shows that elements that belong to one device are not
-// those of another division.
-func TestDivide_OtherParts(t *testing.T) {
+// TestDivide_FallsBackToOldDivision shows that elements that belong to one
+// device are not those of another division.
+func TestDivide_FallsBackToOldDivision(t *testing.T) {
 	for _, there := range []int{1, 3} {
 		restartOn(t, 2, there)
 		a := New[float32](12)
@@ -120,10 +120,10 @@ type scratch struct {
 	Count *deviceCount
 }
 
-// TestDivide_Unwritten shows that what is in an array that was made for new
-// devices does not count until it is overwritten: neither its zeros, nor after
-// another restart.
-func TestDivide_Unwritten(t *testing.T) {
+// TestDivide_UnwrittenNotReadable shows that what is in an array that was made
+// for new devices does not count until it is overwritten: neither its zeros,
+// nor after another restart.
+func TestDivide_UnwrittenNotReadable(t *testing.T) {
 	restartOn(t, 2, 1)
 	s := &scratch{Count: new(deviceCount)}
 	divideInto(t, func([]*Device) { s.A = New[uint32](1000) })

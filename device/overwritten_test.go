@@ -91,9 +91,9 @@ func TestOverwritten_LeftOut(t *testing.T) {
 	holdsAll("with CAIRN_SAVE_ALL")
 }
 
-// TestOverwritten_Cases shows that CairnOverwritten takes the first case that
-// holds. A case does not hold if a path is broken.
-func TestOverwritten_Cases(t *testing.T) {
+// TestOverwritten_FirstCaseCounts shows that CairnOverwritten takes the first
+// case that holds. A case does not hold if a path is broken.
+func TestOverwritten_FirstCaseCounts(t *testing.T) {
 	a, b := New[uint32](4), New[uint32](8)
 	all := &overwrites{list: []*overwrites{{a: a}, {a: b.Rows(2, 4)}}, by: map[string]Array[uint32]{"x": *a}}
 	const name = "github.com/cairnrun/cairn/device.overwrites"

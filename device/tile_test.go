@@ -211,6 +211,8 @@ func TestView_Large(t *testing.T) {
 	}
 }
 
+// TestView_Refused refuses operations that a view with gaps, a constant, or an
+// array of another size cannot do.
 func TestView_Refused(t *testing.T) {
 	a, constant := New[uint32](6, 8), NewConstant[uint32](2)
 	column := a.View([]int{0, 3}, []int{6, 4})

@@ -2,8 +2,9 @@ package device
 
 import "testing"
 
-// TestTranslation_Variant shows which launches compute indexes with 32 bits.
-func TestTranslation_Variant(t *testing.T) {
+// TestTranslation_32BitIndexes shows which launches compute indexes with 32
+// bits.
+func TestTranslation_32BitIndexes(t *testing.T) {
 	k := &Translation{Entry: "f", AnyGroup: "any", Most: [3]int{0, 16, 0}, Params: []Param{
 		{Type: "float64", Size: 8, Array: true}, {Type: "int64", Size: 8}, {Type: "float32", Size: 4, Array: true, Local: true}}}
 	const most = maxSmall

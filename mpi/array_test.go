@@ -280,6 +280,8 @@ func (odd) Len() int                      { return 1 }
 func (odd) Read() ([]uint32, error)       { return nil, nil }
 func (odd) Update(f func([]uint32)) error { return nil }
 
+// TestArray_Refused refuses arrays that were freed, that are constant, or that
+// are none.
 func TestArray_Refused(t *testing.T) {
 	err := mpi.Local(1, func(c *mpi.Comm) error {
 		a, constant, freed := device.New[uint32](4), device.NewConstant[uint32](4), device.New[uint32](4)

@@ -148,6 +148,8 @@ func travel[T any](values []T) func(c *Comm, foreign bool) error {
 	}
 }
 
+// TestByteOrder_Types sends values of all types between machines of both byte
+// orders.
 func TestByteOrder_Types(t *testing.T) {
 	bodies := []func(c *Comm, foreign bool) error{
 		travel([]byte("bytes stay")), travel([]int8{-1, 2}), travel([]bool{true, false, true}),
@@ -188,6 +190,7 @@ func sumOf[T Number](foreign bool) Op[T] {
 	}
 }
 
+// TestByteOrder_Collectives runs collectives on machines of both byte orders.
 func TestByteOrder_Collectives(t *testing.T) {
 	for name, o := range waysOf {
 		for _, n := range []int{2, 3, 5} {
@@ -311,6 +314,7 @@ func TestByteOrder_IntSize(t *testing.T) {
 	}
 }
 
+// TestPortable checks which types have the same layout on all machines.
 func TestPortable(t *testing.T) {
 	for _, c := range []struct {
 		v    any

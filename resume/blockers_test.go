@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// TestProgramGoroutine checks which goroutines of a stack dump are the
+// program's.
 func TestProgramGoroutine(t *testing.T) {
 	const (
 		me     = "goroutine 1 [running]:\nmain.main()\n\t/x/main.go:9 +0x1\n"
@@ -61,6 +63,7 @@ func TestProgramGoroutine(t *testing.T) {
 	}
 }
 
+// TestLiveGoroutine finds a goroutine of the program that is not known.
 func TestLiveGoroutine(t *testing.T) {
 	ready, stop := make(chan int), make(chan int)
 	defer close(stop)
@@ -75,6 +78,8 @@ func TestLiveGoroutine(t *testing.T) {
 	}
 }
 
+// TestLiveGoroutine_StartedByInit finds a goroutine that init has started, and
+// what started it.
 func TestLiveGoroutine_StartedByInit(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	defer close(end)

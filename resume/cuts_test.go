@@ -44,9 +44,9 @@ func TestCuts_GivenUp(t *testing.T) {
 	}
 }
 
-// TestCuts_Order saves goroutines in the order in which they were started, so
-// that the names of their variables stay the same.
-func TestCuts_Order(t *testing.T) {
+// TestCuts_OrderOfStart saves goroutines in the order in which they were
+// started, so that the names of their variables stay the same.
+func TestCuts_OrderOfStart(t *testing.T) {
 	defer func(was []savedGoroutine) { saved.Goroutines = was }(saved.Goroutines)
 	c := newCuts()
 	want := []string{""} // the first one

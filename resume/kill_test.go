@@ -195,6 +195,8 @@ func survives(t *testing.T, path string, points, status int, args ...string) {
 	}
 }
 
+// TestPoint_Killed kills compiled programs at each of their points: the output
+// is that of an undisturbed run.
 func TestPoint_Killed(t *testing.T) {
 	t.Run("rows", func(t *testing.T) { survives(t, build(t, "./testdata/rows"), 20, 0) })
 	t.Run("pie", func(t *testing.T) {

@@ -70,6 +70,8 @@ type holder struct {
 	eof     error
 }
 
+// TestStandardLibrary saves and restores values of the standard library, with
+// their files.
 func TestStandardLibrary(t *testing.T) {
 	tmp, dir := t.TempDir(), t.TempDir()
 	name := filepath.Join(tmp, "in")

@@ -485,6 +485,8 @@ func TestBlockedForEver_Unsaved(t *testing.T) {
 	close(c)
 }
 
+// TestMutex_Layout shows that sync.Mutex is in memory as runtime_known.go
+// assumes.
 func TestMutex_Layout(t *testing.T) {
 	var m sync.Mutex
 	state := (*int32)(unsafe.Pointer(&m))

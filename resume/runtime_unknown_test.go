@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestWakeChannel_Runtime runs the tests of runtime_known.go, which need a flag
-// of the linker that only cairn build gives.
-func TestWakeChannel_Runtime(t *testing.T) {
+// TestRuntimeKnown_WithLinkerFlag runs the tests of runtime_known.go, which
+// need a flag of the linker that only cairn build gives.
+func TestRuntimeKnown_WithLinkerFlag(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package's tests again")
 	}

@@ -52,6 +52,7 @@ func now(c <-chan time.Time) (time.Time, bool) {
 	}
 }
 
+// TestTimers restores timers and tickers that run, are stopped, or have fired.
 func TestTimers(t *testing.T) {
 	v := newTimers()
 	async := os.Getenv("GODEBUG") == "asynctimerchan=1"

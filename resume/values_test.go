@@ -128,6 +128,7 @@ func init() {
 	resume.Func("triple", triple)
 }
 
+// TestFuncs_Saved restores func values: closures keep sharing their variables.
 func TestFuncs_Saved(t *testing.T) {
 	e := &env{10, 3}
 	n := &nodeEnv{next: e}
@@ -180,6 +181,8 @@ func TestFuncs_Saved(t *testing.T) {
 	}
 }
 
+// TestFuncs_Generic restores closures of generic functions. An instance that is
+// not registered is refused.
 func TestFuncs_Generic(t *testing.T) {
 	v := []func() string{makeShape(&boxEnv[*string]{make([]*string, 2)}), makeShape(&boxEnv[*int]{make([]*int, 3)})}
 	w := *saveAndLoad(t, &v)
@@ -193,6 +196,8 @@ func TestFuncs_Generic(t *testing.T) {
 	}
 }
 
+// TestFuncs_Refused shows that a func value that was not converted is refused,
+// and named.
 func TestFuncs_Refused(t *testing.T) {
 	x := 1
 	v := struct{ fs []func() int }{[]func() int{nil, func() int { x++; return x }}}
@@ -202,6 +207,8 @@ func TestFuncs_Refused(t *testing.T) {
 	}
 }
 
+// TestChannels_Saved restores channels with their values, closed or not, and
+// what refers to them.
 func TestChannels_Saved(t *testing.T) {
 	type message struct {
 		text string

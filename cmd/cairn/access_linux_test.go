@@ -135,9 +135,9 @@ func newestFile(t *testing.T, dir string) string {
 	return files[len(files)-1]
 }
 
-// TestRun_DirectoryOfAnotherUser gives a run directories that another user
+// TestRun_UntrustedDirectoryRefused gives a run directories that another user
 // owns, or has put links into.
-func TestRun_DirectoryOfAnotherUser(t *testing.T) {
+func TestRun_UntrustedDirectoryRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "precious", "precious")
 	target, err := filepath.Abs("precious")

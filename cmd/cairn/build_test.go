@@ -73,6 +73,8 @@ func (r *result) ended() *result {
 	return r
 }
 
+// TestBuild builds a program, which runs as before. The points are reported,
+// and a second build finds the program in the cache.
 func TestBuild(t *testing.T) {
 	inModule(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing was built before
@@ -107,6 +109,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestInstrument writes the rewritten source into another directory, and leaves
+// the original as it is.
 func TestInstrument(t *testing.T) {
 	inModule(t)
 	cairnRun(t, "instrument", "-o", "new", "./cmd/sums").exit(exitFine).says(filepath.Join("new", "cmd", "sums", "main.go"))
@@ -276,6 +280,8 @@ func main() {
 	}
 }
 
+// TestBuild_WarnsOfWorkWithoutPoints builds a recursive search: the build warns
+// that work in it has no point.
 func TestBuild_WarnsOfWorkWithoutPoints(t *testing.T) {
 	inModule(t)
 	const text = `package main

@@ -299,9 +299,9 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestArguments_Wrong shows that every command refuses what is not a
+// TestArguments_NotACheckpoint shows that every command refuses what is not a
 // checkpoint, with a clear message.
-func TestArguments_Wrong(t *testing.T) {
+func TestArguments_NotACheckpoint(t *testing.T) {
 	tmp := t.TempDir()
 	good := makeCheckpoints(t, 1, cairn.Options{})
 	empty := filepath.Join(tmp, "empty")
@@ -354,6 +354,8 @@ func TestArguments_Wrong(t *testing.T) {
 	}
 }
 
+// TestArguments_ForeignHDF5 shows that an HDF5 file of another program is
+// refused, with a message that says so.
 func TestArguments_ForeignHDF5(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "foreign.h5")
 	python(t, "import h5py,sys\nh5py.File(sys.argv[1],'w')['x']=1", file)
@@ -401,6 +403,8 @@ func TestElsewhere_Remedies(t *testing.T) {
 	}
 }
 
+// TestCommands_Interrupted shows that commands whose context is canceled say
+// so, and leave no output file.
 func TestCommands_Interrupted(t *testing.T) {
 	dir := makeCheckpoints(t, 2, cairn.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -422,6 +426,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
+// TestOutput_WriteFails shows that a command whose output cannot be written
+// fails.
 func TestOutput_WriteFails(t *testing.T) {
 	dir := makeCheckpoints(t, 1, cairn.Options{})
 	for _, args := range [][]string{{"list", dir}, {"list", "--json", dir}, {"inspect", dir}, {"verify", dir}, {"help"}} {

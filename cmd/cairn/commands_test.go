@@ -63,6 +63,7 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestList_Damaged shows that list names damaged and incomplete checkpoints.
 func TestList_Damaged(t *testing.T) {
 	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
 	truncate(t, checkpointFile(dir, 2), 100000)
@@ -120,6 +121,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// TestInspect_CompressedWithFile checks what inspect says of compression and of
+// open files.
 func TestInspect_CompressedWithFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	data := filepath.Join(t.TempDir(), "out.txt")
@@ -238,6 +241,8 @@ func TestVerify_SeveralArguments(t *testing.T) {
 	cairnRun(t, "verify", none, dir).exit(exitFailed).says(": damaged")
 }
 
+// TestVerify_Accept shows that --accept makes changed values count as sound,
+// wherever they are stored.
 func TestVerify_Accept(t *testing.T) {
 	dir := makeCheckpoints(t, 3, cairn.Options{})
 	r := cairnRun(t, "verify", "--accept", dir).exit(exitFine).says("sound, ")
@@ -292,6 +297,8 @@ func cairnAccept(t *testing.T, args ...string) *result {
 	return r.complains("shares files with this checkpoint")
 }
 
+// TestVerify_AcceptRefused shows that --accept refuses exported files, and
+// files whose structure is damaged.
 func TestVerify_AcceptRefused(t *testing.T) {
 	dir := makeCheckpoints(t, 1, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "out.h5")
@@ -422,6 +429,8 @@ func TestGC(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFine)
 }
 
+// TestGC_Damaged shows that damaged checkpoints are removed, unless no sound
+// one would remain.
 func TestGC_Damaged(t *testing.T) {
 	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
 	truncate(t, checkpointFile(dir, 4), 100000)
@@ -435,6 +444,8 @@ func TestGC_Damaged(t *testing.T) {
 	}
 }
 
+// TestGC_InUse shows that a directory in use is refused, except to commands
+// that only read.
 func TestGC_InUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	var s sim
@@ -455,6 +466,7 @@ func TestGC_InUse(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFailed).complains("no checkpoints here")
 }
 
+// TestText_SizesAgesShares checks the texts for sizes, ages and percentages.
 func TestText_SizesAgesShares(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 1 << 60: "1024.0 PiB"} {
 		if got := control.BytesText(n); got != want {
@@ -491,6 +503,8 @@ func TestText_SizesAgesShares(t *testing.T) {
 	}
 }
 
+// TestProgress_Line checks the text of the progress line, and that it is not
+// written too often.
 func TestProgress_Line(t *testing.T) {
 	var b bytes.Buffer
 	began := time.Now()

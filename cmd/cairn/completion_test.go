@@ -30,6 +30,8 @@ func complete(t *testing.T, words ...string) (offered []string, directive string
 	return offered, lines[len(lines)-1]
 }
 
+// TestCompletion_Words checks what each part of a command line is completed
+// with.
 func TestCompletion_Words(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeCheckpoints(t, 3, cairn.Options{Dir: "sim.cairn"})
@@ -69,9 +71,9 @@ func TestCompletion_Words(t *testing.T) {
 	}
 }
 
-// TestCompletion_Scripts shows that each installed shell accepts its script,
-// which cobra generates.
-func TestCompletion_Scripts(t *testing.T) {
+// TestCompletion_ShellsAcceptScripts shows that each installed shell accepts
+// its script, which cobra generates.
+func TestCompletion_ShellsAcceptScripts(t *testing.T) {
 	for _, shell := range shells {
 		script := cairnRun(t, "completion", shell).exit(exitFine).says("cairn", "__complete").out
 		if _, err := exec.LookPath(shell); err != nil || shell == "powershell" {

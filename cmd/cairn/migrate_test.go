@@ -314,6 +314,8 @@ func TestEvacuate_RankKilled(t *testing.T) {
 	}
 }
 
+// TestMigrate_Usage shows that wrong arguments are refused, and the message
+// says what to write.
 func TestMigrate_Usage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ args, want string }{

@@ -46,9 +46,9 @@ func main() {
 }
 `
 
-// TestNames_OfCompiledProgram checks that inspect, diff and HDF5 tools find the
+// TestNames_AsInSource checks that inspect, diff and HDF5 tools find the
 // variables of a compiled program under the names of its source.
-func TestNames_OfCompiledProgram(t *testing.T) {
+func TestNames_AsInSource(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	write(t, "go.mod", "module example.com/lattice\n\ngo 1.24\n")

@@ -97,6 +97,7 @@ func TestList_Ranks(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFound).says("no checkpoint is complete")
 }
 
+// TestList_NoneComplete shows that list says so when no checkpoint is complete.
 func TestList_NoneComplete(t *testing.T) {
 	dir := makeRanks(t, 2, 2)
 	loses(t, dir, 1, 1)
@@ -219,7 +220,9 @@ func TestDiff_Ranks(t *testing.T) {
 	cairnRun(t, "diff", dir+"@2", out).exit(exitFailed).complains("rank 2 has none in")
 }
 
-func TestArguments_OneRank(t *testing.T) {
+// TestArguments_RankSelected selects the file of one rank with --rank. Ranks
+// that are not there, and numbers that are none, are refused.
+func TestArguments_RankSelected(t *testing.T) {
 	dir := makeRanks(t, 3, 2)
 	tmp := t.TempDir()
 	cairnRun(t, "inspect", dir).exit(exitFine).says("0 of 3 ranks; --rank N shows another")

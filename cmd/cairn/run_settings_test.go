@@ -18,9 +18,9 @@ import (
 	"github.com/cairnrun/cairn/internal/engine"
 )
 
-// TestRun_Settings has values of the same settings in all places, and expects
-// that each place overrides the next.
-func TestRun_Settings(t *testing.T) {
+// TestRun_SettingsPrecedence has values of the same settings in all places, and
+// expects that each place overrides the next.
+func TestRun_SettingsPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	write(t, "bin/cairn.toml", "keep = 3\nmtbf = \"1h\"\ncompression = \"gzip\"\nbases = 0\ndisk-limit = \"1G\"\nevery-points = 10\nretries = 4\n")
@@ -122,8 +122,8 @@ func TestOptions_EachHasSetting(t *testing.T) {
 	}
 }
 
-// TestRun_Variables has wrong values and names in the environment.
-func TestRun_Variables(t *testing.T) {
+// TestRun_WrongVariables has wrong values and names in the environment.
+func TestRun_WrongVariables(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "go", "")
 	t.Setenv("CAIRN_KEEPS", "3")
@@ -155,9 +155,9 @@ func TestVariables_DocumentedAreKnown(t *testing.T) {
 	}
 }
 
-// TestRun_SettingsOfOthers has files beside the program that others may have
-// put there. Their settings could name commands.
-func TestRun_SettingsOfOthers(t *testing.T) {
+// TestRun_UntrustedSettingsRefused has files beside the program that others may
+// have put there. Their settings could name commands.
+func TestRun_UntrustedSettingsRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	program, err := filepath.Abs("bin/true")
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
-// The test binary is also the helper that 'cairn run' starts, and a program
-// to be run.
+// TestMain makes the test binary the helper that 'cairn run' starts, and a
+// program to be run.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == hostName {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -349,6 +349,8 @@ func (b *brokenPipe) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}
 }
 
+// TestRun_StdoutUnread shows that the run continues when nobody reads its
+// stdout, and says so once. The output is in the run directory.
 func TestRun_StdoutUnread(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out brokenPipe

@@ -81,10 +81,10 @@ func (g *grid) lines() (out []string) {
 	return out
 }
 
-// TestRun_Terminal runs a program that shows its progress on one line, on a
-// terminal. The progress is shown as it comes, and no line of Cairn is glued to
-// it.
-func TestRun_Terminal(t *testing.T) {
+// TestRun_TerminalProgressLine runs a program that shows its progress on one
+// line, on a terminal. The progress is shown as it comes, and no line of Cairn
+// is glued to it.
+func TestRun_TerminalProgressLine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, pipe := range []string{"seen", "end"} {
 		if err := unix.Mkfifo(pipe, 0o600); err != nil {

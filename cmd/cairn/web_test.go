@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// TestRun_HTTP steers a run by its page's requests.
-func TestRun_HTTP(t *testing.T) {
+// TestRun_SteeredByHTTP steers a run by its page's requests.
+func TestRun_SteeredByHTTP(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
 	said := &lines{}
@@ -65,8 +65,8 @@ func TestRun_HTTP(t *testing.T) {
 	cairnRun(t, "run", "--http", "a:b:c", "true").exit(exitUsage).complains("write HOST:PORT")
 }
 
-// TestWeb shows a run that is over.
-func TestWeb(t *testing.T) {
+// TestWeb_EndedRun shows a run that is over.
+func TestWeb_EndedRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	cairnRun(t, "run", "-q", "--run", "r.cairn", "true").exit(exitFine)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -27,9 +27,9 @@ func TestProgram_DoesNotImportCairn(t *testing.T) {
 	}
 }
 
-// TestParabola checks the path of the cores: their shortest distance, and that
-// they stay opposite each other.
-func TestParabola(t *testing.T) {
+// TestCores_FollowParabola checks the path of the cores: their shortest
+// distance, and that they stay opposite each other.
+func TestCores_FollowParabola(t *testing.T) {
 	s := encounter(0)
 	nearest := math.Inf(1)
 	for range 20000 {

@@ -72,6 +72,8 @@ func reference(n, steps int) [][]float64 {
 	return u
 }
 
+// TestPlate shows that any number of ranks computes what the plain loops of
+// reference compute, and that ranks differ in no bit.
 func TestPlate(t *testing.T) {
 	const n, steps = 11, 100
 	want := reference(n, steps)
@@ -92,7 +94,9 @@ func TestPlate(t *testing.T) {
 	}
 }
 
-func TestTolerance(t *testing.T) {
+// TestPlate_StopsAtTolerance shows that the run ends at the first check whose
+// residual is within the tolerance.
+func TestPlate_StopsAtTolerance(t *testing.T) {
 	_, out := run(t, 3, 10, 1000000, 10, 1e-6)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	for i, l := range lines {
@@ -107,7 +111,7 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-func TestTooManyRanks(t *testing.T) {
+func TestPlate_TooManyRanks(t *testing.T) {
 	err := mpi.Local(3, func(c *mpi.Comm) error {
 		_, err := newPlate(c, 2)
 		return err
@@ -117,8 +121,8 @@ func TestTooManyRanks(t *testing.T) {
 	}
 }
 
-// TestRestart kills the ranks at a point and resumes from their state.
-func TestRestart(t *testing.T) {
+// TestPlate_Restart kills the ranks at a point and resumes from their state.
+func TestPlate_Restart(t *testing.T) {
 	const ranks, n, steps, check = 3, 10, 20, 4
 	killed := errors.New("killed")
 	want, _ := run(t, ranks, n, steps, check, 0)
@@ -164,6 +168,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestPicture checks the size of the picture, and that the hot edge is
+// brighter.
 func TestPicture(t *testing.T) {
 	field, _ := run(t, 2, 16, 100, 100, 0)
 	path := filepath.Join(t.TempDir(), "plate.png")

@@ -67,7 +67,8 @@ func verify(t *testing.T, name string, class byte, n int) {
 	t.Log(text.String())
 }
 
-func TestClassS(t *testing.T) {
+// TestKernels_ClassS verifies each kernel of class S on 1 to 8 ranks.
+func TestKernels_ClassS(t *testing.T) {
 	for name := range kernels {
 		for _, n := range []int{1, 2, 4, 8} {
 			if name == "ep" && n > 2 {
@@ -78,8 +79,9 @@ func TestClassS(t *testing.T) {
 	}
 }
 
-// TestManyRanks has more ranks than processors, and grids in many small parts.
-func TestManyRanks(t *testing.T) {
+// TestKernels_ManyRanks has more ranks than processors, and grids in many small
+// parts.
+func TestKernels_ManyRanks(t *testing.T) {
 	ranks := map[string][]int{"is": {16}, "mg": {16, 32}}
 	if os.Getenv("CAIRN_LONG") != "" {
 		ranks = map[string][]int{"cg": {16, 32}, "is": {16, 64}, "ft": {16, 64}, "mg": {16, 32, 64}}
@@ -93,8 +95,8 @@ func TestManyRanks(t *testing.T) {
 	}
 }
 
-// TestClassesWA takes minutes and a few gigabytes.
-func TestClassesWA(t *testing.T) {
+// TestKernels_ClassesWAndA takes minutes and a few gigabytes.
+func TestKernels_ClassesWAndA(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("set CAIRN_LONG=1 to run the larger classes")
 	}
@@ -166,10 +168,10 @@ func (g *recording) point() error {
 	return errKilled
 }
 
-// TestRestart kills kernels at their points, and resumes from the variables
-// that they passed to restore. The results must be those of an undisturbed run,
-// bit for bit.
-func TestRestart(t *testing.T) {
+// TestKernels_Restart kills kernels at their points, and resumes from the
+// variables that they passed to restore. The results must be those of an
+// undisturbed run, bit for bit.
+func TestKernels_Restart(t *testing.T) {
 	for name := range kernels {
 		t.Run(name, func(t *testing.T) {
 			const n = 4
@@ -210,7 +212,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestVerificationFails(t *testing.T) {
+// TestReport_WrongValueNotVerified shows that values beyond the tolerance,
+// infinities and NaN are not verified.
+func TestReport_WrongValueNotVerified(t *testing.T) {
 	r := &report{verified: true}
 	r.compare("x", 1+1e-9, 1, 1e-8)
 	if !r.verified {
@@ -225,7 +229,9 @@ func TestVerificationFails(t *testing.T) {
 	}
 }
 
-func TestRandomSkips(t *testing.T) {
+// TestRandom_SkipsAhead shows that a generator that skips numbers continues
+// like one that draws them.
+func TestRandom_SkipsAhead(t *testing.T) {
 	r := newRandom(seed, 0)
 	for i := range 100 {
 		if got, want := newRandom(seed, i).next(), r.next(); got != want {
@@ -234,6 +240,7 @@ func TestRandomSkips(t *testing.T) {
 	}
 }
 
+// TestFFT compares the transforms of unit vectors with their definition.
 func TestFFT(t *testing.T) {
 	for n := 1; n <= 64; n *= 2 {
 		f := newFFT(n)

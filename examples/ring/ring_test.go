@@ -18,6 +18,7 @@ const testBytes = 256
 
 func noPoint() error { return nil }
 
+// TestRing sends the token around rings of several sizes.
 func TestRing(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 8} {
 		var out strings.Builder
@@ -47,7 +48,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-func TestRoutes(t *testing.T) {
+// TestRing_Routes checks the line that says which transports the ring uses.
+func TestRing_Routes(t *testing.T) {
 	for n, want := range map[int]string{1: "# from step 7 by self\n", 3: "# from step 7 by mem mem mem\n"} {
 		var out strings.Builder
 		err := mpi.Local(n, func(c *mpi.Comm) error {
@@ -61,16 +63,16 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestNoSteps(t *testing.T) {
+func TestRing_NoSteps(t *testing.T) {
 	err := mpi.Local(2, func(c *mpi.Comm) error { return newRing(testBytes).run(c, 0, 1, io.Discard, noPoint) })
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestTampering has rank 1 do something wrong to a message, which must be
-// noticed.
-func TestTampering(t *testing.T) {
+// TestRing_TamperingNoticed has rank 1 do something wrong to a message, which
+// must be noticed.
+func TestRing_TamperingNoticed(t *testing.T) {
 	const n, steps, bad = 4, 20, 13
 	for name, tamper := range map[string]func(c *mpi.Comm, token []uint64) error{
 		"first word":      func(_ *mpi.Comm, w []uint64) error { w[header]++; return nil },
@@ -116,8 +118,8 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestRestart kills the ranks at a point and resumes from their state.
-func TestRestart(t *testing.T) {
+// TestRing_Restart kills the ranks at a point and resumes from their state.
+func TestRing_Restart(t *testing.T) {
 	const n, steps = 3, 20
 	killed := errors.New("killed")
 	for at := range steps {

@@ -44,6 +44,7 @@ func plain(name string) config {
 	return config{name: name, size: "tiny", stopAt: never, checkpointAt: never}
 }
 
+// TestParse checks command lines, and the messages for wrong ones.
 func TestParse(t *testing.T) {
 	c, err := parse([]string{"-size", "small", "-dir", "d", "-stop-at", "0.5", "-verify", "floyd"}, io.Discard)
 	if err != nil {
@@ -79,6 +80,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestDeviation checks the deviation of a result from the reference, also for
+// NaN and infinities.
 func TestDeviation(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
@@ -105,6 +108,8 @@ func TestDeviation(t *testing.T) {
 	}
 }
 
+// TestReport checks the report and the result that a run writes, with a
+// checkpoint and without.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	c := plain("floyd")

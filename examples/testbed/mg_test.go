@@ -91,9 +91,9 @@ func TestMG_SolvedTwice(t *testing.T) {
 	sameBits(t, readResult(t, c.result, 1), want)
 }
 
-// TestMG_Bounds shows that the slabs of every grid cover it without gaps, and
-// that each begins at an even plane.
-func TestMG_Bounds(t *testing.T) {
+// TestMG_SlabsCoverGrids shows that the slabs of every grid cover it without
+// gaps, and that each begins at an even plane.
+func TestMG_SlabsCoverGrids(t *testing.T) {
 	host := openList(t, "host")
 	for n := 1; n <= 64; n++ {
 		m := &mg{class: mgClasses["large"], group: *device.NewGroup(slices.Repeat(host, n)...)}

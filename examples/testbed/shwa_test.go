@@ -20,6 +20,8 @@ import (
 // bit.
 func TestShwa(t *testing.T) { verifyMesh(t, "shwa") }
 
+// TestShwa_Restart resumes the simulation on other devices: the result is the
+// same.
 func TestShwa_Restart(t *testing.T) {
 	restartMesh(t, "shwa", func(*testing.T, program, []*device.Device) {})
 }

@@ -10,6 +10,8 @@ import (
 func TestSpmv(t *testing.T)            { verifyMesh(t, "spmv") }
 func TestSpmv_DeviceLost(t *testing.T) { loseMesh(t, "spmv") }
 
+// TestSpmv_Restart resumes on other devices, and expects that the rows are
+// divided among them in turn.
 func TestSpmv_Restart(t *testing.T) {
 	restartOn(t, "spmv", func(t *testing.T, p program, _, others []*device.Device) {
 		var seen []*device.Device

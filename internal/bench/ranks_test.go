@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestTorus checks that neighbours are mutual, and not more than expected.
 func TestTorus(t *testing.T) {
 	for n, most := range map[int]int{1: 0, 2: 1, 8: 3, 27: 6, 12: 6, 7: 2, 64: 6, 1000: 6} {
 		peers := torus(n)
@@ -27,6 +28,8 @@ func TestTorus(t *testing.T) {
 	}
 }
 
+// TestTake_LinesOfFigures reads figures from the output of a program. A line
+// without a number is refused.
 func TestTake_LinesOfFigures(t *testing.T) {
 	b := &bench{got: map[string][]float64{}}
 	if err := b.take("shm ", []byte("1 2e-7\n1024 1.5e-6\n1 3e-7\n")); err != nil {

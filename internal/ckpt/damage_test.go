@@ -252,6 +252,8 @@ func TestVerify_NamesBlocks(t *testing.T) {
 	}
 }
 
+// FuzzLoad loads arbitrary bytes: the result is the values that were saved, or
+// an error.
 func FuzzLoad(f *testing.F) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		fsys := vfstest.NewMem()

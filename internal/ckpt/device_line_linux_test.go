@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestSave_OnDevicesLine moves the recovery line right after each save, when
-// the device's memory is still being drained.
-func TestSave_OnDevicesLine(t *testing.T) {
+// TestSave_LineMovesWhileDraining moves the recovery line right after each
+// save, when the device's memory is still being drained.
+func TestSave_LineMovesWhileDraining(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		dev := &ckpttest.Device{Room: 1 << 30}
 		fsys := vfstest.NewMem()

@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestDiff_Moved compares arrays that are at other places of their dataset in
-// the second checkpoint, because another one has grown or vanished before them.
-// They are compared by their names.
-func TestDiff_Moved(t *testing.T) {
+// TestDiff_MovedArrays compares arrays that are at other places of their
+// dataset in the second checkpoint, because another one has grown or vanished
+// before them. They are compared by their names.
+func TestDiff_MovedArrays(t *testing.T) {
 	type array struct {
 		name   string
 		start  uint64

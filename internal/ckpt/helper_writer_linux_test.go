@@ -367,9 +367,9 @@ func TestSaver_Ranks(t *testing.T) {
 	})
 }
 
-// TestSaver_LineKeeps checks that nothing is removed before the line is known,
-// and that a restart counts from the restored checkpoint.
-func TestSaver_LineKeeps(t *testing.T) {
+// TestSaver_RemovesNothingWithoutLine checks that nothing is removed before the
+// line is known, and that a restart counts from the restored checkpoint.
+func TestSaver_RemovesNothingWithoutLine(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
 		b := newBench(t, h, fsys, "/ckpt", 1, nil, Options{Ranks: 2, Keep: 1})

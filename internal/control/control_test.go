@@ -35,6 +35,7 @@ func pair(t testing.TB) (*Conn, *Conn) {
 	return ca, cb
 }
 
+// TestConn_AllKinds shows that messages of all kinds arrive as they were sent.
 func TestConn_AllKinds(t *testing.T) {
 	a, b := pair(t)
 	sent := []Message{
@@ -89,6 +90,8 @@ func TestKind_Unique(t *testing.T) {
 	}
 }
 
+// TestConn_ConcurrentSends shows that messages of concurrent senders arrive
+// whole, and in the order of each sender.
 func TestConn_ConcurrentSends(t *testing.T) {
 	a, b := pair(t)
 	const senders, each = 8, 100
@@ -125,6 +128,7 @@ type stream struct{ io.Reader }
 func (stream) Write(p []byte) (int, error) { return len(p), nil }
 func (stream) Close() error                { return nil }
 
+// TestRecv_Malformed checks the errors for malformed messages.
 func TestRecv_Malformed(t *testing.T) {
 	for text, want := range map[string]string{
 		"\x00":                                      "within its length",
@@ -200,6 +204,7 @@ func FuzzRecv(f *testing.F) {
 	})
 }
 
+// TestJoin accepts only an answer that makes sense.
 func TestJoin(t *testing.T) {
 	a, b := pair(t)
 	for _, c := range []struct {
@@ -224,6 +229,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestInherit_NoSocket tells a process without a supervisor from one whose
+// descriptor is wrong.
 func TestInherit_NoSocket(t *testing.T) {
 	if _, _, err := Inherit(); !errors.Is(err, ErrAlone) {
 		t.Error(err)
@@ -264,6 +271,8 @@ func tcp(t *testing.T) (net.Conn, net.Conn) {
 	return a, b
 }
 
+// TestHandshake shows that both ends can talk after a handshake with one
+// secret.
 func TestHandshake(t *testing.T) {
 	secret := bytes.Repeat([]byte{7}, 32)
 	a, b := tcp(t)
@@ -286,6 +295,8 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
+// TestHandshake_Refuses refuses ends that do not know the secret, whatever they
+// send.
 func TestHandshake_Refuses(t *testing.T) {
 	secret, other := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	for name, attack := range map[string]func(net.Conn){
@@ -329,6 +340,7 @@ func TestHandshake_Refuses(t *testing.T) {
 	}
 }
 
+// TestDerive shows that derived secrets differ by secret and by purpose.
 func TestDerive(t *testing.T) {
 	a := Derive([]byte("secret"), "x")
 	if len(a) != 32 || bytes.Equal(a, Derive([]byte("secret"), "y")) || bytes.Equal(a, Derive([]byte("other"), "x")) || !bytes.Equal(a, Derive([]byte("secret"), "x")) {

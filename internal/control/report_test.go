@@ -26,9 +26,9 @@ func TestReport_SlowestRankEnds(t *testing.T) {
 	}
 }
 
-// TestRunState_Devices checks that a device is shown once, for all ranks that
-// use it.
-func TestRunState_Devices(t *testing.T) {
+// TestRunState_DeviceShownOnce checks that a device is shown once, for all
+// ranks that use it.
+func TestRunState_DeviceShownOnce(t *testing.T) {
 	gpu := DeviceState{ID: "cuda:0", Name: "H200", Launches: 3, In: 1 << 20, Out: 2 << 20}
 	lost := gpu
 	lost.Lost = true

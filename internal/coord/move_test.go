@@ -42,6 +42,8 @@ var movingLarger = []scenario{
 	{name: "death of three", scripts: []string{"p p", "p p", "p p"}, cfg: Config{Arity: 1}, asks: []string{"2m"}, swap: "12", deaths: 1, moves: 1, errs: "FL", offs: "FL"},
 }
 
+// TestSearch_Moves visits every order of events of small worlds in which ranks
+// move.
 func TestSearch_Moves(t *testing.T) {
 	list := moving
 	if stress() {

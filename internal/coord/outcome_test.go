@@ -9,6 +9,8 @@ import (
 	"testing"
 )
 
+// TestLine_NewestOfAllRanks checks that the line is the newest checkpoint that
+// all ranks have.
 func TestLine_NewestOfAllRanks(t *testing.T) {
 	for _, c := range []struct {
 		have [][]uint64
@@ -90,6 +92,8 @@ var samples = []Message{
 	{Kind: KindMove, Epoch: 4, Point: 20, Move: 3},
 }
 
+// TestMessage_RoundTrip shows that messages come back as they were encoded.
+// What is too short or too long is refused.
 func TestMessage_RoundTrip(t *testing.T) {
 	for _, m := range samples {
 		b := m.AppendTo([]byte("x"))[1:]
@@ -113,6 +117,8 @@ func TestMessage_RoundTrip(t *testing.T) {
 	}
 }
 
+// FuzzParse shows that bytes are refused, or are the encoding of the message
+// that they are parsed as.
 func FuzzParse(f *testing.F) {
 	for _, m := range samples {
 		f.Add(m.AppendTo(nil))

@@ -299,6 +299,7 @@ func describe(m Message) string {
 	return text
 }
 
+// TestNew_InvalidConfig shows that New panics if the configuration is invalid.
 func TestNew_InvalidConfig(t *testing.T) {
 	for _, cfg := range []Config{{}, {Size: 2, Rank: 2, Counts: zeroCounts{}}, {Size: 1, Rank: -1, Counts: zeroCounts{}}, {Size: 1}} {
 		func() {
@@ -312,6 +313,8 @@ func TestNew_InvalidConfig(t *testing.T) {
 	}
 }
 
+// TestReceive_WrongMessage refuses messages from wrong ranks, and with wrong
+// content.
 func TestReceive_WrongMessage(t *testing.T) {
 	n := New(Config{Rank: 1, Size: 6, Arity: 2, Counts: zeroCounts{}}) // parent 0, children 3 and 4
 	for _, c := range []struct {

@@ -160,6 +160,8 @@ var larger = []scenario{
 	{name: "four", scripts: []string{"p s3 p", "p p", "p p", "p r0 p"}, cfg: Config{Arity: 2}, asks: []string{"3"}, saves: 1, errs: "F"},
 }
 
+// TestSearch_Checkpoints visits every order of events of small worlds that take
+// checkpoints.
 func TestSearch_Checkpoints(t *testing.T) {
 	list := scenarios
 	if stress() {
@@ -188,6 +190,8 @@ func search(t *testing.T, list []scenario) {
 	}
 }
 
+// TestEncode_AllFields fails when a field is added to Node, as a reminder to
+// encode it.
 func TestEncode_AllFields(t *testing.T) {
 	if n := reflect.TypeFor[Node]().NumField(); n != 61 {
 		t.Errorf("Node has %d fields: look at rank.encode and rank.clone", n)

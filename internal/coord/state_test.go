@@ -40,7 +40,9 @@ func movingNode(rank int) *Node {
 	return n
 }
 
-func TestExportImport(t *testing.T) {
+// TestExport_ThenImport shows that an imported state is the exported one.
+// Damaged states, and those of other ranks, are refused.
+func TestExport_ThenImport(t *testing.T) {
 	for rank := range 2 {
 		old := movingNode(rank)
 		if out := old.Take(); len(out) > 0 {
@@ -93,6 +95,8 @@ func TestExportImport(t *testing.T) {
 	}
 }
 
+// FuzzImport shows that bytes are refused, or are the state of a node that
+// continues.
 func FuzzImport(f *testing.F) {
 	for rank := range 2 {
 		f.Add(rank == 0, movingNode(rank).Export())

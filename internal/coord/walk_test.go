@@ -112,6 +112,8 @@ func walk(sc *scenario, rng *rand.Rand) (*world, error) {
 	}
 }
 
+// TestRandomWalks follows random orders of events in random worlds. They must
+// contain checkpoints, moves, and what is called off.
 func TestRandomWalks(t *testing.T) {
 	walks := 400
 	if testing.Short() {

@@ -2,6 +2,8 @@ package decode
 
 import "testing"
 
+// TestCursor reads all kinds of values. What it returns is not shared with the
+// message.
 func TestCursor(t *testing.T) {
 	p := []byte{1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 7, 8, 9}
 	c := New(p)

@@ -62,8 +62,11 @@ func writeModule(t *testing.T, dir string, packages map[string]string) {
 // their points with the same programs built by the go command.
 func TestRandomPrograms_KilledAtPoints(t *testing.T) { tryRandom(t, "random", Generate) }
 
-// TestRandom_Concurrent does so with programs that have goroutines.
-func TestRandom_Concurrent(t *testing.T) { tryRandom(t, "concurrent", GenerateConcurrent) }
+// TestConcurrentPrograms_KilledAtPoints does so with programs that have
+// goroutines.
+func TestConcurrentPrograms_KilledAtPoints(t *testing.T) {
+	tryRandom(t, "concurrent", GenerateConcurrent)
+}
 
 func tryRandom(t *testing.T, kind string, generate func(seed uint64, pkg string) (string, error)) {
 	from, to := seeds(t)

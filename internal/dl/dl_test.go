@@ -20,6 +20,7 @@ func openC(t testing.TB, names ...string) *Library {
 	return l
 }
 
+// TestCall calls functions of libc, with and without results.
 func TestCall(t *testing.T) {
 	c := openC(t, "libno-such-library.so", "libc.so.6")
 	if c.Name() != "libc.so.6" {
@@ -43,6 +44,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// TestErrors checks the errors for missing libraries and symbols.
 func TestErrors(t *testing.T) {
 	_, err := Open("libno-such-library.so", "/no/such/path.so")
 	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "libno-such-library.so") || !strings.Contains(err.Error(), "/no/such/path.so") {

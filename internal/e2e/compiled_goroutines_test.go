@@ -83,9 +83,9 @@ func TestCompiled_DevicesInGoroutines(t *testing.T) {
 	}
 }
 
-// TestCompiled_Deadlock takes checkpoints of a program in a deadlock. They must
-// not hide it, and are no progress.
-func TestCompiled_Deadlock(t *testing.T) {
+// TestCompiled_DeadlockNotHidden takes checkpoints of a program in a deadlock.
+// They must not hide it, and are no progress.
+func TestCompiled_DeadlockNotHidden(t *testing.T) {
 	t.Parallel()
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/asleep")
 	s := newRun(t, made).start("--every", "20ms", "--retries", "1")

@@ -96,9 +96,9 @@ func TestMigrate_OpenMPI(t *testing.T) {
 	}
 }
 
-// TestMigrate_OpenMPIApart moves ranks that the library cannot admit. Their
-// pairs use another transport, and the others continue with the library.
-func TestMigrate_OpenMPIApart(t *testing.T) {
+// TestMigrate_OpenMPINotAdmitted moves ranks that the library cannot admit.
+// Their pairs use another transport, and the others continue with the library.
+func TestMigrate_OpenMPINotAdmitted(t *testing.T) {
 	onlyLong(t)
 	t.Run("no server", func(t *testing.T) {
 		p := onOpenMPI(t, 3, map[string]string{"ompi-server": "#!/bin/sh\nexit 1\n"})
@@ -287,10 +287,10 @@ func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 	})
 }
 
-// TestMigrate_OpenMPIHostsApart moves ranks between hosts without the library,
-// which cannot join launches across hosts. The run must end although
+// TestMigrate_OpenMPIHostsNotAdmitted moves ranks between hosts without the
+// library, which cannot join launches across hosts. The run must end although
 // MPI_Finalize would wait for some processes.
-func TestMigrate_OpenMPIHostsApart(t *testing.T) {
+func TestMigrate_OpenMPIHostsNotAdmitted(t *testing.T) {
 	onlyLong(t)
 	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
 	p.moves("--rank", "1", "--to", there, "--rounds", "0")
@@ -307,11 +307,11 @@ func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	})
 }
 
-// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which some
-// helpers have no ranks any more; one of them is lost itself. These helpers
-// must not end before the last rank has saved, because all others would end
-// with them.
-func TestMigrate_OpenMPIOrphans(t *testing.T) {
+// TestMigrate_OpenMPIHelpersWithoutRanks kills the supervisor of a run in which
+// some helpers have no ranks any more; one of them is lost itself. These
+// helpers must not end before the last rank has saved, because all others would
+// end with them.
+func TestMigrate_OpenMPIHelpersWithoutRanks(t *testing.T) {
 	onlyLong(t)
 	t.Setenv(control.EnvJoin, control.JoinSpawned)
 	p := onOpenMPI(t, 3, nil)

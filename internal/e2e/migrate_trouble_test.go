@@ -170,9 +170,9 @@ func shellOn(t *testing.T, host, script string) string {
 	return file + " {host}"
 }
 
-// TestMigrate_DestinationLacks moves a rank to a host that lacks something. The
-// rank stays where it is, and the command reports the reason.
-func TestMigrate_DestinationLacks(t *testing.T) {
+// TestMigrate_UnsuitableHostRefused moves a rank to a host that lacks
+// something. The rank stays where it is, and the command reports the reason.
+func TestMigrate_UnsuitableHostRefused(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	need(t, "unshare", "prlimit")

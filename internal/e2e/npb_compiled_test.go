@@ -129,9 +129,9 @@ func newCompiledNPB(t *testing.T) *plainNPB {
 	return compiledNPB.p
 }
 
-// TestNPBCompiled_Points shows that 'cairn build' chooses the loops that have
-// points by hand.
-func TestNPBCompiled_Points(t *testing.T) {
+// TestNPBCompiled_PointsAsByHand shows that 'cairn build' chooses the loops
+// that have points by hand.
+func TestNPBCompiled_PointsAsByHand(t *testing.T) {
 	p := newCompiledNPB(t)
 	if len(p.points) != len(p.loops) || len(p.loops) != len(kernelPoints) {
 		t.Errorf("points at %v; by hand at %v", p.points, p.loops)

@@ -67,9 +67,9 @@ const (
 	sizesOf = 1
 )
 
-// TestNPBCompiled_Sizes compares the saved bytes of each kernel with its
+// TestNPBCompiled_SavedBytes compares the saved bytes of each kernel with its
 // arrays.
-func TestNPBCompiled_Sizes(t *testing.T) {
+func TestNPBCompiled_SavedBytes(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	p := newCompiledNPB(t)

@@ -150,8 +150,8 @@ func files(t *testing.T, dir string) []string {
 	return list
 }
 
-// TestRanks_OtherNumber restores a run with another number of ranks.
-func TestRanks_OtherNumber(t *testing.T) {
+// TestRanks_OtherNumberRefused restores a run with another number of ranks.
+func TestRanks_OtherNumberRefused(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	s := savedRun(t)

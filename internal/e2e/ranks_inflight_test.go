@@ -110,10 +110,10 @@ func inflight(t *testing.T, dir string, ranks int) {
 	}
 }
 
-// TestRanks_LastMessage shows that a checkpoint which all ranks have copied is
-// published even if they die at that moment, and that the run continues from
-// it.
-func TestRanks_LastMessage(t *testing.T) {
+// TestRanks_KilledAfterCopying shows that a checkpoint which all ranks have
+// copied is published even if they die at that moment, and that the run
+// continues from it.
+func TestRanks_KilledAfterCopying(t *testing.T) {
 	t.Parallel()
 	// A run without deaths: -die names a rank that does not exist.
 	quiet := newRun(t, program(t, "last"), "-die", "9")

@@ -79,10 +79,10 @@ func awaitsStep(t *testing.T, w *wanderer, log, step string) {
 	}
 }
 
-// TestTiers_FromAtOnce starts a run twice from its place, with two new run
-// directories, so that both find the same start there. Only one may have the
-// run. The same command for the other one looks at the place again.
-func TestTiers_FromAtOnce(t *testing.T) {
+// TestTiers_FromPlaceTwiceAtOnce starts a run twice from its place, with two
+// new run directories, so that both find the same start there. Only one may
+// have the run. The same command for the other one looks at the place again.
+func TestTiers_FromPlaceTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t, 2, program(t, "wander"), "-size", "2000")
 	for _, finished := range []bool{false, true} {
@@ -220,9 +220,9 @@ func TestTiers_EndDiskFull(t *testing.T) {
 	sameOutput(t, x.output(), want)
 }
 
-// TestTiers_FromFinished names the run directory of a run that has finished as
-// what is to be resumed.
-func TestTiers_FromFinished(t *testing.T) {
+// TestTiers_FromFinishedRefused names the run directory of a run that has
+// finished as what is to be resumed.
+func TestTiers_FromFinishedRefused(t *testing.T) {
 	t.Parallel()
 	shared := sharedDir(t)
 	for _, tiers := range []string{"", "local=" + filepath.Join(t.TempDir(), "local") + ",shared=" + shared} {

@@ -64,10 +64,10 @@ func TestTiers_OpenMPI(t *testing.T) {
 	}
 }
 
-// TestTiers_OpenMPIShort is the part of it that takes a moment: a host is lost
-// while the run is stopped. Then there is one host, and a policy that needs
-// two.
-func TestTiers_OpenMPIShort(t *testing.T) {
+// TestTiers_OpenMPIHostLost is the part of it that takes a moment: a host is
+// lost while the run is stopped. Then there is one host, and a policy that
+// needs two.
+func TestTiers_OpenMPIHostLost(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	need(t, "mpirun.openmpi", "unshare")
@@ -97,10 +97,11 @@ func TestTiers_OpenMPIShort(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
-// TestTiers_Slurm kills one of three nodes, each with a disk of its own, while
-// a run computes. The run continues on the other nodes, with the checkpoints
-// that they hold for the lost one; Slurm has not noticed anything by then.
-func TestTiers_Slurm(t *testing.T) {
+// TestTiers_SlurmNodeKilled kills one of three nodes, each with a disk of its
+// own, while a run computes. The run continues on the other nodes, with the
+// checkpoints that they hold for the lost one; Slurm has not noticed anything
+// by then.
+func TestTiers_SlurmNodeKilled(t *testing.T) {
 	onlyLong(t)
 	want := travelled(t, "4")
 	for _, x := range []struct{ tier, name string }{{"partner", "partner=1"}, {"rs=2+1:every=1", "rs=2+1"}} {

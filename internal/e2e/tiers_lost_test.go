@@ -80,10 +80,10 @@ func TestTiers_NotMounted(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
-// TestTiers_HostAway starts a run whose directory is new on a blank host and on
-// one that cannot be reached. That one may have an earlier run: nothing is
-// started.
-func TestTiers_HostAway(t *testing.T) {
+// TestTiers_UnreachableHostRefused starts a run whose directory is new on a
+// blank host and on one that cannot be reached. That one may have an earlier
+// run: nothing is started.
+func TestTiers_UnreachableHostRefused(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	const n = 2

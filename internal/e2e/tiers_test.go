@@ -368,11 +368,11 @@ func TestTiers_S3(t *testing.T) {
 	}
 }
 
-// TestTiers_TwoRuns begins two runs at one place of an object store: they do
-// not know of each other. The second one has the place, and finishes; the first
-// one stops when it comes with a checkpoint. Its own is not lost: it continues
-// when the place is free.
-func TestTiers_TwoRuns(t *testing.T) {
+// TestTiers_TwoRunsAtOnePlace begins two runs at one place of an object store:
+// they do not know of each other. The second one has the place, and finishes;
+// the first one stops when it comes with a checkpoint. Its own is not lost: it
+// continues when the place is free.
+func TestTiers_TwoRunsAtOnePlace(t *testing.T) {
 	t.Parallel()
 	const n = 2
 	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")

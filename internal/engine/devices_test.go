@@ -514,8 +514,9 @@ func TestArray_OtherDimensions(t *testing.T) {
 	}
 }
 
-// TestArray_Fixed refuses a checkpoint whose array has other dimensions.
-func TestArray_Fixed(t *testing.T) {
+// TestArray_FixedRefusesOtherDimensions refuses a checkpoint whose array has
+// other dimensions.
+func TestArray_FixedRefusesOtherDimensions(t *testing.T) {
 	dir := t.TempDir()
 	for i, dims := range [][]int{{4, 5}, {4, 5}, {5, 4}} {
 		a := device.New[float32](dims...)

@@ -14,9 +14,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestAttend_WhileWriting loses one of two driven ranks while the other one
-// writes: that one's program is told when nothing reads its variables any more.
-func TestAttend_WhileWriting(t *testing.T) {
+// TestAttend_RankLostWhileWriting loses one of two driven ranks while the other
+// one writes: that one's program is told when nothing reads its variables any
+// more.
+func TestAttend_RankLostWhileWriting(t *testing.T) {
 	writing, waiting, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(writing) })
 	var holds atomic.Bool

@@ -114,6 +114,8 @@ func newWorld() *world {
 	return w
 }
 
+// TestRestore_AllKindsOfValues restores a state with values of all kinds, with
+// each compression.
 func TestRestore_AllKindsOfValues(t *testing.T) {
 	for _, c := range []Compression{None, Zstd, Gzip} {
 		t.Run("compression="+string(c), func(t *testing.T) {
@@ -226,6 +228,8 @@ func TestDifferential_ManyCheckpoints(t *testing.T) {
 	}
 }
 
+// TestOpenFile_RestoredAndTruncated cuts off what a program wrote after the
+// checkpoint. A file that has become shorter is refused.
 func TestOpenFile_RestoredAndTruncated(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out.txt")
 	start := func() (*Run, *os.File, *bufio.Writer, *int) {
@@ -267,6 +271,8 @@ func TestOpenFile_RestoredAndTruncated(t *testing.T) {
 	}
 }
 
+// TestRestore_OtherVariables shows that a checkpoint with other variables is
+// refused, unless Drop and Optional allow the difference.
 func TestRestore_OtherVariables(t *testing.T) {
 	dir := t.TempDir()
 	a, b := 1, []float64{1, 2}
@@ -310,6 +316,8 @@ func TestRestore_OtherVariables(t *testing.T) {
 	})
 }
 
+// TestProtect_UnsupportedValue shows that the error names the part of the
+// variable that cannot be saved.
 func TestProtect_UnsupportedValue(t *testing.T) {
 	p := open(t, t.TempDir())
 	type deep struct {

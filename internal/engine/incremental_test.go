@@ -163,9 +163,9 @@ func TestIncremental_Differential(t *testing.T) {
 	}
 }
 
-// TestIncremental_Order returns errors for calls that are out of order, and
-// changes nothing then.
-func TestIncremental_Order(t *testing.T) {
+// TestIncremental_WrongOrderRefused returns errors for calls that are out of
+// order, and changes nothing then.
+func TestIncremental_WrongOrderRefused(t *testing.T) {
 	p := open(t, t.TempDir())
 	a, b := 1, []int{2}
 	Protect(p, "a", &a)

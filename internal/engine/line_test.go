@@ -141,6 +141,8 @@ func TestRestore_OneRankLostAll(t *testing.T) {
 	}
 }
 
+// TestRestore_OtherNumberOfRanks shows that a checkpoint of another number of
+// ranks is refused.
 func TestRestore_OtherNumberOfRanks(t *testing.T) {
 	dir := t.TempDir()
 	from, sum := make([]int, 4), make([]int, 4)
@@ -342,6 +344,8 @@ func TestCheckpoint_AllRanks(t *testing.T) {
 	}
 }
 
+// TestRestore_OptionsDiffer shows that options which must be the same on all
+// ranks are compared.
 func TestRestore_OptionsDiffer(t *testing.T) {
 	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir()}, func(p *Run) error {
 		p.opts.EveryPoints = 1 + p.Rank()

@@ -31,6 +31,8 @@ func points(t *testing.T, p *Run, indices *int, n int) (calls int) {
 	return calls
 }
 
+// TestPoint_Due checks when a point takes a checkpoint, and the reason that it
+// gives.
 func TestPoint_Due(t *testing.T) {
 	x := 0
 	for _, c := range []struct {
@@ -87,6 +89,7 @@ func TestPoint_Due(t *testing.T) {
 	})
 }
 
+// TestInterval_Daly compares the interval with published figures.
 func TestInterval_Daly(t *testing.T) {
 	// Young's figure for a cost of 5 minutes and a day between failures is
 	// sqrt(2·300·86400) = 7200 s; Daly's correction moves it a little.
@@ -161,6 +164,8 @@ func TestPoint_ChangesAfterReturn(t *testing.T) {
 	}
 }
 
+// TestPoint_DiskFull shows that Point reports a full disk once, and that
+// checkpoints succeed when there is room again.
 func TestPoint_DiskFull(t *testing.T) {
 	disk := newDisk(t)
 	var full atomic.Bool
@@ -249,6 +254,8 @@ func TestRestore_DamagedCheckpoints(t *testing.T) {
 	}
 }
 
+// TestPoint_Canceled shows that a canceled point returns an error, and that the
+// next one works.
 func TestPoint_Canceled(t *testing.T) {
 	p := open(t, t.TempDir())
 	x := 0
@@ -265,6 +272,8 @@ func TestPoint_Canceled(t *testing.T) {
 	}
 }
 
+// TestRestore_Fixed restores a Fixed variable in its own memory. Other lengths
+// are refused.
 func TestRestore_Fixed(t *testing.T) {
 	dir := t.TempDir()
 	a := [][]float64{{1, 2}, {3, 4}}
@@ -466,6 +475,7 @@ func TestStop_CanceledContext(t *testing.T) {
 	}
 }
 
+// TestRun_Misuse checks the errors of Point before Restore and after Close.
 func TestRun_Misuse(t *testing.T) {
 	p := open(t, t.TempDir())
 	if err := p.Point(ctx); err == nil || !strings.Contains(err.Error(), "no Restore") {

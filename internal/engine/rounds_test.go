@@ -254,8 +254,8 @@ func TestPoint_OtherGoroutineSends(t *testing.T) {
 	mustEnd(t, within(t, newCrew(2, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program(0)))
 }
 
-// TestWorld_BesideReports calls World while the run reports to the supervisor.
-func TestWorld_BesideReports(t *testing.T) {
+// TestWorld_WhileReporting calls World while the run reports to the supervisor.
+func TestWorld_WhileReporting(t *testing.T) {
 	for range 20 {
 		a, b := net.Pipe()
 		go io.Copy(io.Discard, b)

@@ -184,9 +184,9 @@ func restoredStep(t *testing.T, dir string) (int, error) {
 	return step, err
 }
 
-// TestForeignFile_Alone puts sound files of other checkpoints and runs into the
-// newest checkpoint of a run of one rank.
-func TestForeignFile_Alone(t *testing.T) {
+// TestForeignFile_SingleRank puts sound files of other checkpoints and runs
+// into the newest checkpoint of a run of one rank.
+func TestForeignFile_SingleRank(t *testing.T) {
 	file := func(dir string, index int, name string) string {
 		return filepath.Join(dir, fmt.Sprintf("ckpt-%08d", index), name)
 	}

@@ -121,9 +121,10 @@ func TestShareSizes_DifferentMoments(t *testing.T) {
 	}
 }
 
-// TestRestore_FilesOutside: a checkpoint that was copied from elsewhere does
-// not change files outside the working directory, unless the user allows it.
-func TestRestore_FilesOutside(t *testing.T) {
+// TestRestore_OutsideFilesUnchanged: a checkpoint that was copied from
+// elsewhere does not change files outside the working directory, unless the
+// user allows it.
+func TestRestore_OutsideFilesUnchanged(t *testing.T) {
 	ctx := context.Background()
 	base := t.TempDir()
 	for _, dir := range []string{"work", "victim"} {

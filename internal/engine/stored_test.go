@@ -87,9 +87,9 @@ func TestRead_VariablesOfKeptCheckpoints(t *testing.T) {
 	closeRun(t, p)
 }
 
-// TestRead_Removed reads a checkpoint that is removed meanwhile: what was found
-// is read to the end. Without its base, the rest of it can be read.
-func TestRead_Removed(t *testing.T) {
+// TestRead_CheckpointRemoved reads a checkpoint that is removed meanwhile: what
+// was found is read to the end. Without its base, the rest of it can be read.
+func TestRead_CheckpointRemoved(t *testing.T) {
 	disk := newDisk(t)
 	same, other := make([]float64, 300_000), make([]float64, 300_000)
 	p := openFS(t, disk)
@@ -142,10 +142,10 @@ func TestRead_Removed(t *testing.T) {
 	closeRun(t, p)
 }
 
-// TestRead_Alone reads variables without a look at the others, so that the time
-// to read all of them, one by one, is not quadratic. Those that need the others
-// are read with them.
-func TestRead_Alone(t *testing.T) {
+// TestRead_OneVariableAlone reads variables without a look at the others, so
+// that the time to read all of them, one by one, is not quadratic. Those that
+// need the others are read with them.
+func TestRead_OneVariableAlone(t *testing.T) {
 	type node struct {
 		next *node
 		n    int

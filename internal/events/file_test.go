@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// TestReader_GrowingFile shows that a reader returns each event once, as the
+// file grows, and begins anew when it is replaced.
 func TestReader_GrowingFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), FileName)
 	r := NewReader(name)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func BenchmarkRows(b *testing.B) {
+func BenchmarkCollect_Rows(b *testing.B) {
 	rows := make([][]float64, 1_000_000)
 	for i := range rows {
 		rows[i] = []float64{float64(i), 1, 2, 3}
@@ -25,7 +25,7 @@ type benchLeaf struct {
 	of          *benchNode
 }
 
-func BenchmarkList(b *testing.B) {
+func BenchmarkCollect_List(b *testing.B) {
 	var list *benchNode
 	for i := range 1_000_000 {
 		list = &benchNode{list, int64(i), 1, 2}
@@ -33,7 +33,7 @@ func BenchmarkList(b *testing.B) {
 	benchCollect(b, &list)
 }
 
-func BenchmarkTree(b *testing.B) {
+func BenchmarkCollect_Tree(b *testing.B) {
 	var tree *benchLeaf
 	for i := range 1_000_000 {
 		l := &benchLeaf{key: uint64(i+1) * 0x9e3779b97f4a7c15}
@@ -50,7 +50,7 @@ func BenchmarkTree(b *testing.B) {
 	benchCollect(b, &tree)
 }
 
-func BenchmarkStrings(b *testing.B) {
+func BenchmarkCollect_Strings(b *testing.B) {
 	names := make(map[int]string)
 	for i := range 200_000 {
 		names[i] = fmt.Sprint("name ", i)

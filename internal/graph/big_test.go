@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// TestCollect_LongList saves and restores a list of a million nodes: neither
+// needs a deep stack.
 func TestCollect_LongList(t *testing.T) {
 	const n = 1_000_000
 	type link struct {
@@ -49,6 +51,8 @@ func TestCollect_LongList(t *testing.T) {
 	}
 }
 
+// TestCollect_RowsSpeed shows that equal rows become one table, and logs how
+// long that takes.
 func TestCollect_RowsSpeed(t *testing.T) {
 	rows := make([][]float64, 1_000_000)
 	for i := range rows {
@@ -103,6 +107,8 @@ func grow(depth int, seed *int) *tree {
 	return t
 }
 
+// TestRestore_DuringGC restores pointers while garbage is collected: what they
+// lead to stays.
 func TestRestore_DuringGC(t *testing.T) {
 	seed := 0
 	v := grow(11, &seed)

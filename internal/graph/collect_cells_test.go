@@ -414,9 +414,10 @@ func TestCells_AcrossPages(t *testing.T) {
 	}
 }
 
-// TestCells_LargeArraysBesides has single objects and large arrays of one type.
-// The pool is not copied object by object, so there must be no cells in it.
-func TestCells_LargeArraysBesides(t *testing.T) {
+// TestCells_NoneBesideLargeArrays has single objects and large arrays of one
+// type. The pool is not copied object by object, so there must be no cells in
+// it.
+func TestCells_NoneBesideLargeArrays(t *testing.T) {
 	type state struct {
 		large []float64
 		small []*float64

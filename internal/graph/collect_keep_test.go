@@ -199,6 +199,8 @@ func changed(a, b []byte) (n int) {
 	return n
 }
 
+// TestRemember_NodeInFront adds a node in front of a list: the nodes that were
+// there keep their places in the image.
 func TestRemember_NodeInFront(t *testing.T) {
 	var list *chained
 	for i := range 5000 {

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// TestSpanSet_AgainstPlainList compares with a list that is searched from its
+// beginning.
 func TestSpanSet_AgainstPlainList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var set spanSet
@@ -47,6 +49,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// TestPrepare_LinearInVariables shows that the time grows in proportion to the
+// number of variables.
 func TestPrepare_LinearInVariables(t *testing.T) {
 	prepare := func(n int) time.Duration {
 		data, ints := make([][]float64, n), make([]int, n)

@@ -93,7 +93,9 @@ func emigrate(t testing.TB, f *file, small bool) (*Image, [][]byte) {
 	return img, data
 }
 
-func TestForeign(t *testing.T) {
+// TestForeign_AllKinds restores values of all kinds from a machine with another
+// byte order, and from one with 32-bit words.
+func TestForeign_AllKinds(t *testing.T) {
 	type all struct {
 		a []float64
 		b [][3]int32
@@ -152,6 +154,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestPool_Shapes checks the type and the dimensions of the datasets that
+// values become.
 func TestPool_Shapes(t *testing.T) {
 	type pt struct{ x, y float64 }
 	rows := make([][]float64, 5)
@@ -199,6 +203,8 @@ func TestPool_Shapes(t *testing.T) {
 	}
 }
 
+// TestTarget_InPlace shows that an array keeps its memory when it is restored,
+// unless two variables share it.
 func TestTarget_InPlace(t *testing.T) {
 	a, b := []float64{1, 2, 3}, []float64{4, 5}
 	f := save(t, []Root{{"a", &a}, {"b", &b}}, nil)
@@ -220,6 +226,8 @@ func TestTarget_InPlace(t *testing.T) {
 	}
 }
 
+// TestTarget_DamagedBools shows that a restored bool is true or false, whatever
+// byte the checkpoint has.
 func TestTarget_DamagedBools(t *testing.T) {
 	v := struct {
 		b []bool

@@ -130,6 +130,8 @@ func tryDamaged(t testing.TB, f *file, prog []byte) error {
 	return nil
 }
 
+// FuzzPrepare restores images that were changed in any way: there is no panic,
+// and no invalid pointer.
 func FuzzPrepare(f *testing.F) {
 	seed := fuzzSeed(f)
 	for k := range 16 {
@@ -138,6 +140,7 @@ func FuzzPrepare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prog []byte) { tryDamaged(t, seed, prog) })
 }
 
+// TestPrepare_Damaged does what FuzzPrepare does, with fixed random changes.
 func TestPrepare_Damaged(t *testing.T) {
 	seed := fuzzSeed(t)
 	if err := tryDamaged(t, seed, nil); err != nil {
@@ -178,6 +181,8 @@ func isMismatch(err error) bool {
 	return errors.As(err, &m)
 }
 
+// TestPrepare_HostileSizes shows that sizes which no checkpoint can have are
+// refused, and take no memory.
 func TestPrepare_HostileSizes(t *testing.T) {
 	x := []int{1}
 	f := save(t, []Root{{"x", &x}}, nil)
@@ -196,6 +201,8 @@ func TestPrepare_HostileSizes(t *testing.T) {
 	}
 }
 
+// TestPrepare_HostileTypes shows that types which cannot be are refused, and
+// take no memory.
 func TestPrepare_HostileTypes(t *testing.T) {
 	x := []any{1}
 	f := save(t, []Root{{"x", &x}}, nil)

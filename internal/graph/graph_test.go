@@ -415,6 +415,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestRoundTrip_Aliases restores what shares memory, so that it does so again.
 func TestRoundTrip_Aliases(t *testing.T) {
 	type inner struct {
 		a int
@@ -497,6 +498,8 @@ func TestRoundTrip_Aliases(t *testing.T) {
 
 type celsius float64
 
+// TestRoundTrip_SharedRoots restores variables that share memory. Variables
+// that do so no more are refused.
 func TestRoundTrip_SharedRoots(t *testing.T) {
 	type state struct {
 		data []int
@@ -526,6 +529,8 @@ func TestRoundTrip_SharedRoots(t *testing.T) {
 	}
 }
 
+// TestRoundTrip_Files restores open files. A file that the run does not know is
+// refused.
 func TestRoundTrip_Files(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "x")
 	if err != nil {

@@ -94,8 +94,9 @@ func TestCopies_ValuesAtAdd(t *testing.T) {
 	}
 }
 
-// TestCopies_Order makes the same pools in whatever order variables are added.
-func TestCopies_Order(t *testing.T) {
+// TestCopies_SamePoolsInAnyOrder makes the same pools in whatever order
+// variables are added.
+func TestCopies_SamePoolsInAnyOrder(t *testing.T) {
 	a, b, c := []float64{1, 2}, map[string]*int{"b": new(int)}, [3]int32{1, 2, 3}
 	roots := []Root{{"a", &a}, {"b", &b}, {"c", &c}}
 	pools := func(img *Image) (out []string) {
@@ -178,9 +179,9 @@ func TestCopies_Aliases(t *testing.T) {
 	refused(t, err, "p", "n", "*p")
 }
 
-// TestCopies_SharedMap refuses a map and a small object of many that two
+// TestCopies_SharedMapRefused refuses a map and a small object of many that two
 // variables have.
-func TestCopies_SharedMap(t *testing.T) {
+func TestCopies_SharedMapRefused(t *testing.T) {
 	m := map[int]int{1: 2}
 	a, b := m, []map[int]int{m}
 	k := beginCopies(t, Root{"a", &a}, Root{"b", &b})

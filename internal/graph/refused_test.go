@@ -24,6 +24,8 @@ type layer struct {
 func localA() any { type T struct{ a int }; return T{1} }
 func localB() any { type T struct{ b string }; return T{"x"} }
 
+// TestCollect_Refused checks the error for each value that cannot be saved, and
+// the path to it.
 func TestCollect_Refused(t *testing.T) {
 	type modelT struct {
 		layers []*layer
@@ -133,6 +135,8 @@ type oldGrid struct {
 	cells []float64
 }
 
+// TestCompare_Mismatch checks what is said about types that differ from those
+// of the checkpoint.
 func TestCompare_Mismatch(t *testing.T) {
 	desc := func(v any) string { return describeType(reflect.TypeOf(v)) }
 	type rec struct {

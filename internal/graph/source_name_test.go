@@ -2,6 +2,8 @@ package graph
 
 import "testing"
 
+// TestSourceName checks the names of the source for names that the compiler
+// made.
 func TestSourceName(t *testing.T) {
 	for name, want := range map[string]string{
 		"main.main": "main.main",

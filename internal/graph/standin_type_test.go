@@ -39,12 +39,16 @@ func TestTypes_AreSavedByName(t *testing.T) {
 	}
 }
 
+// TestTypes_MadeAtRunTime shows that types which the program has made at run
+// time cannot be saved.
 func TestTypes_MadeAtRunTime(t *testing.T) {
 	v := []reflect.Type{reflect.StructOf([]reflect.StructField{{Name: "OnlyHere", Type: reflect.TypeFor[int]()}})}
 	_, err := Collect([]Root{{"v", &v}}, nil)
 	want(t, err, `v[0].(*reflect.rtype) (*reflect.rtype) cannot be saved: no type struct { OnlyHere int } in the program; register it with cairn.Register`)
 }
 
+// TestTypes_UnknownAfterRestart shows that a type which the program lacks after
+// a restart is named.
 func TestTypes_UnknownAfterRestart(t *testing.T) {
 	v := []reflect.Type{reflect.TypeOf(localA())}
 	f := save(t, []Root{{"v", &v}}, &Env{Types: []reflect.Type{reflect.TypeOf(localA())}})

@@ -38,6 +38,8 @@ func (h *intHeap) Pop() any {
 	return x
 }
 
+// TestStd_Random shows that restored generators of random numbers continue
+// their sequences.
 func TestStd_Random(t *testing.T) {
 	type gens struct {
 		r  *rand.Rand
@@ -215,6 +217,7 @@ func TestTime_Locations(t *testing.T) {
 	}
 }
 
+// TestStd_NaNKeys restores maps with keys that are not equal to themselves.
 func TestStd_NaNKeys(t *testing.T) {
 	v := map[float64]int{math.NaN(): 1, math.Inf(1): 3, math.Copysign(0, -1): 4}
 	v[math.NaN()] = 2
@@ -263,6 +266,8 @@ type wrapper struct {
 	extra string
 }
 
+// TestCodec_RoundTrip restores values whose types have a CairnState method,
+// wherever they are.
 func TestCodec_RoundTrip(t *testing.T) {
 	type all struct {
 		log []string
@@ -301,6 +306,7 @@ func (v *versioned) CairnState(c *Coder) error {
 	return nil
 }
 
+// TestCodec_Errors checks the errors of wrong CairnState methods.
 func TestCodec_Errors(t *testing.T) {
 	f := save(t, []Root{{"v", &versioned{1, 2}}}, nil)
 	fieldB = "c"

@@ -117,7 +117,9 @@ f.close()
 with open(manifest, 'w') as o: json.dump(m, o)
 `
 
-func TestPythonWrites(t *testing.T) {
+// TestH5py_FilesAreRead reads files that h5py has written, with its various
+// settings.
+func TestH5py_FilesAreRead(t *testing.T) {
 	modes := []string{"default", "latest"}
 	if os.Getenv("CAIRN_LONG") != "" {
 		modes = append(modes, "v108", "block", "narrow")

@@ -95,9 +95,9 @@ func checkErrors(t *testing.T, what string, errs []error) {
 	}
 }
 
-// TestFlippedBits flips every bit of a file, one at a time. Errors must be
+// TestRead_FlippedBits flips every bit of a file, one at a time. Errors must be
 // those of the package, and most flips must be noticed.
-func TestFlippedBits(t *testing.T) {
+func TestRead_FlippedBits(t *testing.T) {
 	file := small(t)
 	for _, err := range walk(bytes.NewReader(file)) {
 		if err != nil {
@@ -162,9 +162,9 @@ func reseal(file []byte) {
 	}
 }
 
-// TestResealedChanges changes every byte behind the first 48, and makes the
-// checksums fit.
-func TestResealedChanges(t *testing.T) {
+// TestRead_ChangesWithValidChecksums changes every byte behind the first 48,
+// and makes the checksums fit.
+func TestRead_ChangesWithValidChecksums(t *testing.T) {
 	orig := small(t)
 	for i := 48; i < len(orig); i++ {
 		for _, v := range []byte{0x00, 0xff, orig[i] + 1, orig[i] ^ 0x80} {
@@ -262,9 +262,9 @@ func TestRead_CraftedFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedLibraryFiles does random damage to files of the library, with all
-// its structures; see testdata/seed.py.
-func TestDamagedLibraryFiles(t *testing.T) {
+// TestRead_DamagedLibraryFiles does random damage to files of the library, with
+// all its structures; see testdata/seed.py.
+func TestRead_DamagedLibraryFiles(t *testing.T) {
 	for _, mode := range []string{"default", "latest"} {
 		orig, err := os.ReadFile("testdata/" + mode + ".h5")
 		if err != nil {
@@ -286,6 +286,8 @@ func TestDamagedLibraryFiles(t *testing.T) {
 	}
 }
 
+// FuzzOpen opens and reads arbitrary files: errors are those of the package,
+// and nothing takes too long.
 func FuzzOpen(f *testing.F) {
 	f.Add(small(f))
 	f.Add(everything(f).bytes())
@@ -307,6 +309,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
+// FuzzDecodeChunk decodes arbitrary chunks: the result has the right size, or
+// is an error.
 func FuzzDecodeChunk(f *testing.F) {
 	for _, fs := range [][]Filter{{Deflate(1)}, {Zstd(1)}, {Shuffle(3), Zstd(1), Fletcher32()}} {
 		out, mask, err := EncodeChunk(fs, pattern(1000), nil)

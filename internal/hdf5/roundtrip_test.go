@@ -65,13 +65,13 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestDeterministic(t *testing.T) {
+func TestWriter_Deterministic(t *testing.T) {
 	if !bytes.Equal(everything(t).bytes(), everything(t).bytes()) {
 		t.Error("the same calls gave different bytes")
 	}
 }
 
-func TestManyChunks(t *testing.T) {
+func TestRoundTrip_ManyChunks(t *testing.T) {
 	const n = 200_000
 	w := NewWriter()
 	spec := DatasetSpec{Type: mustType(t, "|u1"), Dims: []uint64{4, n}, Chunk: []uint64{1, 2}}
@@ -96,7 +96,7 @@ func TestManyChunks(t *testing.T) {
 	}
 }
 
-func TestManyLinks(t *testing.T) {
+func TestRoundTrip_ManyLinks(t *testing.T) {
 	w := NewWriter()
 	var names []string
 	for i := range 20_000 {
@@ -127,7 +127,7 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
-func TestSmallTreesForSmallDatasets(t *testing.T) {
+func TestWriter_SmallTreesForSmallDatasets(t *testing.T) {
 	b := newBuilder(t)
 	for i := range 1000 {
 		b.chunked(fmt.Sprintf("d%d", i), "|u1", []uint64{8}, []uint64{8}, nil, pattern(8), nil)
@@ -138,7 +138,7 @@ func TestSmallTreesForSmallDatasets(t *testing.T) {
 	}
 }
 
-func TestConcurrentReads(t *testing.T) {
+func TestReadAt_Concurrent(t *testing.T) {
 	b := newBuilder(t)
 	b.chunked("x", "<u4", []uint64{64, 64}, []uint64{10, 10}, []Filter{Deflate(1)}, pattern(64*64*4), nil)
 	f := openBytes(t, b.bytes())
@@ -159,7 +159,7 @@ func TestConcurrentReads(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWriterRefuses(t *testing.T) {
+func TestWriter_Refuses(t *testing.T) {
 	u1 := mustType(t, "|u1")
 	var big Type
 	big.Class = Compound
@@ -256,6 +256,8 @@ func TestParseType(t *testing.T) {
 	}
 }
 
+// TestFilters encodes and decodes with all combinations of filters. A filter
+// that makes a chunk larger is left out.
 func TestFilters(t *testing.T) {
 	for _, fs := range [][]Filter{nil, {Deflate(6)}, {Shuffle(8)}, {Shuffle(3), Deflate(1)}, {Zstd(3)}, {Shuffle(4), Zstd(9), Fletcher32()},
 		{Fletcher32(), Zstd(1)}, {Fletcher32(), Shuffle(2), Deflate(1), Zstd(1)}, {Shuffle(16), Shuffle(5), Zstd(1)}} {
@@ -303,6 +305,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestChecksums compares checksums with published values.
 func TestChecksums(t *testing.T) {
 	// The expected values were published with the algorithm, or computed by
 	// hand.

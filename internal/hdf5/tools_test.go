@@ -123,7 +123,8 @@ func manifest(t *testing.T, wants map[string]want) string {
 	return path
 }
 
-func TestPythonReads(t *testing.T) {
+// TestH5py_ReadsEveryDataset lets h5py read a file with all kinds of datasets.
+func TestH5py_ReadsEveryDataset(t *testing.T) {
 	b := everything(t)
 	for i := range 300 {
 		b.plain(fmt.Sprintf("/many/ü%d", i), "<u4", nil, []byte{byte(i), byte(i >> 8), 0, 0})
@@ -170,7 +171,9 @@ print('fine')
 	}
 }
 
-func TestVirtualAcrossFiles(t *testing.T) {
+// TestVirtual_AcrossFiles reads datasets whose parts are in other files, and
+// lets the tools read them.
+func TestVirtual_AcrossFiles(t *testing.T) {
 	dir := t.TempDir()
 	data := pattern(40 * 8)
 	dims := []uint64{10, 4}

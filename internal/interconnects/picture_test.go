@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestPicture checks that the picture is well formed, and shows each sample and
+// the transports.
 func TestPicture(t *testing.T) {
 	phases := []Phase{
 		{Label: "A", Title: "one <host> & memory", To: 30, Routes: []string{"shm", "shm"}, Samples: []Sample{{10, 3, 1, 9}, {20, 4, 2, 9}, {30, 1000, 2, 2000}}},

@@ -444,6 +444,7 @@ func TestWords_Examples(t *testing.T) {
 	}
 }
 
+// TestWords_Parts checks how names are divided into words.
 func TestWords_Parts(t *testing.T) {
 	for id, want := range map[string]string{
 		"saveSet": "save set", "HTTPServer": "http server", "ranks_flight_test": "ranks flight test", "CAIRN_DIR": "cairn dir", "x2": "x", "setID": "set id",

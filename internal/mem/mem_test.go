@@ -32,6 +32,8 @@ func TestIsZero(t *testing.T) {
 	}
 }
 
+// TestStaging checks that segments are distinct and limited in number, and come
+// back.
 func TestStaging(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()
@@ -132,6 +134,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// BenchmarkDigest compares Digest with the library.
 func BenchmarkDigest(b *testing.B) {
 	p := make([]byte, 512<<20)
 	for i := range p {
@@ -179,6 +182,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// BenchmarkCopy compares Copy with the builtin.
 func BenchmarkCopy(b *testing.B) {
 	src, dst := make([]byte, 512<<20), Aligned(512<<20)
 	clear(dst)

@@ -2,6 +2,8 @@ package mem
 
 import "testing"
 
+// TestOffHeap appends to a list outside of the heap, several times from the
+// beginning.
 func TestOffHeap(t *testing.T) {
 	var r OffHeap[uint32]
 	defer r.Close()

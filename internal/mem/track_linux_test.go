@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTracker_Dropped drops pages that hold data, as allocators do with memory
-// that is free: they are zero afterwards, and so they must count as written,
-// once.
-func TestTracker_Dropped(t *testing.T) {
+// TestTracker_DroppedPagesCount drops pages that hold data, as allocators do
+// with memory that is free: they are zero afterwards, and so they must count as
+// written, once.
+func TestTracker_DroppedPagesCount(t *testing.T) {
 	const huge = 2 << 20
 	for _, advice := range []struct {
 		name string

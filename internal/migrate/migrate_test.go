@@ -180,6 +180,8 @@ func (v *things) check(t testing.TB, w *things) {
 	}
 }
 
+// TestMigrate migrates states over connections of all kinds, with batches of
+// all sizes.
 func TestMigrate(t *testing.T) {
 	for _, c := range []struct {
 		name string

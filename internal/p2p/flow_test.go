@@ -57,10 +57,10 @@ func (w *blockedWatcher) Blocked() {
 	}
 }
 
-// TestBlockedOn_Storing receives a message that has arrived into memory of a
-// slow device. The message counts as received, but its receiver is not blocked:
-// ranks that took it for blocked would see a deadlock.
-func TestBlockedOn_Storing(t *testing.T) {
+// TestBlockedOn_NotWhileStoring receives a message that has arrived into memory
+// of a slow device. The message counts as received, but its receiver is not
+// blocked: ranks that took it for blocked would see a deadlock.
+func TestBlockedOn_NotWhileStoring(t *testing.T) {
 	_, es := world(t, 2, fabric.Options{})
 	want := pattern(100, 1)
 	if err := es[0].Send(0, 1, 5, want); err != nil {

@@ -128,10 +128,10 @@ func (l *joinedLink) Close(ctx context.Context) error {
 	return l.Link.Close(ctx)
 }
 
-// TestMove_Joins shows that destinations join where that is useful.
+// TestMove_DestinationsJoin shows that destinations join where that is useful.
 // TestMove_MessagesInflight checks the messages; this test checks which
 // transport they use.
-func TestMove_Joins(t *testing.T) {
+func TestMove_DestinationsJoin(t *testing.T) {
 	routes := func(s *stage) (out []string) {
 		for _, p := range s.at {
 			for i := range s.n {

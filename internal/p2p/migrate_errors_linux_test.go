@@ -306,9 +306,9 @@ func TestCounters_Restored(t *testing.T) {
 	}
 }
 
-// TestMove_Fragile shows that links which are closed for every checkpoint are
-// also closed for destinations.
-func TestMove_Fragile(t *testing.T) {
+// TestMove_FragileLinksClosed shows that links which are closed for every
+// checkpoint are also closed for destinations.
+func TestMove_FragileLinksClosed(t *testing.T) {
 	for _, o := range []mem.Options{{MustClose: true}, {MustClose: true, EagerLimit: 16, Pull: true}} {
 		ways["fragile"] = o
 		s := newStage(t, "fragile", 3)

@@ -92,6 +92,8 @@ func pattern(n int, seed uint64) []byte {
 	return p
 }
 
+// TestMessages_Order sends many messages of all sizes between all ranks: they
+// are received in order.
 func TestMessages_Order(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -274,6 +276,8 @@ func TestContinue_Early(t *testing.T) {
 	}
 }
 
+// TestLost_SendAndRecvFail shows that calls that need a lost rank fail, and
+// others do not.
 func TestLost_SendAndRecvFail(t *testing.T) {
 	f, es := world(t, 3, mem.Options{})
 	go f.Kill(2)

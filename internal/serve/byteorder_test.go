@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestPlain_OtherByteOrder takes a checkpoint of a C program from this machine
-// to an emulated one with the other byte order, and back.
-func TestPlain_OtherByteOrder(t *testing.T) {
+// TestC_OtherByteOrder takes a checkpoint of a C program from this machine to
+// an emulated one with the other byte order, and back.
+func TestC_OtherByteOrder(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("it compiles the cairn command for another architecture: set CAIRN_LONG=1")
 	}

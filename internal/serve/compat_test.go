@@ -189,9 +189,9 @@ func TestFTI_KeepLastCheckpoint(t *testing.T) {
 	}
 }
 
-// TestFTI_Configuration reads configuration files that say something wrong, or
-// something that has no counterpart.
-func TestFTI_Configuration(t *testing.T) {
+// TestFTI_WrongConfiguration reads configuration files that say something
+// wrong, or something that has no counterpart.
+func TestFTI_WrongConfiguration(t *testing.T) {
 	c := compileCompat(t, "fti", "mpich")
 	for _, x := range []struct {
 		config, says string
@@ -300,9 +300,10 @@ func TestVELOC_Supervised(t *testing.T) {
 	}
 }
 
-// TestVELOC_Configuration reads configuration files that say something wrong.
-func TestVELOC_Configuration(t *testing.T) {
-	onlyLong(t, "TestFTI_Configuration reads a configuration every day")
+// TestVELOC_WrongConfiguration reads configuration files that say something
+// wrong.
+func TestVELOC_WrongConfiguration(t *testing.T) {
+	onlyLong(t, "TestFTI_WrongConfiguration reads a configuration every day")
 	c := compileCompat(t, "veloc", "mpich")
 	for config, want := range map[string]string{
 		"scratch = s\n": "mode = : sync or async is needed",

@@ -187,9 +187,9 @@ func TestGPU_Reset(t *testing.T) {
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "reset", "dmps", "8", "0")
 }
 
-// TestGPU_Capture captures a graph while the library copies and pins: the
-// capture is not disturbed.
-func TestGPU_Capture(t *testing.T) {
+// TestGPU_CaptureUndisturbed captures a graph while the library copies and
+// pins: the capture is not disturbed.
+func TestGPU_CaptureUndisturbed(t *testing.T) {
 	run := fakeCUDA(t, build(t))
 	run(t, "", filepath.Join(t.TempDir(), "ckpt"), "capture", "ds", "40", "4")
 }

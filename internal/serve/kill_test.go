@@ -302,9 +302,9 @@ func randomKill(events []string, atMost time.Duration) kill {
 var helperSteps = []string{"copy.begin", "copy.done", "write.segment", "commit.written", "commit.published", "prune.withdrawn", "prune.removed",
 	"restore.begin", "restore.loaded", "restore.done", "finish.begin", "finish.recorded", "finish.discarded"}
 
-// TestPlain_Killed kills a C program and its helper: between points, and inside
-// the copy, the commit, the restore and the end.
-func TestPlain_Killed(t *testing.T) {
+// TestC_Killed kills a C program and its helper: between points, and inside the
+// copy, the commit, the restore and the end.
+func TestC_Killed(t *testing.T) {
 	v := &victim{start: func(ckpt, out string) *exec.Cmd { return program(t, "plain", ckpt, "60", "20000", "1", out) }}
 	v.undisturbed(t)
 	v.survive(t, []kill{
@@ -331,8 +331,8 @@ func TestPlain_Killed(t *testing.T) {
 	v.surviveMany(t, 1100, events, 500*time.Millisecond)
 }
 
-// TestPlain_Terminated sends SIGTERM: the program saves, stops, and resumes.
-func TestPlain_Terminated(t *testing.T) {
+// TestC_Terminated sends SIGTERM: the program saves, stops, and resumes.
+func TestC_Terminated(t *testing.T) {
 	v := &victim{start: func(ckpt, out string) *exec.Cmd { return program(t, "plain", ckpt, "60", "20000", "1000000", out) }}
 	v.undisturbed(t)
 	v.survive(t, []kill{{at: "point#20=15", resumes: true}})

@@ -88,8 +88,8 @@ func program(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestPlain_RestoredByGo loads what a C program saved into variables of Go.
-func TestPlain_RestoredByGo(t *testing.T) {
+// TestC_RestoredByGo loads what a C program saved into variables of Go.
+func TestC_RestoredByGo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	first := program(t, "plain", dir, "60", "20000", "1")
 	first.Env = append(first.Env, "KILL_AT=point#8=15", "KILL_WAIT=1") // SIGTERM: it saves and stops
@@ -207,8 +207,8 @@ func TestParts_ContentAtAdd(t *testing.T) {
 	}
 }
 
-// TestPlain_Variables lists what a checkpoint holds, before it is restored.
-func TestPlain_Variables(t *testing.T) {
+// TestC_Variables lists what a checkpoint holds, before it is restored.
+func TestC_Variables(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	first := program(t, "plain", dir, "60", "20000", "1")
 	first.Env = append(first.Env, "PLAIN_LIST=1", "KILL_AT=point#8=15", "KILL_WAIT=1")
@@ -235,8 +235,9 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// TestHeader_Agrees compares what cairn.h and this package say twice.
-func TestHeader_Agrees(t *testing.T) {
+// TestHeader_AgreesWithPackage compares what cairn.h and this package say
+// twice.
+func TestHeader_AgreesWithPackage(t *testing.T) {
 	header, err := os.ReadFile("../../lib/cairn.h")
 	if err != nil {
 		t.Fatal(err)

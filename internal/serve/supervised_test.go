@@ -28,9 +28,10 @@ func TestHelper_Disturbed(t *testing.T) {
 	}
 }
 
-// TestHelper_Unbound binds a program to one processor, as a launcher of MPI
-// does: its helper may use the others. Without a launcher it may not.
-func TestHelper_Unbound(t *testing.T) {
+// TestHelper_NotBoundToProcessor binds a program to one processor, as a
+// launcher of MPI does: its helper may use the others. Without a launcher it
+// may not.
+func TestHelper_NotBoundToProcessor(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor")
 	}
@@ -160,9 +161,9 @@ func TestSupervised_HelperFound(t *testing.T) {
 	}
 }
 
-// TestSupervised_OtherRanks opens a run with communicators that 'cairn run'
-// does not know: it could give a rank what another one has saved.
-func TestSupervised_OtherRanks(t *testing.T) {
+// TestSupervised_OtherRanksRefused opens a run with communicators that 'cairn
+// run' does not know: it could give a rank what another one has saved.
+func TestSupervised_OtherRanksRefused(t *testing.T) {
 	for n, says := range map[string]string{
 		"1": "a run of several ranks needs a communicator",
 		"3": "the communicator has 3 ranks, and 'cairn run' supervises 2",

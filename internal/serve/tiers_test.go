@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestPlain_Tiers kills a C program that keeps its checkpoints on a tier, and
-// loses what is on its host. It resumes from the tier.
-func TestPlain_Tiers(t *testing.T) {
+// TestC_Tiers kills a C program that keeps its checkpoints on a tier, and loses
+// what is on its host. It resumes from the tier.
+func TestC_Tiers(t *testing.T) {
 	top := t.TempDir()
 	ckpt, shared := filepath.Join(top, "plain.cairn"), filepath.Join(top, "gpfs")
 	if err := os.Mkdir(shared, 0o700); err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
+// TestDiff finds the blocks that have changed, for many block sizes and
+// alignments.
 func TestDiff(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDiff() })
 }

@@ -54,8 +54,8 @@ func TestFreeze_DoesNotWait(t *testing.T) {
 	close(gates[1])
 }
 
-// TestFreeze_WithEverythingElse does everything at the same time.
-func TestFreeze_WithEverythingElse(t *testing.T) {
+// TestFreeze_ConcurrentWithEverything does everything at the same time.
+func TestFreeze_ConcurrentWithEverything(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		data := random(1<<20, 21)
 		b := w.buffer(data)

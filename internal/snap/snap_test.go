@@ -191,6 +191,7 @@ func (w *world) testDigests() {
 	check()
 }
 
+// TestDigests compares the digests of blocks with those that the host computes.
 func TestDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDigests() })
 }
@@ -230,6 +231,8 @@ func (w *world) testGather() {
 	}
 }
 
+// TestEngine_BadExtents refuses extents outside of their buffer, and of other
+// memory.
 func TestEngine_BadExtents(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		b := w.buffer(make([]byte, 1000))
@@ -410,6 +413,8 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
+// TestLive_ReadsAndDigests reads memory that is not frozen, after the kernels
+// before it.
 func TestLive_ReadsAndDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
@@ -434,8 +439,8 @@ func TestLive_ReadsAndDigests(t *testing.T) {
 	})
 }
 
-// TestFreeze_Two shows that two snapshots can exist at the same time.
-func TestFreeze_Two(t *testing.T) {
+// TestFreeze_TwoAtOnce shows that two snapshots can exist at the same time.
+func TestFreeze_TwoAtOnce(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
 		one := random(1<<20, 7)

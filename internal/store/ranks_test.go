@@ -22,6 +22,8 @@ func create(t *testing.T, fsys vfs.FS, rank int) *Dir {
 	return d
 }
 
+// TestPruneLine checks which checkpoints of a rank stay, given the line, the
+// number to keep and the damaged ones.
 func TestPruneLine(t *testing.T) {
 	for _, c := range []struct {
 		line    uint64
@@ -139,6 +141,7 @@ func TestBegin_RanksAtOnce(t *testing.T) {
 	}
 }
 
+// TestMembers checks which ranks have a file in which checkpoint.
 func TestMembers(t *testing.T) {
 	fsys := vfstest.NewMem()
 	if got, err := Members(fsys, "/ckpt"); err != nil || len(got) != 0 {
@@ -156,6 +159,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// TestLine shows that the line that was recorded last is read.
 func TestLine(t *testing.T) {
 	fsys := vfstest.NewMem()
 	d := create(t, fsys, 0)

@@ -123,6 +123,8 @@ func TestPrune_Leftovers(t *testing.T) {
 	}
 }
 
+// TestCreate_Locked shows that a directory can be opened for writing once at a
+// time.
 func TestCreate_Locked(t *testing.T) {
 	fsys := vfstest.NewMem()
 	d, err := Create(fsys, "/a/b/ckpt", 0)

@@ -208,6 +208,8 @@ func TestFailureReason_Cleared(t *testing.T) {
 	}
 }
 
+// TestRunDir_ReadOnly shows that the error names --run when the run directory
+// cannot be made.
 func TestRunDir_ReadOnly(t *testing.T) {
 	o := options(t, 1)
 	dir := filepath.Dir(o.Run)

@@ -289,6 +289,8 @@ func TestOutput_Delayed(t *testing.T) {
 	}
 }
 
+// TestOutput_PipeWithoutReader shows that a named pipe that nobody reads is
+// refused, rather than waited for.
 func TestOutput_PipeWithoutReader(t *testing.T) {
 	o := options(t, 1)
 	o.Out = fifo(t)
@@ -367,8 +369,8 @@ func TestClient_SilentSupervisor(t *testing.T) {
 	p.await("finished")
 }
 
-// TestHost_Silent shows that checks are counted, not time.
-func TestHost_Silent(t *testing.T) {
+// TestHost_SilenceCountsChecks shows that checks are counted, not time.
+func TestHost_SilenceCountsChecks(t *testing.T) {
 	o := options(t, 1, "hang:0:3:1")
 	l := begin(t, o)
 	l.reaches(0, 3)

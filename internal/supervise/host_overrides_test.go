@@ -9,6 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
+// TestHostOverrides_Add shows that programs and variables of several migrations
+// to a host add up, and change no earlier ones.
 func TestHostOverrides_Add(t *testing.T) {
 	var c hostOverrides
 	start := func(c hostOverrides) *control.Start {

@@ -65,6 +65,8 @@ func TestHost_Lost(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestHost_Unreachable shows that a host that cannot be reached is named when
+// the other hosts have no room.
 func TestHost_Unreachable(t *testing.T) {
 	o := options(t, 2)
 	dir, rsh := shell(t)
@@ -104,6 +106,8 @@ func TestHost_Namespaces(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestHost_Command checks the command that starts a helper on a host, with each
+// remote shell.
 func TestHost_Command(t *testing.T) {
 	s := &Supervisor{o: Options{Helper: []string{"/a b/cairn", "_host"}, RemoteHelper: []string{"/a b/cairn", "_host"}}}
 	for _, c := range []struct {
@@ -124,6 +128,7 @@ func TestHost_Command(t *testing.T) {
 	}
 }
 
+// TestPlace_Slots checks how many ranks each host gets.
 func TestPlace_Slots(t *testing.T) {
 	for _, c := range []struct {
 		n           int
@@ -135,6 +140,7 @@ func TestPlace_Slots(t *testing.T) {
 	}
 }
 
+// TestOptions_Refused checks the message for each wrong option.
 func TestOptions_Refused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"has room":      func(o *Options) { o.Ranks, o.Hosts = 5, []Host{{"a", 2}} },
@@ -169,6 +175,8 @@ wait`)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
+// TestLauncher_Run runs ranks by a stand-in for mpirun, and restarts them after
+// a failure. The ranks get nothing of the helper's.
 func TestLauncher_Run(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 3, "kill:2:8:1")
@@ -186,6 +194,7 @@ func TestLauncher_Run(t *testing.T) {
 	}
 }
 
+// TestLauncher_Real does the same with each launcher that is installed.
 func TestLauncher_Real(t *testing.T) {
 	for _, name := range []string{"mpirun.openmpi", "mpirun.mpich"} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +214,8 @@ func TestLauncher_Real(t *testing.T) {
 	}
 }
 
+// TestLauncher_Fails shows what is said if a launcher fails or is not
+// installed.
 func TestLauncher_Fails(t *testing.T) {
 	dir := t.TempDir()
 	script(t, filepath.Join(dir, "mpirun"), "echo no allocation >&2; exit 1")

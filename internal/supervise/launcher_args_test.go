@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestKindOf_Commands checks which commands are known as launchers.
 func TestKindOf_Commands(t *testing.T) {
 	for kind, commands := range map[string]string{
 		"mpirun": "mpirun mpirun.openmpi mpirun.mpich mpiexec mpiexec.hydra mpirun-mpich-mp /opt/mpi/bin/mpirun ./mpiexec ../srun.d/mpirun",
@@ -22,6 +23,8 @@ func TestKindOf_Commands(t *testing.T) {
 	}
 }
 
+// TestExported_Variables checks which variables -x exports in the arguments of
+// mpirun.
 func TestExported_Variables(t *testing.T) {
 	lookup := func(name string) (string, bool) { return "here", name == "SET" }
 	got := exported([]string{"--oversubscribe", "-x", "SET", "-x", "UNSET", "--mca", "a", "b", "-x", "A=b=c", "-x"}, lookup)
@@ -30,6 +33,8 @@ func TestExported_Variables(t *testing.T) {
 	}
 }
 
+// TestElsewhere_Arguments checks which arguments of a launcher remain for ranks
+// on other hosts.
 func TestElsewhere_Arguments(t *testing.T) {
 	got := elsewhere(strings.Fields("--oversubscribe --host a:2,b:2 -n 4 --mca btl tcp -N2 --nodelist=a,b -w c --map-by node -x PATH"))
 	if want := "--oversubscribe --mca btl tcp --map-by node -x PATH"; strings.Join(got, " ") != want {
@@ -37,6 +42,7 @@ func TestElsewhere_Arguments(t *testing.T) {
 	}
 }
 
+// TestSrunArgs checks what is added to the arguments of srun.
 func TestSrunArgs(t *testing.T) {
 	for _, x := range []struct{ user, env, want string }{
 		{"", "", "--overlap"},
@@ -57,6 +63,7 @@ func TestSrunArgs(t *testing.T) {
 	}
 }
 
+// TestFailedNodes finds the names of nodes in the messages of srun.
 func TestFailedNodes(t *testing.T) {
 	said := "srun: error: Task launch for StepId=1.1 failed on node n3: Communication connection failure | srun: error: Task launch for StepId=1.1 failed on node a-7: x | failed on node"
 	if got := failedNodes(said); !slices.Equal(got, []string{"n3", "a-7"}) {

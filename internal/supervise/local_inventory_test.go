@@ -132,6 +132,8 @@ func checkFetches(t *testing.T, p *localInventory, run, home []string) {
 	}
 }
 
+// TestLocalInventory_Refusals checks the message for each state of the
+// directories that is refused.
 func TestLocalInventory_Refusals(t *testing.T) {
 	good := func() []*hostDir {
 		a, b := dirNamed("a"), dirNamed("b")

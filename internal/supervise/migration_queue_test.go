@@ -321,9 +321,9 @@ func TestAdvice_NoRoom(t *testing.T) {
 	l.ends(rundir.Finished, 0)
 }
 
-// TestEvacuate_Again has a host that requests its evacuation repeatedly while
-// the move fails. The supervisor tries it less and less often.
-func TestEvacuate_Again(t *testing.T) {
+// TestEvacuate_RetriedLessOften has a host that requests its evacuation
+// repeatedly while the move fails. The supervisor tries it less and less often.
+func TestEvacuate_RetriedLessOften(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:destination:start:1", "fault:destination:start:2", "pause:8:3", "gate:0:12:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond

@@ -119,6 +119,7 @@ func hostsOf(t *testing.T, o Options) string {
 	return strings.Join(rec.Hosts, " ")
 }
 
+// TestMove_Ranks moves ranks by number, by host, and to a named host.
 func TestMove_Ranks(t *testing.T) {
 	for _, c := range []struct {
 		name  string

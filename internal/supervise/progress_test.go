@@ -52,6 +52,8 @@ func failures(list []goes) (out []int) {
 	return out
 }
 
+// TestProgress_Attempts checks after which failures the program is considered
+// stuck at one place.
 func TestProgress_Attempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		attempts []goes
@@ -76,9 +78,10 @@ func TestProgress_Attempts(t *testing.T) {
 	}
 }
 
-// TestProgress_SamePlace has a program that always fails at one place. Its
-// checkpoints are quarantined and made again, and it is given up nevertheless.
-func TestProgress_SamePlace(t *testing.T) {
+// TestProgress_SamePlaceGivenUp has a program that always fails at one place.
+// Its checkpoints are quarantined and made again, and it is given up
+// nevertheless.
+func TestProgress_SamePlaceGivenUp(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
 	o.Retries, o.Quarantine = 4, 1
 	l := begin(t, o)

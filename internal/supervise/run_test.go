@@ -208,6 +208,8 @@ func open(t *testing.T, gate string) {
 	f.Close()
 }
 
+// TestRun_Finish runs a program to its end, with exact output. The next command
+// begins a new run.
 func TestRun_Finish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
@@ -273,6 +275,8 @@ func TestRun_Restart(t *testing.T) {
 	}
 }
 
+// TestRun_Retries shows that a run is given up after some failures without a
+// new checkpoint.
 func TestRun_Retries(t *testing.T) {
 	o := options(t, 2, "exit:1:2:0")
 	o.Retries = 2
@@ -292,6 +296,7 @@ func TestRun_Retries(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestPause_Doubles checks the pauses before restarts.
 func TestPause_Doubles(t *testing.T) {
 	var got []string
 	for n := 1; n <= 11; n++ {
@@ -302,6 +307,8 @@ func TestPause_Doubles(t *testing.T) {
 	}
 }
 
+// TestQuarantine_OlderCheckpoint shows that a checkpoint from which attempts
+// fail is quarantined, and an older one used.
 func TestQuarantine_OlderCheckpoint(t *testing.T) {
 	o := options(t, 2, "kill:0:13:1", "poison:2")
 	o.Quarantine = 2
@@ -316,6 +323,7 @@ func TestQuarantine_OlderCheckpoint(t *testing.T) {
 	}
 }
 
+// TestRun_Stall shows that ranks without progress are restarted.
 func TestRun_Stall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Stall = 2 * time.Second
@@ -323,6 +331,8 @@ func TestRun_Stall(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestStop_Resume stops a run, and resumes it by the same command. Other
+// commands are refused.
 func TestStop_Resume(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:1:8:"+gate)
@@ -359,6 +369,8 @@ func TestStop_Resume(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestFresh_Discards shows that --fresh discards an earlier run, and begins
+// anew.
 func TestFresh_Discards(t *testing.T) {
 	o := options(t, 2, "exit:0:8:0")
 	o.Retries = -1
@@ -372,6 +384,7 @@ func TestFresh_Discards(t *testing.T) {
 	exact(t, o, 20)
 }
 
+// TestRunDir_TwoSupervisors shows that a second supervisor of a run is refused.
 func TestRunDir_TwoSupervisors(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:1:"+gate)
@@ -383,6 +396,8 @@ func TestRunDir_TwoSupervisors(t *testing.T) {
 	l.ends(rundir.Finished, 0)
 }
 
+// TestRun_KilledAtOnce shows that ranks which were asked to save can be killed
+// at once.
 func TestRun_KilledAtOnce(t *testing.T) {
 	o := options(t, 2, "hang:1:8:0")
 	l := begin(t, o)
@@ -414,6 +429,8 @@ func TestAttempt_WhyUnsaved(t *testing.T) {
 	}
 }
 
+// TestHelper_Killed shows that ranks end with their helper, and that the run
+// restarts.
 func TestHelper_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 3, "gate:0:8:"+gate)
@@ -538,6 +555,8 @@ func ctxTimeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// TestClient_CheckpointAndStatus requests checkpoints and the state of a run,
+// whose directory has a long name.
 func TestClient_CheckpointAndStatus(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:0:4:"+gate, "every=100")

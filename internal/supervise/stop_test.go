@@ -46,6 +46,7 @@ func setJob(t *testing.T, file, state string, left time.Duration, preempted stri
 	}
 }
 
+// TestGraceOf checks how much of the scheduler's time the ranks get.
 func TestGraceOf(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{
 		30 * time.Second: 27 * time.Second, 5 * time.Second: 4 * time.Second, time.Second: time.Second / 2,

@@ -63,9 +63,9 @@ func TestOwnPlace(t *testing.T) {
 	}
 }
 
-// TestFindOn_Clocks finds two runs at a place. It takes the one that owns the
-// place, though the clock of the other one's host is years ahead.
-func TestFindOn_Clocks(t *testing.T) {
+// TestFindOn_IgnoresClocks finds two runs at a place. It takes the one that
+// owns the place, though the clock of the other one's host is years ahead.
+func TestFindOn_IgnoresClocks(t *testing.T) {
 	at := t.TempDir()
 	x, err := dir.Open(vfs.OS(), at+"/sim", vfs.Access{})
 	if err != nil {

@@ -194,6 +194,8 @@ func TestUpload_SeveralHosts(t *testing.T) {
 	}
 }
 
+// TestUpload_Extra uploads further files. What has not changed is stored once,
+// and paths that lead elsewhere are refused.
 func TestUpload_Extra(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()
@@ -230,6 +232,8 @@ func TestUpload_Extra(t *testing.T) {
 	}
 }
 
+// TestCommit_TwoWriters shows that the second writer of a checkpoint is
+// refused, and that the first one's is whole.
 func TestCommit_TwoWriters(t *testing.T) {
 	m := tiertest.NewMem()
 	a := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
@@ -250,6 +254,8 @@ func TestCommit_TwoWriters(t *testing.T) {
 	a.Fetchable(m, all[0])
 }
 
+// TestUpload_Refuses checks the errors for names and checkpoints that cannot be
+// uploaded.
 func TestUpload_Refuses(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m := tiertest.NewMem()
@@ -461,6 +467,8 @@ func TestFetch_Crash(t *testing.T) {
 	}
 }
 
+// TestFetch_Damage changes each object of a checkpoint: fetching it is an error
+// that names the object.
 func TestFetch_Damage(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()

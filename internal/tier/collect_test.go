@@ -27,6 +27,7 @@ func collect(t testing.TB, p *tiertest.Program, m tier.Tier, keep int, retain ..
 	return done
 }
 
+// TestCollect checks which checkpoints and objects are removed.
 func TestCollect(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 2)
 	m := tiertest.NewMem()
@@ -105,6 +106,8 @@ func TestCollect_Abandoned(t *testing.T) {
 	}
 }
 
+// TestCollect_Unreadable shows that nothing is removed if what is to be kept
+// cannot be read.
 func TestCollect_Unreadable(t *testing.T) {
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	m := tiertest.NewMem()

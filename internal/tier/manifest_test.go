@@ -40,6 +40,8 @@ func record(t testing.TB, text string) []byte {
 	return b
 }
 
+// TestParse_Hostile refuses manifests that are damaged or cut, or have what no
+// upload writes.
 func TestParse_Hostile(t *testing.T) {
 	parse := func(text []byte, part bool) error {
 		if part {
@@ -158,6 +160,8 @@ func fuzz(f *testing.F, good string, parse func(text []byte) (run string, names 
 	})
 }
 
+// FuzzParseManifest shows that a text is refused, or is a manifest with valid
+// names.
 func FuzzParseManifest(f *testing.F) {
 	fuzz(f, goodManifest, func(text []byte) (string, []string, error) {
 		m, err := tier.ParseManifest(text)
@@ -175,6 +179,7 @@ func FuzzParseManifest(f *testing.F) {
 	})
 }
 
+// FuzzParsePart shows the same for the parts of checkpoints.
 func FuzzParsePart(f *testing.F) {
 	fuzz(f, goodPart, func(text []byte) (string, []string, error) {
 		p, err := tier.ParsePart(text)

@@ -18,6 +18,7 @@ import (
 // soon repeats at once.
 var soon = tier.Retry{Tries: 4, First: 1, Max: 1}
 
+// TestMem_Conformance checks the tier in memory, which other tests use.
 func TestMem_Conformance(t *testing.T) {
 	tiertest.Run(t, tiertest.Options{Open: func(t *testing.T) tier.Tier { return tiertest.NewMem() }})
 }
@@ -44,6 +45,7 @@ func TestRetrying_Conformance(t *testing.T) {
 	}
 }
 
+// TestRetry_Errors checks which errors lead to another try.
 func TestRetry_Errors(t *testing.T) {
 	permanent := errors.New("permanent")
 	for _, c := range []struct {
@@ -142,6 +144,7 @@ func TestLimit_SharedByOperations(t *testing.T) {
 	})
 }
 
+// TestReadAll reads an object up to a limit.
 func TestReadAll(t *testing.T) {
 	m := tiertest.NewMem()
 	if err := m.Create(t.Context(), "a", []byte("12345")); err != nil {
@@ -158,6 +161,7 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// TestNewSource_Digest checks the size and the digest of a source.
 func TestNewSource_Digest(t *testing.T) {
 	data := tiertest.Pattern(1, 3<<20+1)
 	src, err := tier.NewSource(t.Context(), bytes.NewReader(data), int64(len(data)))

@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/tiertest"
 )
 
+// TestWatch_Conformance checks the wrapper on a tier that never hangs.
 func TestWatch_Conformance(t *testing.T) {
 	tiertest.Run(t, tiertest.Options{Open: func(t *testing.T) tier.Tier {
 		return tier.NewWatch("x", time.Hour).Tier(tiertest.NewMem())

@@ -122,9 +122,9 @@ func TestAccess_NoLinks(t *testing.T) {
 	}
 }
 
-// TestAccess_Trust shows that directories of other users, and those that all
-// may write to, are refused.
-func TestAccess_Trust(t *testing.T) {
+// TestAccess_UntrustedDirectoryRefused shows that directories of other users,
+// and those that all may write to, are refused.
+func TestAccess_UntrustedDirectoryRefused(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestQuoteGlob shows that a quoted name matches itself.
 func TestQuoteGlob(t *testing.T) {
 	for _, name := range []string{"plain", "run[1]", "run[1", `a\b`, "what?", "all*"} {
 		if runtime.GOOS == "windows" && name != "plain" && name != "run[1]" {

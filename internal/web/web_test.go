@@ -147,6 +147,8 @@ func (s *site) open(headers ...string) (next func(fits func(*message) bool) *mes
 	}
 }
 
+// TestStream checks what a visitor gets: the history, new events, another run,
+// and another state.
 func TestStream(t *testing.T) {
 	s := newSite(t, "")
 	s.add(events.Event{Kind: events.Start, Ranks: 2, Text: "started <script>alert(1)</script>\ndata: x"})
@@ -239,6 +241,8 @@ func TestServe_TooManyConnections(t *testing.T) {
 	}
 }
 
+// TestPage_NeedsNothingElse shows that the page loads nothing from elsewhere,
+// and that its policy allows its own parts.
 func TestPage_NeedsNothingElse(t *testing.T) {
 	s := newSite(t, "")
 	a, text := s.do("GET", "/", "")
@@ -291,6 +295,8 @@ func TestSteer_Refused(t *testing.T) {
 	}
 }
 
+// TestOutput shows the end of a rank's output. Anything but a rank and a stream
+// is refused.
 func TestOutput(t *testing.T) {
 	s := newSite(t, "")
 	if a, text := s.do("GET", "/output?rank=0&stream=1", ""); a.StatusCode != 404 || !strings.Contains(text, "no output yet") {
@@ -315,6 +321,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// TestMetrics checks the metrics, also after a second look.
 func TestMetrics(t *testing.T) {
 	s := newSite(t, "")
 	s.add(events.Event{Kind: events.Start, Attempt: 1, Ranks: 2, Text: "started"})

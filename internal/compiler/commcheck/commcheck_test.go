@@ -66,9 +66,9 @@ proc main() {
 }`, commcheck.Options{Budget: 30})
 }
 
-// TestAnalyze_Ranks has an exchange that is safe on 2 and 4 ranks, and not on
-// 3. Without numbers of ranks nothing is known.
-func TestAnalyze_Ranks(t *testing.T) {
+// TestAnalyze_VerdictDependsOnRanks has an exchange that is safe on 2 and 4
+// ranks, and not on 3. Without numbers of ranks nothing is known.
+func TestAnalyze_VerdictDependsOnRanks(t *testing.T) {
 	p, err := irtext.Parse("odd", "proc main() {\n sendrecv to rank ^ 1\n recv from rank ^ 1\n call w()\n}")
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +105,8 @@ func TestAnalyze_ListsAssumedConditions(t *testing.T) {
 	}
 }
 
+// TestAnalyze_Patterns compares the verdicts on communication patterns with the
+// expected ones.
 func TestAnalyze_Patterns(t *testing.T) {
 	for _, c := range append(patterns, workPatterns...) {
 		t.Run(c.name, func(t *testing.T) { check(t, c.name, c.text, c.opt) })

@@ -108,6 +108,7 @@ proc main() {
 }`, commcheck.Options{}},
 }
 
+// TestAnalyze_Objects does the same for patterns with objects.
 func TestAnalyze_Objects(t *testing.T) {
 	for _, c := range objectPatterns {
 		t.Run(c.name, func(t *testing.T) { check(t, c.name, c.text, c.opt) })

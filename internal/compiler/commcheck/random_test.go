@@ -434,7 +434,9 @@ func TestAnalyze_SafeHasNothingInflight(t *testing.T) {
 	}
 }
 
-func FuzzRandom(f *testing.F) {
+// FuzzAnalyze checks what TestAnalyze_SafeHasNothingInflight checks, for any
+// random programs.
+func FuzzAnalyze(f *testing.F) {
 	f.Add(int64(1))
 	f.Fuzz(func(t *testing.T, seed int64) {
 		if seed < 0 {

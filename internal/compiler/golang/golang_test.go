@@ -52,6 +52,8 @@ func remarks(t *testing.T, name, pattern string) map[int][]string {
 	return found
 }
 
+// TestExplain_Counts compares the counted statements and accesses of programs
+// and loops with the comments in their source.
 func TestExplain_Counts(t *testing.T) {
 	for _, name := range []string{"plain", "calls", "dynamic", "flow"} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +92,8 @@ func loopsOf(p *lower.Program) (list []*ir.Loop) {
 	return list
 }
 
+// TestLoad_TripCounts compares the number of iterations of loops with the
+// comments in the source.
 func TestLoad_TripCounts(t *testing.T) {
 	want := remarks(t, "trips", `trip=(-?\d+)`)
 	for _, l := range loopsOf(loadTest(t, "trips", load.Options{})) {
@@ -103,6 +107,8 @@ func TestLoad_TripCounts(t *testing.T) {
 	}
 }
 
+// TestExplain_Messages compares the verdicts on messages at loops, and the
+// reasons for them, with the comments in the source.
 func TestExplain_Messages(t *testing.T) {
 	for _, name := range []string{"ring", "pending", "oneway", "arrays"} {
 		t.Run(name, func(t *testing.T) {
@@ -144,6 +150,8 @@ func atoi(s string) int {
 	return n
 }
 
+// TestExplain_Kernels checks which variables a kernel reads and writes. The
+// function that runs it on the host is not part of the program.
 func TestExplain_Kernels(t *testing.T) {
 	p := loadTest(t, "kernels", load.Options{})
 	var found []*ir.Kernel
@@ -171,6 +179,8 @@ func TestExplain_Kernels(t *testing.T) {
 	}
 }
 
+// TestExplain_Goroutines compares the goroutines that are alive at loops with
+// the comments in the source.
 func TestExplain_Goroutines(t *testing.T) {
 	e := explain.Explain(loadTest(t, "alive", load.Options{}), explain.Options{})
 	want := remarks(t, "alive", `alive: (\d)`)
@@ -187,6 +197,8 @@ func TestExplain_Goroutines(t *testing.T) {
 	}
 }
 
+// TestExplain_Comments shows that comments choose loops and exclude them. An
+// unknown comment is reported.
 func TestExplain_Comments(t *testing.T) {
 	p := loadTest(t, "comments", load.Options{})
 	e := explain.Explain(p, explain.Options{})
@@ -295,9 +307,9 @@ func main() {
 	}
 }
 
-// TestLoad_Take has a dynamic call that leads to two functions, of which Take
-// names one. A name that fits no function is an error.
-func TestLoad_Take(t *testing.T) {
+// TestLoad_TakeNamesCallee has a dynamic call that leads to two functions, of
+// which Take names one. A name that fits no function is an error.
+func TestLoad_TakeNamesCallee(t *testing.T) {
 	p := loadTest(t, "dynamic", load.Options{Take: []string{"one"}})
 	if r := hotloops.Measure(p.Program); r.S != 8 || r.A != 7 { // one instead of two
 		t.Errorf("counts %v and %v", r.S, r.A)
@@ -477,9 +489,9 @@ func diff(want, got string) string {
 	return ""
 }
 
-// BenchmarkLargest analyses the largest program available: the cairn command,
-// with the packages of the call graph.
-func BenchmarkLargest(b *testing.B) {
+// BenchmarkExplain_LargestProgram analyses the largest program available: the
+// cairn command, with the packages of the call graph.
+func BenchmarkExplain_LargestProgram(b *testing.B) {
 	times := make(map[string]float64)
 	lines := 0
 	for b.Loop() {
@@ -498,6 +510,8 @@ func BenchmarkLargest(b *testing.B) {
 	}
 }
 
+// TestExplain_Malleable checks which programs of the testbed can continue on
+// another number of devices, and what depends on that number in the others.
 func TestExplain_Malleable(t *testing.T) {
 	p, err := Load(context.Background(), "../../..", []string{"./examples/testbed"}, load.Options{})
 	if err != nil {

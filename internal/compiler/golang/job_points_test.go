@@ -87,9 +87,9 @@ func job(n int) (most int) {
 	}
 }
 
-// TestInstrument_VariablesLiteral: if a literal in a package variable is
-// refused, only the points in it are given up.
-func TestInstrument_VariablesLiteral(t *testing.T) {
+// TestInstrument_RefusedLiteralOfVariable: if a literal in a package variable
+// is refused, only the points in it are given up.
+func TestInstrument_RefusedLiteralOfVariable(t *testing.T) {
 	got, _ := pointsOf(t, `package main
 
 import "sync"
@@ -140,9 +140,9 @@ func main() {
 	}
 }
 
-// TestInstrument_ErrorBranch: what only the message of an error reaches does
-// not count as work.
-func TestInstrument_ErrorBranch(t *testing.T) {
+// TestInstrument_ErrorMessageIsNoWork: what only the message of an error
+// reaches does not count as work.
+func TestInstrument_ErrorMessageIsNoWork(t *testing.T) {
 	checkPoints(t, `package main
 
 import (

@@ -56,6 +56,8 @@ func killed(t *testing.T, program string) (string, int) {
 	return "", 0
 }
 
+// TestBuild_Killed kills a program that was rewritten by hand at each point:
+// its result is that of an undisturbed run.
 func TestBuild_Killed(t *testing.T) {
 	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", sums)
 	out := filepath.Join(t.TempDir(), "program")
@@ -129,6 +131,8 @@ func main() {
 }
 `
 
+// TestMake_Cache shows that a program is built once, and anew when its source,
+// an embedded file or a flag has changed.
 func TestMake_Cache(t *testing.T) {
 	dir := programtest.Tree(t, "go.mod", "module example.com/sums/v2\n\ngo 1.26\n", "main.go", sums)
 	o := MakeOptions{Options: gobuild.Options{Env: programtest.Offline(), Cache: t.TempDir()}}
@@ -337,6 +341,8 @@ func TestStore_BuiltTwice(t *testing.T) {
 	}
 }
 
+// TestPrune_LeastRecentlyUsed shows that the programs that were used last stay
+// in the cache.
 func TestPrune_LeastRecentlyUsed(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {

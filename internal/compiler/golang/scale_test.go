@@ -142,10 +142,10 @@ func (f *fieldK) measure() error {
 // the largest: objects and variables are in trees, which get deeper.
 const moreWork = 1.4
 
-// TestExplain_Scale: the analysis of a program grows no faster than the
+// TestExplain_LinearSteps: the analysis of a program grows no faster than the
 // program, in steps, which are the same on any machine. It prints how long it
 // takes, besides reading and type-checking.
-func TestExplain_Scale(t *testing.T) {
+func TestExplain_LinearSteps(t *testing.T) {
 	sizes := []int{3000, 6000, 12500, 25000}
 	if os.Getenv("CAIRN_LONG") == "" {
 		sizes = sizes[:2]

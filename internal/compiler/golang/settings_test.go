@@ -40,9 +40,9 @@ func main() {
 }
 `
 
-// TestMake_Settings compares the settings of programs with those of a plain
-// build, and what rand.Seed and the generator of math/rand do.
-func TestMake_Settings(t *testing.T) {
+// TestMake_SettingsOfPlainBuild compares the settings of programs with those of
+// a plain build, and what rand.Seed and the generator of math/rand do.
+func TestMake_SettingsOfPlainBuild(t *testing.T) {
 	seeds := strings.ReplaceAll(settled, "SEED", "rand.Seed(5)\n\tfmt.Println(rand.Int63() == rand.New(rand.NewSource(5)).Int63())")
 	cache := t.TempDir()
 	for i, c := range []struct{ name, mod, src string }{

@@ -105,8 +105,8 @@ func (f *frame) load(t *testing.T, text string) *lower.Program {
 	return p
 }
 
-// TestExplain_Verdicts: only programs that are safe are called safe.
-func TestExplain_Verdicts(t *testing.T) {
+// TestExplain_OnlySafeCalledSafe: only programs that are safe are called safe.
+func TestExplain_OnlySafeCalledSafe(t *testing.T) {
 	frame := newFrame(t)
 	for _, c := range append(structVerdicts, []verdict{
 		{"exchange", "", `

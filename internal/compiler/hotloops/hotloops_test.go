@@ -19,6 +19,8 @@ func mustParse(text string) *ir.Program {
 	return p
 }
 
+// TestMeasure_Counts checks the statements and accesses that each kind of
+// statement counts for.
 func TestMeasure_Counts(t *testing.T) {
 	const f = "\nproc f(p) { p = p + p; p = p }\n" // 2, 3
 	for _, c := range []struct {
@@ -65,6 +67,8 @@ func TestMeasure_Counts(t *testing.T) {
 	}
 }
 
+// TestMeasure_Recursion checks the counts of procedures that call each other,
+// and why loops in them are not ranked.
 func TestMeasure_Recursion(t *testing.T) {
 	p := mustParse(`
 		proc main { call even(n); call odd(n) }
@@ -118,9 +122,9 @@ func lines(list []*Loop) (l []int) {
 	return l
 }
 
-// TestMeasure_Population shows which loops are ranked, and that each of the
-// others has a reason.
-func TestMeasure_Population(t *testing.T) {
+// TestMeasure_WhichLoopsAreRanked shows which loops are ranked, and that each
+// of the others has a reason.
+func TestMeasure_WhichLoopsAreRanked(t *testing.T) {
 	p := mustParse(`proc main {
 		for i < n {                    # 2
 			for j < n { a = b }    # 3
@@ -216,6 +220,8 @@ proc report(a) { a = b }
 
 func at(n int) ir.Pos { return ir.Pos{File: "test", Line: n} }
 
+// TestChoose_Options checks which loops are chosen, and the warnings, with each
+// option.
 func TestChoose_Options(t *testing.T) {
 	r := Measure(mustParse(work))
 	for _, c := range []struct {
@@ -248,6 +254,7 @@ func TestChoose_Options(t *testing.T) {
 	}
 }
 
+// TestChoose_Reasons checks the reason for each loop that is chosen or not.
 func TestChoose_Reasons(t *testing.T) {
 	p := mustParse(work)
 	c := Measure(p).Choose(Options{})
@@ -283,6 +290,8 @@ func TestChoose_Reasons(t *testing.T) {
 	}
 }
 
+// TestChoose_Descends shows that a loop inside is chosen as well if the chosen
+// one has few iterations.
 func TestChoose_Descends(t *testing.T) {
 	text := strings.Replace(work, "for t < steps {", "for t < steps trip 5 {", 1)
 	r := Measure(mustParse(text))
@@ -318,6 +327,8 @@ func TestChoose_Descends(t *testing.T) {
 	}
 }
 
+// TestChoose_WarnsOfDominantLoop shows which loops are reported because they
+// have most of the communication and are not chosen.
 func TestChoose_WarnsOfDominantLoop(t *testing.T) {
 	const big = "a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d"
 	for _, c := range []struct{ name, body, warn string }{
@@ -386,6 +397,8 @@ func TestModes_Several(t *testing.T) {
 	}
 }
 
+// TestMeasure_KernelProcedures checks the counts of procedures that launch
+// kernels.
 func TestMeasure_KernelProcedures(t *testing.T) {
 	p := mustParse(`
 proc main(x) {

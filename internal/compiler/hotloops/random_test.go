@@ -257,6 +257,8 @@ func shuffle(p *ir.Program, r *rand.Rand) {
 	}
 }
 
+// TestMeasure_RandomPrograms does what FuzzMeasure does, with fixed random
+// programs.
 func TestMeasure_RandomPrograms(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
@@ -268,11 +270,14 @@ func TestMeasure_RandomPrograms(t *testing.T) {
 	}
 }
 
-func FuzzRandom(f *testing.F) {
+// FuzzMeasure measures random programs and checks the result.
+func FuzzMeasure(f *testing.F) {
 	f.Add([]byte("some bytes of which a program is made; the more the better, as it ends with zeros"))
 	f.Fuzz(checkRandom)
 }
 
+// FuzzThresholds gives arbitrary curves to Triangle and Cluster. What they keep
+// is within the curve, and does not depend on its scale.
 func FuzzThresholds(f *testing.F) {
 	f.Add([]byte{1, 200, 3, 3, 50})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -30,6 +30,8 @@ var tables = []struct {
 		{452, 2251, 1.0466}, {43, 151, 3.4828}, {33, 116, 3.7122}}, 1, 0.9139},
 }
 
+// TestCluster_PublishedTables compares with the published tables: h of each
+// loop, and which loops are kept.
 func TestCluster_PublishedTables(t *testing.T) {
 	for _, c := range tables {
 		var printed, computed []float64
@@ -49,6 +51,7 @@ func TestCluster_PublishedTables(t *testing.T) {
 	}
 }
 
+// TestTriangle_Knee checks where the knee of a curve is.
 func TestTriangle_Knee(t *testing.T) {
 	for _, c := range []struct {
 		h    []float64
@@ -78,6 +81,8 @@ func TestTriangle_Knee(t *testing.T) {
 	}
 }
 
+// TestCluster_Gap checks how many loops are kept, for curves with gaps in
+// several places.
 func TestCluster_Gap(t *testing.T) {
 	for _, c := range []struct {
 		h    []float64

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestComponents checks components and their order: callees come first.
 func TestComponents(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -38,6 +38,8 @@ func halo(n int) func(int) []int {
 	}
 }
 
+// TestSimulate checks that the numbers of messages and rounds grow as expected
+// with the number of ranks.
 func TestSimulate(t *testing.T) {
 	sizes := []int{8, 64, 512, 1000, 4096, 10000}
 	if testing.Short() {

@@ -27,6 +27,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// TestDriver_GPU runs the tests of all drivers on a GPU.
 func TestDriver_GPU(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return gpu(t) })
 }

@@ -107,6 +107,7 @@ func left(t testing.TB) {
 	}
 }
 
+// TestDriver_Fake runs the tests of all drivers on a driver that needs no GPU.
 func TestDriver_Fake(t *testing.T) {
 	for i, name := range []string{"cubin", "ptx"} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +117,8 @@ func TestDriver_Fake(t *testing.T) {
 	}
 }
 
+// TestPeers_Fake runs the tests of copies between devices, and checks which
+// devices reach each other.
 func TestPeers_Fake(t *testing.T) {
 	t.Run("two", func(t *testing.T) {
 		drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) {
@@ -134,6 +137,8 @@ func TestPeers_Fake(t *testing.T) {
 	must(t, d.Close())
 }
 
+// TestSubset_Fake runs the documented subset of OpenCL C on a driver that needs
+// no GPU.
 func TestSubset_Fake(t *testing.T) {
 	t.Run("cubin", func(t *testing.T) { testSubset(t, fakeDevices(t)[0]) })
 	t.Run("ptx", func(t *testing.T) { testSubset(t, fakeDevices(t)[1]) })
@@ -219,8 +224,8 @@ func TestLost_OtherErrors(t *testing.T) {
 	}
 }
 
-// TestFreedMemory shows that freed memory is reused, and counts as free.
-func TestFreedMemory(t *testing.T) {
+// TestFreedMemory_Reused shows that freed memory is reused, and counts as free.
+func TestFreedMemory_Reused(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer func() { must(t, d.Close()); left(t) }()
 	before, err := d.FreeMemory()
@@ -247,6 +252,8 @@ func TestFreedMemory(t *testing.T) {
 	}
 }
 
+// TestAttributes checks what kind of memory is at an address: of the device, of
+// another context, pinned.
 func TestAttributes(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer func() { must(t, d.Close()); left(t) }()
@@ -297,8 +304,9 @@ func TestAttributes_WithoutContext(t *testing.T) {
 	must(t, d.Close())
 }
 
-// TestCurrentContext shows that the program's current context stays current.
-func TestCurrentContext(t *testing.T) {
+// TestCurrentContext_Kept shows that the program's current context stays
+// current.
+func TestCurrentContext_Kept(t *testing.T) {
 	devs := fakeDevices(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -398,9 +406,9 @@ func TestFree_DuringLaunch(t *testing.T) {
 	}
 }
 
-// TestKernel_Once: two kernel objects for one function would overwrite each
-// other's setting of local memory.
-func TestKernel_Once(t *testing.T) {
+// TestKernel_OneObjectPerFunction: two kernel objects for one function would
+// overwrite each other's setting of local memory.
+func TestKernel_OneObjectPerFunction(t *testing.T) {
 	d := fakeDevices(t)[0]
 	defer d.Close()
 	p, err := d.Build(driver.Source{OpenCL: "__kernel void f(__local int *x) { x[0] = 1; }"})

@@ -11,19 +11,19 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// TestIllegalAddress runs a kernel that writes outside of any buffer. The
-// device is lost, all calls fail at once, and Close returns. It runs in a
-// process of its own, because nothing else in that process can use the GPU
-// afterwards.
-func TestIllegalAddress(t *testing.T) {
+// TestIllegalAddress_DeviceLost runs a kernel that writes outside of any
+// buffer. The device is lost, all calls fail at once, and Close returns. It
+// runs in a process of its own, because nothing else in that process can use
+// the GPU afterwards.
+func TestIllegalAddress_DeviceLost(t *testing.T) {
 	const name = "CAIRN_TEST_ILLEGAL_ADDRESS"
 	if os.Getenv(name) == "" {
 		must(t, gpu(t).Close())
-		cmd := exec.Command(os.Args[0], "-test.run=^TestIllegalAddress$", "-test.v", "-test.timeout=60s")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestIllegalAddress_DeviceLost$", "-test.v", "-test.timeout=60s")
 		cmd.Env = append(os.Environ(), name+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestIllegalAddress")) {
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestIllegalAddress_DeviceLost")) {
 			t.Fatal(err)
 		}
 		return
@@ -108,6 +108,7 @@ func BenchmarkFinish(b *testing.B) {
 	}
 }
 
+// BenchmarkCopyOut measures copies to pageable and to pinned memory.
 func BenchmarkCopyOut(b *testing.B) {
 	const n = 64 << 20
 	for _, pinned := range []bool{false, true} {

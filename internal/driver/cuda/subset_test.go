@@ -200,4 +200,5 @@ func testSubset(t *testing.T, d driver.Device) {
 	}
 }
 
+// TestSubset runs the documented subset of OpenCL C on a GPU.
 func TestSubset(t *testing.T) { testSubset(t, gpu(t)) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestTranslate compares CUDA code with the OpenCL code that it is made from.
 func TestTranslate(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"kernel", "__kernel void f(__global float *x, int n) { x[n] = 0; }",
@@ -56,6 +57,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// TestParameters checks the types and sizes of the parameters of kernels.
 func TestParameters(t *testing.T) {
 	_, kernels, err := translateBody(`
 #define REAL double
@@ -83,6 +85,7 @@ __kernel void groups() __attribute__((x)) {}
 	}
 }
 
+// TestTranslate_Errors checks the line and the message of each error.
 func TestTranslate_Errors(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"\n#include \"a.h\"\n", "kernel.cl(2): error: #include"},
@@ -109,6 +112,8 @@ func TestTranslate_Errors(t *testing.T) {
 	}
 }
 
+// FuzzTranslate translates arbitrary text: lines keep their numbers, and there
+// is no panic.
 func FuzzTranslate(f *testing.F) {
 	f.Add("__kernel void f(__local float *a, __global int *b, int n) { __local int x; (float2)(a, b); v.s0; }")
 	f.Add("#define A(x) (float2)(x, 1) /* \n */ 5\n#pragma OPENCL x\n__constant float t[] = {1};")

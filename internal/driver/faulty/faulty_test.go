@@ -18,6 +18,8 @@ func discrete() driver.Device {
 	return host.New(host.Options{Workers: 2, Discrete: true, Memory: 64 << 20})
 }
 
+// TestDriver_NoFault runs the tests of all drivers: without a fault, a wrapped
+// device works as the device does.
 func TestDriver_NoFault(t *testing.T) {
 	f := &Fault{}
 	drivertest.Run(t, func(t *testing.T) driver.Device { return Wrap(discrete(), f) })
@@ -26,10 +28,13 @@ func TestDriver_NoFault(t *testing.T) {
 	}
 }
 
+// TestDriver_NoFaultShared does the same for a device that works in host
+// memory.
 func TestDriver_NoFaultShared(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return Wrap(host.New(host.Options{Workers: 2}), &Fault{}) })
 }
 
+// TestPeers_NoFault does the same for copies between two devices.
 func TestPeers_NoFault(t *testing.T) {
 	drivertest.RunPeers(t, func(t *testing.T) (a, b driver.Device) { return Wrap(discrete(), &Fault{}), Wrap(discrete(), &Fault{}) })
 }

@@ -170,6 +170,8 @@ func boom(w *driver.Work) {
 	}
 }
 
+// TestLaunch_Panic shows that a kernel that panics is reported once, with its
+// line, and that commands behind it do not run. Then the queue works again.
 func TestLaunch_Panic(t *testing.T) {
 	for _, n := range []int{1, 100000} {
 		d, q, kernel := open(t, Options{Workers: 4, Discrete: true})
@@ -224,6 +226,8 @@ func TestLaunch_PanicInDriver(t *testing.T) {
 	}
 }
 
+// TestBuild_NoFunction shows that a kernel without a Go function is an error
+// that names the device.
 func TestBuild_NoFunction(t *testing.T) {
 	d := New(Options{Index: 3})
 	defer d.Close()
@@ -319,8 +323,9 @@ func TestClose_Waits(t *testing.T) {
 	}
 }
 
-// TestBacklog issues far more commands than may wait, from several goroutines.
-func TestBacklog(t *testing.T) {
+// TestQueue_MoreThanMayWait issues far more commands than may wait, from
+// several goroutines.
+func TestQueue_MoreThanMayWait(t *testing.T) {
 	_, q, kernel := open(t, Options{})
 	var ran atomic.Int64
 	k := kernel(func(*driver.Work) { ran.Add(1) })

@@ -23,6 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestInfo checks that what is known of each device makes sense, and that IDs
+// are unique.
 func TestInfo(t *testing.T) {
 	devs := openAll(t)
 	ids := make(map[string]bool)
@@ -65,9 +67,9 @@ func TestDevices_ComputeConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// TestShapes launches one, two and three dimensions, with groups that do not
-// divide them. Impossible shapes are errors, and the device is not lost.
-func TestShapes(t *testing.T) {
+// TestLaunch_Shapes launches one, two and three dimensions, with groups that do
+// not divide them. Impossible shapes are errors, and the device is not lost.
+func TestLaunch_Shapes(t *testing.T) {
 	b := newBench(t, false)
 	k := must(b.p.Kernel("place"))(t)
 	for _, c := range []struct{ global, local [3]int }{
@@ -146,6 +148,7 @@ func TestGroups_FewIdleItems(t *testing.T) {
 	}
 }
 
+// TestLocalMemory runs a kernel that exchanges values in local memory.
 func TestLocalMemory(t *testing.T) {
 	b := newBench(t, false)
 	v := make([]int32, 64)
@@ -161,6 +164,7 @@ func TestLocalMemory(t *testing.T) {
 	}
 }
 
+// TestCopies tries copies of all kinds, also within a buffer and of nothing.
 func TestCopies(t *testing.T) {
 	b := newBench(t, false)
 	src := make([]byte, 1000)
@@ -281,6 +285,7 @@ func TestPin_BothDirections(t *testing.T) {
 	check(t, b.q.CopyIn(y, 0, host[:16])) // from a queue that was closed
 }
 
+// TestEvents shows that a queue waits for an event of another one.
 func TestEvents(t *testing.T) {
 	b := newBench(t, false)
 	q2 := must(b.d.NewQueue())(t)
@@ -319,7 +324,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestUseAfterFree(t *testing.T) {
+// TestFree_BufferInUse frees a buffer while commands use it: they end as if it
+// were there. Later commands are refused.
+func TestFree_BufferInUse(t *testing.T) {
 	b := newBench(t, false)
 	a, slow := b.ints(5), b.ints(1)
 	used := b.d.used.Load()
@@ -368,6 +375,7 @@ func TestUseAfterFree(t *testing.T) {
 	check(t, a.Free())
 }
 
+// TestAlloc_NoRoom checks the errors for sizes that no device can have.
 func TestAlloc_NoRoom(t *testing.T) {
 	b := newBench(t, false)
 	for _, n := range []int64{b.d.info.Memory + 1, b.d.info.MaxAlloc + 1, math.MaxInt64} {
@@ -392,9 +400,9 @@ func TestAlloc_NoRoom(t *testing.T) {
 	}
 }
 
-// TestAlignment shows that memory is aligned for every type, and so are copies
-// of parts that are not.
-func TestAlignment(t *testing.T) {
+// TestAlloc_Aligned shows that memory is aligned for every type, and so are
+// copies of parts that are not.
+func TestAlloc_Aligned(t *testing.T) {
 	b := newBench(t, false)
 	p := must(b.d.Build(driver.Source{OpenCL: "__kernel void address(__global const int *a, __global ulong *out) { out[0] = (ulong)a; }"}))(t)
 	k := must(p.Kernel("address"))(t)
@@ -416,7 +424,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-func TestArguments(t *testing.T) {
+func TestLaunch_WrongArguments(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(1, 2)
 	for _, c := range []struct {
@@ -451,7 +459,9 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestBuildErrors(t *testing.T) {
+// TestBuild_Errors shows that errors hold the compiler's log and name the
+// device.
+func TestBuild_Errors(t *testing.T) {
 	d := openOne(t)
 	_, err := d.Build(driver.Source{OpenCL: "__kernel void a(__global int *x) {\n\n  x[0] = no_such_name;\n}\n"})
 	var e *driver.Error
@@ -513,6 +523,8 @@ func TestQueues_Concurrent(t *testing.T) {
 	}
 }
 
+// TestOpen_Error checks the errors for a missing library, and for one that is
+// not OpenCL.
 func TestOpen_Error(t *testing.T) {
 	devs, err := Open()
 	if len(devs) == 0 && (err == nil || !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, dl.ErrNotFound)) {
@@ -529,9 +541,9 @@ func TestOpen_Error(t *testing.T) {
 	}
 }
 
-// TestCodes shows that every error code of OpenCL is reported by name and in
-// words.
-func TestCodes(t *testing.T) {
+// TestErrors_NameEveryCode shows that every error code of OpenCL is reported by
+// name and in words.
+func TestErrors_NameEveryCode(t *testing.T) {
 	for code := int32(-72); code <= -1; code++ {
 		if code < -19 && code > -30 {
 			continue
@@ -545,6 +557,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
+// TestDriver runs the tests of all drivers on each device.
 func TestDriver(t *testing.T) {
 	for i := range openAll(t) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {

@@ -51,6 +51,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestParts_Overlap shows that overlapping parts can be read, and that kernels
+// which write to them are refused.
 func TestParts_Overlap(t *testing.T) {
 	b := newBench(t, false)
 	a := b.ints(1, 2, 3, 4, 5, 6, 7, 8)

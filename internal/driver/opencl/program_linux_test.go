@@ -80,6 +80,7 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	}
 }
 
+// TestPlain_KernelQualifiers checks how a kernel becomes a plain function.
 func TestPlain_KernelQualifiers(t *testing.T) {
 	for from, to := range map[string]string{
 		"__kernel void none(void) {}": "void none(void) {}",

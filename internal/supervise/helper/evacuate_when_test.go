@@ -10,6 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
+// TestRunEvacuateWhen_Status shows that the status of the command decides, and
+// that a command which fails or hangs is reported.
 func TestRunEvacuateWhen_Status(t *testing.T) {
 	for _, c := range []struct {
 		command  string

@@ -13,6 +13,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 )
 
+// TestLaunchedRank_Environment checks the rank that each launcher gives in the
+// environment.
 func TestLaunchedRank_Environment(t *testing.T) {
 	env := func(list ...string) func(string) string {
 		return func(name string) string {
@@ -38,6 +40,8 @@ func TestLaunchedRank_Environment(t *testing.T) {
 	}
 }
 
+// TestLayOut_Descriptors checks that descriptors which must keep their numbers
+// do so.
 func TestLayOut_Descriptors(t *testing.T) {
 	file := func(name string) *os.File { return os.NewFile(^uintptr(0)>>1, name) }
 	a, b, x := file("a"), file("b"), file("x")
@@ -104,6 +108,7 @@ func TestAwaitRanks_OtherHelpers(t *testing.T) {
 	<-over
 }
 
+// TestStderrBuffer_LastSaid checks what is quoted of the end of stderr.
 func TestStderrBuffer_LastSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",

@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
-// TestHolder_Trouble checks that the supervisor learns what could not be
+// TestHolder_ReportsTrouble checks that the supervisor learns what could not be
 // stored, where, and of which tier it is: it ignores tiers that the policy
 // lacks.
-func TestHolder_Trouble(t *testing.T) {
+func TestHolder_ReportsTrouble(t *testing.T) {
 	var got *control.Stored
 	h := &holder{kind: policy.RS, send: func(m control.Message) { got = m.(*control.Stored) }}
 	for _, c := range []struct {

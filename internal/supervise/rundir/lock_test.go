@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestWhoHas_LockText checks what is said about the process that has a lock.
 func TestWhoHas_LockText(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "another process",

@@ -34,6 +34,7 @@ func environ(pairs ...string) func(string) string {
 	}
 }
 
+// TestFind_Job finds the job in the environment.
 func TestFind_Job(t *testing.T) {
 	for _, x := range []struct {
 		env  []string
@@ -52,6 +53,7 @@ func TestFind_Job(t *testing.T) {
 	}
 }
 
+// TestJob_Repeats checks when a job is a repetition of an earlier one.
 func TestJob_Repeats(t *testing.T) {
 	for _, x := range []struct {
 		now, old Job
@@ -71,6 +73,8 @@ func TestJob_Repeats(t *testing.T) {
 	}
 }
 
+// TestUsualNotice_BySystem finds the time between signal and kill, for each
+// system.
 func TestUsualNotice_BySystem(t *testing.T) {
 	commands(t, map[string]string{
 		"scontrol":  `echo "KeepAliveTime = 9 sec"; echo "KillWait                = 45 sec"` + "\n",
@@ -126,6 +130,8 @@ const jobText = `JobId=17 JobName=x
    PreemptEligibleTime=2026-11-17T14:04:19 PreemptTime=%s
 `
 
+// TestNotice_ByJobState finds the time until Slurm kills a job in the state of
+// the job.
 func TestNotice_ByJobState(t *testing.T) {
 	s := &Scheduler{killWait: 30 * time.Second}
 	now := time.Date(2026, 11, 17, 14, 0, 0, 0, time.Local)
@@ -177,6 +183,7 @@ func TestNow_Unlimited(t *testing.T) {
 	}
 }
 
+// TestUnitOf finds the systemd unit in the text of a cgroup file.
 func TestUnitOf(t *testing.T) {
 	for cgroups, want := range map[string]string{
 		"":                                 "",
@@ -199,6 +206,7 @@ func TestUnitOf(t *testing.T) {
 	}
 }
 
+// TestParseSpan checks the time spans that systemd prints.
 func TestParseSpan(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1min 30s": 90 * time.Second, "5s": 5 * time.Second, "2h": 2 * time.Hour, "500ms": 500 * time.Millisecond,

@@ -28,6 +28,8 @@ func open(t *testing.T, fsys vfs.FS, path string) tier.Tier {
 	return d
 }
 
+// TestConformance checks the tier on real and simulated file systems, and where
+// there are no hard links.
 func TestConformance(t *testing.T) {
 	for name, fsys := range map[string]func() vfs.FS{
 		"real":     vfs.OS,
@@ -167,6 +169,8 @@ func TestOperations_FailOnce(t *testing.T) {
 	}
 }
 
+// TestSweep_Leftovers removes what uploads that failed have left, if it is old
+// enough.
 func TestSweep_Leftovers(t *testing.T) {
 	mem := vfstest.NewMem()
 	fsys := vfstest.Hook(mem, func(op, name string) error {
@@ -194,6 +198,8 @@ func TestSweep_Leftovers(t *testing.T) {
 	}
 }
 
+// TestCreate_ModesOfRoot shows that files and directories get the modes of the
+// root, and that a root open to all is refused.
 func TestCreate_ModesOfRoot(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes")
@@ -228,6 +234,7 @@ func TestCreate_ModesOfRoot(t *testing.T) {
 	}
 }
 
+// TestSymlinks shows that nothing is read or written through symbolic links.
 func TestSymlinks(t *testing.T) {
 	root, outside := filepath.Join(t.TempDir(), "tier"), t.TempDir()
 	d := open(t, vfs.OS(), root)

@@ -127,9 +127,9 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestEncode_SomeShards checks that a shard does not depend on which others are
-// written.
-func TestEncode_SomeShards(t *testing.T) {
+// TestEncode_ShardsIndependent checks that a shard does not depend on which
+// others are written.
+func TestEncode_ShardsIndependent(t *testing.T) {
 	c := Code{4, 3}
 	object := randomBytes(rand.New(rand.NewPCG(2, 2)), c.unit()*c.Data*2+777)
 	whole := encoded(t, object, c)

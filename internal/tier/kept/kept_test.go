@@ -195,6 +195,8 @@ func TestLink_Pack(t *testing.T) {
 	}
 }
 
+// TestLink_SurvivesPruning links two checkpoints, and restores one when the
+// run's own files are gone.
 func TestLink_SurvivesPruning(t *testing.T) {
 	fsys := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, fsys, "/run", 2)
@@ -276,6 +278,7 @@ func TestLink_RealFiles(t *testing.T) {
 	}
 }
 
+// TestLink_RefusesOtherRun refuses a file of another run.
 func TestLink_RefusesOtherRun(t *testing.T) {
 	fsys := vfstest.NewMem()
 	prog := tiertest.NewProgram(t, fsys, "/run", 1)
@@ -468,6 +471,7 @@ func TestOperations_FailOnce(t *testing.T) {
 	}
 }
 
+// TestReceive_Damaged refuses objects and shards with a changed byte.
 func TestReceive_Damaged(t *testing.T) {
 	fsys := vfstest.NewMem()
 	s := open(t, fsys, "run")
@@ -499,6 +503,8 @@ func TestReceive_Damaged(t *testing.T) {
 	}
 }
 
+// TestReceive_Continues continues a transfer where it was paused, unless too
+// many others were paused since.
 func TestReceive_Continues(t *testing.T) {
 	fsys := vfstest.NewMem()
 	s := open(t, fsys, "run")
@@ -534,6 +540,8 @@ func TestReceive_Continues(t *testing.T) {
 	sound(t, s)
 }
 
+// TestScrub_FindsDamage finds damaged and missing objects once, and does not
+// give them to anybody.
 func TestScrub_FindsDamage(t *testing.T) {
 	fsys := vfstest.NewMem()
 	s := open(t, fsys, "run")
@@ -631,6 +639,7 @@ func TestOpen_Damaged(t *testing.T) {
 	}
 }
 
+// TestNames_Refused refuses names that could lead elsewhere.
 func TestNames_Refused(t *testing.T) {
 	s := open(t, vfstest.NewMem(), "run")
 	good, _ := content(1, 10)

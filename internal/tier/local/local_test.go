@@ -101,6 +101,8 @@ func client(t *testing.T, d *Dir) *Client {
 	return c
 }
 
+// TestClaim checks when a directory can be had for a run: it is new, the run's
+// own, or its run may be discarded.
 func TestClaim(t *testing.T) {
 	d := newHost(t)
 	again, err := Claim(d.Path, run, nil)
@@ -148,6 +150,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// TestScan finds the parts, the lines and the record of a directory, and which
+// parts are damaged.
 func TestScan(t *testing.T) {
 	d := newHost(t)
 	save(t, d, 1, 2, 3, "x")
@@ -330,6 +334,8 @@ func TestFetchOwn(t *testing.T) {
 	}
 }
 
+// TestDiscard removes what ranks without a home there have, and then
+// everything.
 func TestDiscard(t *testing.T) {
 	d := newHost(t)
 	for r := range 3 {
@@ -415,6 +421,8 @@ func TestReceive_Altered(t *testing.T) {
 	}
 }
 
+// TestName checks that the name has that of the run, and differs for equal
+// names elsewhere.
 func TestName(t *testing.T) {
 	a, b := Name("/home/me/sim.cairn"), Name("/home/me/other/sim.cairn")
 	if !strings.HasPrefix(a, "sim-") || len(a) != len("sim-")+8 || a == b || a != Name("/home/me/sim.cairn") {

@@ -52,11 +52,11 @@ func relative(t *testing.T, x *Index) {
 	}
 }
 
-// TestUnpack_Hops moves a program from host to host. Each time its directory
-// and that of the run are others, and nobody trusts the pack. Neither the packs
-// nor the record of written files name a place on an earlier host, whose files
-// are still there or not.
-func TestUnpack_Hops(t *testing.T) {
+// TestUnpack_NamesNoEarlierHost moves a program from host to host. Each time
+// its directory and that of the run are others, and nobody trusts the pack.
+// Neither the packs nor the record of written files name a place on an earlier
+// host, whose files are still there or not.
+func TestUnpack_NamesNoEarlierHost(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	for hop := range 4 {
@@ -115,10 +115,10 @@ func recordOf(t *testing.T, paths []string) string {
 	return string(text)
 }
 
-// TestUnpack_Written has packs with records of written files. A start may
+// TestUnpack_WrittenFiles has packs with records of written files. A start may
 // change what the record names. So nothing is in it but files that the pack
 // has, and with the user's consent files that are elsewhere.
-func TestUnpack_Written(t *testing.T) {
+func TestUnpack_WrittenFiles(t *testing.T) {
 	for _, home := range []string{"", "/", "/home", "/home/me", "/etc"} {
 		for _, outside := range []bool{false, true} {
 			h := newHost(t)
@@ -165,10 +165,10 @@ func TestUnpack_Written(t *testing.T) {
 	}
 }
 
-// TestUnpack_Absolute has packs that name files by absolute paths. Those in the
-// working directory are put there as others are. Outside of it nothing may
-// change; what was not there, and is not there now, does not change.
-func TestUnpack_Absolute(t *testing.T) {
+// TestUnpack_AbsolutePaths has packs that name files by absolute paths. Those
+// in the working directory are put there as others are. Outside of it nothing
+// may change; what was not there, and is not there now, does not change.
+func TestUnpack_AbsolutePaths(t *testing.T) {
 	hello := []Extent{{Off: int64(len(magic)), N: 5, Digest: digestOf([]byte("01234"))}}
 	file := func(path string) File { return File{Path: path, Kind: kindFile, Mode: 0o600, Size: 5, Extents: hello} }
 	gone := func(path string) File { return File{Path: path, Kind: kindGone} }

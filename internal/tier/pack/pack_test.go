@@ -318,9 +318,10 @@ func TestPack_Random(t *testing.T) {
 	}
 }
 
-// TestPack_Grows appends to a file and overwrites one block of another: packs
-// do not have again what has not changed, and there are few bases.
-func TestPack_Grows(t *testing.T) {
+// TestPack_StoresOnlyChanges appends to a file and overwrites one block of
+// another: packs do not have again what has not changed, and there are few
+// bases.
+func TestPack_StoresOnlyChanges(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	h.open(filepath.Join(h.home, "log"))

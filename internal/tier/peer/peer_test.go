@@ -278,6 +278,8 @@ func (w *watchedConn) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
+// TestHolder_Full shows that a full holder is reported, and gets everything
+// when it has room again.
 func TestHolder_Full(t *testing.T) {
 	each(t, func(t *testing.T, make func() *cluster) {
 		c := make()
@@ -562,6 +564,7 @@ func TestRetain_Linked(t *testing.T) {
 	}
 }
 
+// TestRate shows that an owner sends no faster than it may.
 func TestRate(t *testing.T) {
 	c := newCluster(t, 2, 1, [2]int{})
 	c.rates = map[copies.Tier]int64{copies.Partner: 8 << 20}

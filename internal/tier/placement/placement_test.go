@@ -25,6 +25,8 @@ func textOf(groups [][]Host) string {
 	return strings.Join(out, " | ")
 }
 
+// TestGroups checks how hosts are divided into groups, so that hosts of a
+// domain are apart.
 func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		prev, hosts string
@@ -167,6 +169,7 @@ func TestGroups_Random(t *testing.T) {
 	t.Logf("%d changes of one host, %d of them changed many groups", steps, anew)
 }
 
+// TestGroups_Large divides 10,000 hosts. The loss of a rack changes few groups.
 func TestGroups_Large(t *testing.T) {
 	var hosts []Host
 	for i := range 10000 {
@@ -186,6 +189,7 @@ func TestGroups_Large(t *testing.T) {
 	}
 }
 
+// TestHolders checks which hosts hold for which.
 func TestHolders(t *testing.T) {
 	for _, c := range []struct {
 		group string
@@ -249,6 +253,8 @@ func TestHolders_Random(t *testing.T) {
 	}
 }
 
+// TestDomains checks the domains that rules give to hosts, and the errors in
+// rules.
 func TestDomains(t *testing.T) {
 	d, err := ParseDomains("racks", "# hosts\nlogin1 services\n/(r\\d+)n(\\d)/  $1\n\t/node0[1-4]/ rack-a\n/x(.)/ ${1}y\n")
 	if err != nil {
@@ -275,6 +281,8 @@ func TestDomains(t *testing.T) {
 	}
 }
 
+// FuzzParseDomains shows that a text is refused with its position, or gives
+// rules that can be used.
 func FuzzParseDomains(f *testing.F) {
 	f.Add("a b\n/(x.)y/ $1\n# c")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// TestParse checks how policies are printed that were parsed.
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"local=/scratch, partner, rs=4+2:every=4, shared=/gpfs/me:every=16, s3=s3://bucket/run:every=32,keep=10",
@@ -52,6 +53,7 @@ func checkAgain(t *testing.T, p *Policy) {
 	}
 }
 
+// TestParse_Values checks the values of each tier, given and by default.
 func TestParse_Values(t *testing.T) {
 	p, err := Parse("local=/l, partner=2:rate=2GiB, rs=8+3, shared=/s:writers=4,key=/k,files=1, s3=s3://b:keep=all, domains=d, scrub=3d")
 	if err != nil {
@@ -72,6 +74,7 @@ func TestParse_Values(t *testing.T) {
 	}
 }
 
+// TestParse_Errors checks the position and the message of each error.
 func TestParse_Errors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "tiers:1:1: the policy names no tier; a policy is made of local=DIR"},
@@ -145,6 +148,8 @@ func TestParse_Errors(t *testing.T) {
 	}
 }
 
+// TestCheck checks the message for a policy that needs more hosts than there
+// are.
 func TestCheck(t *testing.T) {
 	p, err := Parse("local=/l, partner=2, rs=4+2")
 	if err != nil {
@@ -170,6 +175,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestTier_RunDir checks the directory of a run on each tier.
 func TestTier_RunDir(t *testing.T) {
 	for _, c := range []struct {
 		t    Tier

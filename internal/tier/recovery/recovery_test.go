@@ -267,6 +267,8 @@ func planText(inv *Inventory, p *Plan) string {
 	return fmt.Sprintf("checkpoint %d: %s", p.Index, strings.Join(out, ", "))
 }
 
+// TestMakePlan_Partner checks which host gets which object from where, when
+// hosts with partners are lost.
 func TestMakePlan_Partner(t *testing.T) {
 	whole := cluster(4)
 	for _, c := range []struct {
@@ -291,6 +293,8 @@ func TestMakePlan_Partner(t *testing.T) {
 	}
 }
 
+// TestMakePlan_Errors checks the reasons that are given if no checkpoint can be
+// restored.
 func TestMakePlan_Errors(t *testing.T) {
 	hosts := strings.Split("abcd", "")
 	inv := without(cluster(4), "b", "c")
@@ -341,8 +345,9 @@ func TestMakePlan_Errors(t *testing.T) {
 	}
 }
 
-// TestMakePlan_Titles checks that messages say what an object is to its rank.
-func TestMakePlan_Titles(t *testing.T) {
+// TestMakePlan_ErrorsNameObjects checks that messages say what an object is to
+// its rank.
+func TestMakePlan_ErrorsNameObjects(t *testing.T) {
 	file, own := Object{Name: "f", Size: 1}, Object{Name: "o"}
 	part := Part{Checkpoint: Checkpoint{1, "x"}, Ranks: 1, Objects: []Object{file, own}}
 	inv := &Inventory{Stores: []Store{{Name: "a", Parts: []Part{part}, Damaged: []Damage{{"f", "bad block"}}}},
@@ -383,6 +388,8 @@ func TestMakePlan_Balance(t *testing.T) {
 	}
 }
 
+// TestAssign checks which host gets which rank: one that has its objects, if
+// there is room.
 func TestAssign(t *testing.T) {
 	slots := func(text string) (out []Slots) {
 		for _, w := range strings.Fields(text) {
@@ -483,6 +490,8 @@ func TestAssign_Random(t *testing.T) {
 	}
 }
 
+// TestSurvives_ByCode checks how many hosts may be lost, for partners and
+// codes.
 func TestSurvives_ByCode(t *testing.T) {
 	inv := cluster(6)
 	c := Checkpoint{2, "51e9"}
@@ -527,8 +536,8 @@ func TestSurvives_ByCode(t *testing.T) {
 	}
 }
 
-// TestPlan_TenThousandHosts plans for 10,000 hosts of which 100 are lost.
-func TestPlan_TenThousandHosts(t *testing.T) {
+// TestMakePlan_TenThousandHosts plans for 10,000 hosts of which 100 are lost.
+func TestMakePlan_TenThousandHosts(t *testing.T) {
 	inv := &Inventory{Committed: 1, Line: []Span{{"x", 0}}}
 	const n = 10000
 	hosts := make([]string, n)

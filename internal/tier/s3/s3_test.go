@@ -69,6 +69,8 @@ func open(t testing.TB, o Options) tier.Tier {
 	return m
 }
 
+// TestConformance checks the tier on stores with and without checksums and
+// conditions.
 func TestConformance(t *testing.T) {
 	kinds := map[string]func(*s3test.Server, *Options){
 		"as it should be": func(*s3test.Server, *Options) {},
@@ -173,9 +175,9 @@ func TestRequests_FailOnce(t *testing.T) {
 	}
 }
 
-// TestFaults_Forever shows what a store that never recovers gives: a temporary
-// error, soon.
-func TestFaults_Forever(t *testing.T) {
+// TestRequests_AlwaysFail shows what a store that never recovers gives: a
+// temporary error, soon.
+func TestRequests_AlwaysFail(t *testing.T) {
 	for fault, temporary := range map[s3test.Fault]bool{s3test.Error500: true, s3test.SlowDown: true, s3test.Reset: true, s3test.Deny: false} {
 		s := server(t)
 		m := open(t, options(s))
@@ -368,9 +370,10 @@ func TestOpen_ConditionsIgnored(t *testing.T) {
 	}
 }
 
-// TestLock_Left leaves the lock of a process that died: writing fails with a
-// temporary error while the lock is young, and removes it when it is old.
-func TestLock_Left(t *testing.T) {
+// TestLock_OfDeadProcess leaves the lock of a process that died: writing fails
+// with a temporary error while the lock is young, and removes it when it is
+// old.
+func TestLock_OfDeadProcess(t *testing.T) {
 	s := server(t)
 	s.IgnoreConditions = true
 	o := options(s)
@@ -407,6 +410,8 @@ func TestLock_Left(t *testing.T) {
 	}
 }
 
+// TestReadOnly shows that a tier that was opened for reading sends no request
+// that writes.
 func TestReadOnly(t *testing.T) {
 	s := server(t)
 	o := options(s)
@@ -457,6 +462,7 @@ func TestOpen_FailsOften(t *testing.T) {
 	}
 }
 
+// TestOpen_Refuses checks the messages for wrong URLs, endpoints and stores.
 func TestOpen_Refuses(t *testing.T) {
 	s := server(t)
 	for _, c := range []struct{ url, endpoint, want string }{

@@ -29,6 +29,8 @@ func testKey(t testing.TB) *Key {
 	return k
 }
 
+// TestConformance checks an encrypted tier, with objects about as large as
+// chunks.
 func TestConformance(t *testing.T) {
 	key := testKey(t)
 	tiertest.Run(t, tiertest.Options{
@@ -134,7 +136,9 @@ func resized(stored []byte, size uint64) []byte {
 	return out
 }
 
-func TestWrongKey(t *testing.T) {
+// TestObject_WrongKey shows that an object of another key is not called
+// damaged, and is not replaced.
+func TestObject_WrongKey(t *testing.T) {
 	a, b, inner := testKey(t), testKey(t), tiertest.NewMem()
 	if err := New(inner, a).Create(t.Context(), "x", []byte("secret")); err != nil {
 		t.Fatal(err)
@@ -198,6 +202,8 @@ func TestObject_ContentHidden(t *testing.T) {
 	}
 }
 
+// TestKey_File shows that a key file is read as it was written, never replaced,
+// and refused if others may read it.
 func TestKey_File(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	k, err := CreateKey(path)
@@ -273,6 +279,8 @@ func TestKey_Secret(t *testing.T) {
 	}
 }
 
+// FuzzOpen reads arbitrary objects: the content is a part of the original one,
+// or there is an error.
 func FuzzOpen(f *testing.F) {
 	key, err := newKey(make([]byte, 32))
 	if err != nil {

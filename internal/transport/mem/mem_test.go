@@ -84,6 +84,8 @@ func (f *Fabric) inflight(from, to int) int {
 	return n
 }
 
+// TestHold_KeepsFramesBack shows that frames between two ranks wait until they
+// are released.
 func TestHold_KeepsFramesBack(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{})
@@ -111,6 +113,8 @@ func TestHold_KeepsFramesBack(t *testing.T) {
 	}
 }
 
+// TestWindow_LimitsFrames shows that a sender keeps frames that exceed the
+// window, and that they arrive in order.
 func TestWindow_LimitsFrames(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{Window: 4})
@@ -130,6 +134,8 @@ func TestWindow_LimitsFrames(t *testing.T) {
 	logs[1].want(t, "0: 2 de", "0: 3 f")
 }
 
+// TestKill_PeersLoseRank shows that a peer gets the frames that were sent
+// before the loss, and its own back.
 func TestKill_PeersLoseRank(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{Window: 4})
@@ -149,6 +155,8 @@ func TestKill_PeersLoseRank(t *testing.T) {
 	}
 }
 
+// TestKill_WhileHeld shows that frames which are held back are lost with their
+// sender.
 func TestKill_WhileHeld(t *testing.T) {
 	f := New(2)
 	links, logs := pair(t, f, Options{})
@@ -159,6 +167,7 @@ func TestKill_WhileHeld(t *testing.T) {
 	logs[1].want(t, "lost 0: the rank was killed")
 }
 
+// TestConnect_Canceled shows that Connect ends with its context.
 func TestConnect_Canceled(t *testing.T) {
 	f := New(2)
 	d := f.Driver(0, Options{})

@@ -57,6 +57,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
+// FuzzAddress shows that arbitrary bytes are no address of another rank.
 func FuzzAddress(f *testing.F) {
 	d := &Driver{address: address{who: identify(2, [16]byte{1, 2, 3}), library: 7}}
 	d.rankOf = map[identity]int{d.address.who: 2}

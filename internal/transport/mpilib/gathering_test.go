@@ -126,6 +126,8 @@ func TestGathering(t *testing.T) {
 	}
 }
 
+// TestDecode_OldVersion shows that an address of the first version is
+// understood.
 func TestDecode_OldVersion(t *testing.T) {
 	d := process(3, 2, 7, "")
 	old := append([]byte("cnMp\x01"), d.address.who[:]...)

@@ -50,6 +50,7 @@ func portBody() error {
 	return d.Close()
 }
 
+// TestPort opens a port, which is then part of the address.
 func TestPort(t *testing.T) { passes(t, "port", 1) }
 
 // all is a handler that keeps frames by rank.

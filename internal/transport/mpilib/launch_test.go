@@ -42,14 +42,23 @@ func passes(t *testing.T, body string, n int) {
 	})
 }
 
-func TestWorld(t *testing.T)            { passes(t, "world", 3) }
-func TestSignals(t *testing.T)          { passes(t, "signals", 2) }
-func TestFinished(t *testing.T)         { passes(t, "finished", 2) }
-func TestWorld_RankLeaves(t *testing.T) { passes(t, "leaves", 2) }
+// TestWorld exchanges messages of ranks that a launcher has started.
+func TestWorld(t *testing.T) { passes(t, "world", 3) }
 
-// TestCrash shows that the Go runtime's crash output appears with a library
-// loaded, too.
-func TestCrash(t *testing.T) {
+// TestSignals shows that Go programs get their signals with a library loaded.
+func TestSignals(t *testing.T) { passes(t, "signals", 2) }
+
+// TestClose_EndsLibrary shows that the last Close ends the library, and nothing
+// can be opened after that.
+func TestClose_EndsLibrary(t *testing.T) { passes(t, "finished", 2) }
+
+// TestSent_FramesHaveLeft shows that frames which a rank was told were sent
+// arrive, though it does not poll any more.
+func TestSent_FramesHaveLeft(t *testing.T) { passes(t, "leaves", 2) }
+
+// TestCrash_OutputAppears shows that the Go runtime's crash output appears with
+// a library loaded, too.
+func TestCrash_OutputAppears(t *testing.T) {
 	for body, want := range map[string]string{"crash": "bodies_test.go", "panic": "panic: as it should be"} {
 		eachMPI(t, func(t *testing.T, run func(string, int) (string, error)) {
 			out, err := run(body, 2)
@@ -69,8 +78,8 @@ func TestChoose_UnknownLauncher(t *testing.T) {
 	passes(t, "slurm", 2)
 }
 
-// TestWithoutCgo runs the tests without cgo, however this test was built.
-func TestWithoutCgo(t *testing.T) {
+// TestWorld_WithoutCgo runs the tests without cgo, however this test was built.
+func TestWorld_WithoutCgo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("not tested: it builds another binary")
 	}
@@ -97,6 +106,7 @@ func TestWithoutCgo(t *testing.T) {
 	}
 }
 
+// TestChoose_ByLauncher checks which libraries are tried under each launcher.
 func TestChoose_ByLauncher(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -123,7 +133,9 @@ func TestChoose_ByLauncher(t *testing.T) {
 	}
 }
 
-func TestNoLibrary(t *testing.T) {
+// TestOpen_NoLibrary checks the errors for a missing library, and for one that
+// is not MPI.
+func TestOpen_NoLibrary(t *testing.T) {
 	_, err := Open(Options{Library: "libno-such-mpi.so"})
 	if !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "libno-such-mpi.so") || !strings.Contains(err.Error(), EnvLibrary) {
 		t.Error(err)

@@ -70,5 +70,8 @@ func runSuite(t *testing.T, i int) {
 	})
 }
 
+// TestTransport_OpenMPI runs the tests of all transports under Open MPI.
 func TestTransport_OpenMPI(t *testing.T) { runSuite(t, 0) }
-func TestTransport_MPICH(t *testing.T)   { runSuite(t, 1) }
+
+// TestTransport_MPICH runs the tests of all transports under MPICH.
+func TestTransport_MPICH(t *testing.T) { runSuite(t, 1) }

@@ -88,6 +88,8 @@ func pair(t testing.TB, o Options) ([]*Link, []*catcher) {
 	return links, handlers
 }
 
+// TestClose_LeavesNothing shows that a link has no file, even while it is in
+// use, or when Connect fails.
 func TestClose_LeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	pair(t, Options{Dir: dir})
@@ -105,6 +107,8 @@ func TestClose_LeavesNothing(t *testing.T) {
 	}
 }
 
+// TestOpen_RemovesStaleFiles removes files of processes that do not exist any
+// more, and no others.
 func TestOpen_RemovesStaleFiles(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(Options{Dir: dir, Run: "r*"})
@@ -198,6 +202,8 @@ func TestConnect_ForeignFiles(t *testing.T) {
 	}
 }
 
+// TestConnect_DeadPeer shows that Connect reports a peer that has died, also if
+// its process number is in use again.
 func TestConnect_DeadPeer(t *testing.T) {
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
@@ -219,6 +225,7 @@ func TestConnect_DeadPeer(t *testing.T) {
 	}
 }
 
+// TestReaches checks which ranks can share memory.
 func TestReaches(t *testing.T) {
 	drivers, addresses := opened(t, 2, Options{})
 	if !drivers[0].Reaches(addresses[1]) || !drivers[1].Reaches(addresses[0]) {
@@ -278,8 +285,8 @@ func TestLost_InvalidFrames(t *testing.T) {
 	}
 }
 
-// TestReader_Invalid sets the reader's position to an impossible value.
-func TestReader_Invalid(t *testing.T) {
+// TestReader_InvalidPosition sets the reader's position to an impossible value.
+func TestReader_InvalidPosition(t *testing.T) {
 	links, handlers := pair(t, Options{Ring: minRing})
 	*links[0].peers[1].w.read = 1 << 40
 	for range 100 {
@@ -374,6 +381,8 @@ func (e *echo) Arrived(peer int, h *transport.Header, buf []byte) {
 func (e *echo) Sent(any)        {}
 func (e *echo) Lost(int, error) {}
 
+// FuzzAddress shows that bytes are refused, or are the encoding of the address
+// that they are read as.
 func FuzzAddress(f *testing.F) {
 	c := address{rank: 1, host: "a", pidns: "b", path: "/c"}
 	f.Add(c.encode())

@@ -17,6 +17,8 @@ func sampleAddress() *address {
 	}}
 }
 
+// TestAddress shows that an address comes back as it was encoded. What is too
+// short or too long is refused.
 func TestAddress(t *testing.T) {
 	want := sampleAddress()
 	b := want.encode()
@@ -34,6 +36,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestTargets checks in which order the addresses of a peer are tried.
 func TestTargets(t *testing.T) {
 	me := &address{host: "node1", ips: []ipAddr{{netip.MustParseAddr("172.17.0.1"), false}, {netip.MustParseAddr("127.0.0.1"), true}}}
 	list := func() (s []string) {
@@ -51,6 +54,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// FuzzAddress shows that bytes are refused, or are the encoding of the address
+// that they are read as.
 func FuzzAddress(f *testing.F) {
 	f.Add(sampleAddress().encode())
 	f.Add([]byte(addressMagic))
@@ -66,6 +71,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
+// FuzzHello shows the same for the first message of a connection.
 func FuzzHello(f *testing.F) {
 	f.Add(pair{dialer: 2, acceptor: 1, size: 3}.hello(make([]byte, nonceSize)))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -251,6 +251,8 @@ func TestConnect_Impostor(t *testing.T) {
 	}
 }
 
+// TestConnect_MissingPeer shows that Connect ends with its context, and names
+// the ranks that are missing.
 func TestConnect_MissingPeer(t *testing.T) {
 	ds := openDrivers(t, 4, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -290,6 +292,7 @@ func TestConnect_MissingPeer(t *testing.T) {
 	}
 }
 
+// TestOpen_Invalid checks the message for each wrong option.
 func TestOpen_Invalid(t *testing.T) {
 	for what, o := range map[string]Options{
 		"ranks count":  {Rank: 2, Size: 2, Secret: testSecret},
@@ -306,6 +309,8 @@ func TestOpen_Invalid(t *testing.T) {
 	}
 }
 
+// TestOpen_Listen checks the addresses that a rank with each kind of Listen
+// has.
 func TestOpen_Listen(t *testing.T) {
 	for _, at := range []string{"", "lo", "127.0.0.1", "127.0.0.1:0", ":0"} {
 		d, err := Open(Options{Size: 2, Secret: testSecret, Listen: at})

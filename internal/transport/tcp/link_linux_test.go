@@ -15,6 +15,8 @@ import (
 
 var sizes = []int{0, 1, 47, 4096, directSize - 1, directSize, directSize + 1, bufferSize - frameHead, bufferSize, bufferSize + 1, 1<<20 + 3}
 
+// TestExchange sends frames of all sizes between all ranks, with few peers and
+// with many.
 func TestExchange(t *testing.T) {
 	for _, n := range []int{2, fewPeers + 1, fewPeers + 3} { // with direct reads, and with epoll
 		nodes := world(t, n)
@@ -65,6 +67,8 @@ func fill(t *testing.T, a *node, to, size int) (frames int) {
 	return 0
 }
 
+// TestSend_Backpressure shows that frames which are kept because the socket is
+// full arrive in order.
 func TestSend_Backpressure(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
@@ -128,6 +132,8 @@ func TestSend_InHandler(t *testing.T) {
 	pollUntil(t, "all frames", func() bool { return got == total && back == total && len(a.sent) == kept }, nodes...)
 }
 
+// TestLost_KeptFramesReturned shows that the frames for a lost peer are given
+// back before its loss is reported, and that others get theirs.
 func TestLost_KeptFramesReturned(t *testing.T) {
 	nodes := world(t, 3)
 	a, b := nodes[0], nodes[1]
@@ -168,6 +174,8 @@ func TestLost_KeptFramesReturned(t *testing.T) {
 	pollUntil(t, "a frame to rank 2", func() bool { return len(c.frames) == 1 }, a, c)
 }
 
+// TestLost_Asleep shows that the loss of several peers at once is noticed, and
+// that a link works after it.
 func TestLost_Asleep(t *testing.T) {
 	nodes := world(t, fewPeers+6)
 	a := nodes[0]
@@ -205,6 +213,8 @@ func sleepOn(t *testing.T, fd int) {
 	}
 }
 
+// TestArm_ReadableWhenFramesCome shows that the descriptor becomes readable
+// when there is something to do, not before.
 func TestArm_ReadableWhenFramesCome(t *testing.T) {
 	for _, n := range []int{2, fewPeers + 2} {
 		nodes := world(t, n)
@@ -250,6 +260,8 @@ func TestArm_ReadableWhenFramesCome(t *testing.T) {
 	}
 }
 
+// TestClose_SendsQueued shows that Close sends what is queued, and that two
+// sides that do this do not wait for each other.
 func TestClose_SendsQueued(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]
@@ -274,6 +286,7 @@ func TestClose_SendsQueued(t *testing.T) {
 	}
 }
 
+// TestClose_BothFull closes both sides while their sockets are full.
 func TestClose_BothFull(t *testing.T) {
 	nodes := world(t, 2)
 	done := make(chan error, 2)
@@ -290,6 +303,7 @@ func TestClose_BothFull(t *testing.T) {
 	}
 }
 
+// TestClose_Timeout shows that Close ends with its context, and names the peer.
 func TestClose_Timeout(t *testing.T) {
 	nodes := world(t, 2)
 	fill(t, nodes[0], 1, 1_000_000)
@@ -320,6 +334,8 @@ func TestClose_Unread(t *testing.T) {
 	}
 }
 
+// TestConnect_Again closes and reopens links several times. No descriptor is
+// left.
 func TestConnect_Again(t *testing.T) {
 	ds := openDrivers(t, 3, func(o *Options) { o.Reopen = true })
 	files := openFiles(t)
@@ -355,6 +371,8 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
+// TestLost_GarbledStream shows that a peer is lost if it sends what is no
+// frame.
 func TestLost_GarbledStream(t *testing.T) {
 	nodes := world(t, 2)
 	a, b := nodes[0], nodes[1]

@@ -61,6 +61,8 @@ func profile(file string, stacks map[uint64][]uint64) []byte {
 	return z.Bytes()
 }
 
+// TestExplain_Profile shows that the samples of a profile count for the loops
+// whose lines they are in.
 func TestExplain_Profile(t *testing.T) {
 	ld, err := load.Load(t.Context(), "..", []string{"./testdata/src/plain"}, load.Options{})
 	if err != nil {
@@ -100,6 +102,7 @@ func TestExplain_Profile(t *testing.T) {
 	}
 }
 
+// FuzzReadSamples shows that bytes are refused, or give valid shares of time.
 func FuzzReadSamples(f *testing.F) {
 	z, err := gzip.NewReader(bytes.NewReader(profile("main.go", map[uint64][]uint64{3: {1, 2}})))
 	if err != nil {

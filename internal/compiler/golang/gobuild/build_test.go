@@ -75,6 +75,8 @@ type layout struct {
 	says     string
 }
 
+// TestBuild_Layouts builds programs with rewritten files in modules,
+// workspaces, vendor directories and other layouts.
 func TestBuild_Layouts(t *testing.T) {
 	gomod := "module example.com/prog\n\ngo 1.26\n"
 	withDep := gomod + "\nrequire example.com/dep v1.2.3\n"
@@ -186,6 +188,8 @@ func proxy(t *testing.T, path, version string, files ...string) string {
 	return "file://" + filepath.ToSlash(dir)
 }
 
+// TestBuild_ModuleCache rewrites a package in the module cache, whose files do
+// not change.
 func TestBuild_ModuleCache(t *testing.T) {
 	for _, c := range []struct {
 		name, gomod string
@@ -245,6 +249,8 @@ func TestBuild_ModuleCache(t *testing.T) {
 	}
 }
 
+// TestBuild_Fails shows that errors of the go command and unsupported flags and
+// platforms are reported.
 func TestBuild_Fails(t *testing.T) {
 	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	name := filepath.Join(dir, "main.go")
@@ -414,6 +420,8 @@ func TestRuntime_Platforms(t *testing.T) {
 	}
 }
 
+// TestRuntime_Constraints checks what remains of build constraints when the tag
+// static holds.
 func TestRuntime_Constraints(t *testing.T) {
 	for _, c := range [][2]string{
 		{"//go:build !static\n\npackage p\n", ""},
@@ -431,6 +439,8 @@ func TestRuntime_Constraints(t *testing.T) {
 	}
 }
 
+// TestRuntime_Imports checks that the imports of the run time's files name its
+// packages and shims in programs. Others are refused.
 func TestRuntime_Imports(t *testing.T) {
 	text := "package p\n\nimport (\n\t\"fmt\"\n\tx \"github.com/zeebo/xxh3\"\n\t\"github.com/cairnrun/cairn\"\n\t\"github.com/cairnrun/cairn/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
 	want := "package p\n\nimport (\n\t\"fmt\"\n\tx \"cairnrt/shims/xxh3\"\n\t\"cairnrt\"\n\t\"cairnrt/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
@@ -545,6 +555,8 @@ func writeZip(t *testing.T, w io.Writer, prefix string, files []string) {
 	}
 }
 
+// TestSaveGoroutines_LinkerFlags shows that the flag for the linker is added to
+// each -ldflags of the user, and the tags to each -tags.
 func TestSaveGoroutines_LinkerFlags(t *testing.T) {
 	for _, c := range []struct {
 		goflags     string

@@ -9,6 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/programtest"
 )
 
+// TestBuilder_CacheDir checks which of several directories is the cache, and
+// that a blocked one is not used.
 func TestBuilder_CacheDir(t *testing.T) {
 	own, user, goes := t.TempDir(), t.TempDir(), t.TempDir()
 	blocked := filepath.Join(user, "file")
@@ -34,9 +36,9 @@ func TestBuilder_CacheDir(t *testing.T) {
 	}
 }
 
-// TestBuilder_First shows that only the first build with a run time is known to
-// compile the standard library.
-func TestBuilder_First(t *testing.T) {
+// TestBuilder_FirstCompilesStandardLibrary shows that only the first build with
+// a run time is known to compile the standard library.
+func TestBuilder_FirstCompilesStandardLibrary(t *testing.T) {
 	dir := programtest.Tree(t, "go.mod", "module x\n\ngo 1.26\n")
 	b, err := New(t.Context(), dir, nil, Options{Cache: t.TempDir()})
 	if err != nil {

@@ -2,6 +2,7 @@ package instrument
 
 import "testing"
 
+// TestVisibleIn checks which packages may import internal ones.
 func TestVisibleIn(t *testing.T) {
 	for _, v := range []struct {
 		path, from string

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestComments_AsExpressions compares the functions that remove and move
+// TestComments_AgreeWithRegexps compares the functions that remove and move
 // comments with regular expressions, on texts made of pieces of comments.
-func TestComments_AsExpressions(t *testing.T) {
+func TestComments_AgreeWithRegexps(t *testing.T) {
 	marks := regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|park|go|gopoints|background|wait \d+|lit \d+)\*/ ?`)
 	broken := regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+\*/)[ \t]*\n([ \t\n]*)`)
 	lines := regexp.MustCompile(`/\*line [^*]*:\d+\*/ ?`)

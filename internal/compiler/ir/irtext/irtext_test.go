@@ -77,6 +77,8 @@ func same(t *testing.T, a, b *ir.Program) {
 	}
 }
 
+// TestPrint_ParsedAgain shows that a program that was printed and parsed again
+// is the same.
 func TestPrint_ParsedAgain(t *testing.T) {
 	p := mustParse(everything)
 	text := Format(p)
@@ -133,6 +135,7 @@ func strip(p *ir.Program) (list []any) {
 	return list
 }
 
+// TestParse_Meaning checks what a text with all kinds of statements means.
 func TestParse_Meaning(t *testing.T) {
 	p := mustParse(everything)
 	if p.Main.Name != "main" || len(p.Procs) != 4 || p.Procs[0].Known || !p.Main.Known {
@@ -180,6 +183,7 @@ func TestParse_Meaning(t *testing.T) {
 	}
 }
 
+// TestParse_Errors checks the messages for wrong texts.
 func TestParse_Errors(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1":                                             "where proc, extern or global",
@@ -208,6 +212,8 @@ func TestParse_Errors(t *testing.T) {
 	}
 }
 
+// FuzzParse shows that a text is refused, or is the same program after it was
+// printed and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
 	f.Add("proc main { L: for { for i, j = 1, 2; ; { } trip 3 { } } }")

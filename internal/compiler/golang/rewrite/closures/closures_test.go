@@ -178,9 +178,10 @@ func registrations(p *rewrite.Package, m *Converted) string {
 
 func allClosures(ast.Expr) bool { return true }
 
-// TestConvert_Run converts programs, and compares their output. If everything
-// is converted, func values are taken apart and made again in between.
-func TestConvert_Run(t *testing.T) {
+// TestConvert_SameOutput converts programs, and compares their output. If
+// everything is converted, func values are taken apart and made again in
+// between.
+func TestConvert_SameOutput(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")
 	}
@@ -331,6 +332,7 @@ func TestEscaping_Uses(t *testing.T) {
 	}
 }
 
+// TestConvert_Golden compares a converted package with its golden file.
 func TestConvert_Golden(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
 	q, made, err := Convert(p, allClosures)
@@ -360,9 +362,9 @@ func TestConvert_Golden(t *testing.T) {
 	}
 }
 
-// TestConvert_None shows that a package stays unchanged if nothing is to be
-// converted.
-func TestConvert_None(t *testing.T) {
+// TestConvert_NothingToConvert shows that a package stays unchanged if nothing
+// is to be converted.
+func TestConvert_NothingToConvert(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
 	q, made, err := Convert(p, func(ast.Expr) bool { return false })
 	if err != nil || q != p || len(made.Closures)+len(made.Funcs)+len(made.Refused) > 0 {
@@ -370,6 +372,7 @@ func TestConvert_None(t *testing.T) {
 	}
 }
 
+// TestConvert_Refused checks where and why func literals are refused.
 func TestConvert_Refused(t *testing.T) {
 	imp := newClosureImporter(t)
 	for _, c := range []struct{ name, src, at, want string }{
@@ -533,8 +536,8 @@ func (p packages) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("no package %s", path)
 }
 
-// TestConvert_Names compares names with those that Go gives.
-func TestConvert_Names(t *testing.T) {
+// TestConvert_NamesAsInGo compares names with those that Go gives.
+func TestConvert_NamesAsInGo(t *testing.T) {
 	const src = `package main
 
 import (

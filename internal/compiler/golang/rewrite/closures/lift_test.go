@@ -41,7 +41,9 @@ func (c *countedChecks) Import(path string) (*types.Package, error) {
 	return c.Importer.Import(path)
 }
 
-func TestLift_Many(t *testing.T) {
+// TestLift_ChecksIndependentOfLiterals shows that a package with many literals
+// is type-checked no more often than one with few.
+func TestLift_ChecksIndependentOfLiterals(t *testing.T) {
 	lift := func(n int, before ...int) int {
 		p := rewritetest.Load(t, "a.go", manyLiterals(n, "f%d(1)", before...), "go1.26")
 		count := &countedChecks{Importer: p.Importer}
@@ -58,9 +60,9 @@ func TestLift_Many(t *testing.T) {
 	lift(20, 1, 2) // each one is lifted after the one that it calls
 }
 
-// TestEscaping_Many has literals with too many paths from one to another to
-// follow all of them.
-func TestEscaping_Many(t *testing.T) {
+// TestEscaping_TooManyPaths has literals with too many paths from one to
+// another to follow all of them.
+func TestEscaping_TooManyPaths(t *testing.T) {
 	for end, want := range map[string]bool{"f%d(1)": false, "kept = f%d": true} {
 		p := rewritetest.Load(t, "a.go", manyLiterals(100, end, 1, 2, 3), "go1.26")
 		ast.Inspect(p.Files[0], func(n ast.Node) bool {

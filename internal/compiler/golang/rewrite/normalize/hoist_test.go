@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestHoistTypes_Run shows that a program prints the same after its types are
-// moved, including the names of types.
-func TestHoistTypes_Run(t *testing.T) {
+// TestHoistTypes_SameOutput shows that a program prints the same after its
+// types are moved, including the names of types.
+func TestHoistTypes_SameOutput(t *testing.T) {
 	src, err := os.ReadFile("testdata/hoist/types.go")
 	if err != nil {
 		t.Fatal(err)

@@ -90,8 +90,8 @@ func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
 	return in
 }
 
-// TestFunctions_Run runs programs unchanged and in normal form.
-func TestFunctions_Run(t *testing.T) {
+// TestFunctions_SameOutput runs programs unchanged and in normal form.
+func TestFunctions_SameOutput(t *testing.T) {
 	files, err := filepath.Glob("testdata/normalize/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no programs", err)

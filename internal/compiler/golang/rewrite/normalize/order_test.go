@@ -15,11 +15,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestFunctions_Order compares the order of reads and calls with the Go
-// compiler's, by generated statements. After normalization, where calls on the
-// path to a point stand alone, they must print the same as before. CAIRN_LONG=1
-// tries many more; CAIRN_SEED selects others.
-func TestFunctions_Order(t *testing.T) {
+// TestFunctions_EvaluationOrder compares the order of reads and calls with the
+// Go compiler's, by generated statements. After normalization, where calls on
+// the path to a point stand alone, they must print the same as before.
+// CAIRN_LONG=1 tries many more; CAIRN_SEED selects others.
+func TestFunctions_EvaluationOrder(t *testing.T) {
 	seeds, n := 1, len(orderStmts)
 	if os.Getenv("CAIRN_LONG") != "" {
 		seeds, n = 40, 6*len(orderStmts)

@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestFunctions_Lines checks statements that share lines.
-func TestFunctions_Lines(t *testing.T) {
+// TestFunctions_StatementsSharingLines checks statements that share lines.
+func TestFunctions_StatementsSharingLines(t *testing.T) {
 	src := `package main
 
 func reach(x int) int { if x > 0 { return reach(x-1) }; return x }

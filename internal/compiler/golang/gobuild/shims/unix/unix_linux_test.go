@@ -65,6 +65,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// TestFiles tries the calls for files and mappings.
 func TestFiles(t *testing.T) {
 	fd, err := MemfdCreate("test", MFD_CLOEXEC|MFD_ALLOW_SEALING)
 	if err != nil {
@@ -115,6 +116,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestWaiting tries the calls that wait for descriptors.
 func TestWaiting(t *testing.T) {
 	fd, err := Eventfd(0, EFD_CLOEXEC|EFD_NONBLOCK)
 	if err != nil {
@@ -157,6 +159,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// TestProcess tries the calls that concern other processes.
 func TestProcess(t *testing.T) {
 	pid, err := PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -178,6 +181,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// TestConnection tries the calls for sockets.
 func TestConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

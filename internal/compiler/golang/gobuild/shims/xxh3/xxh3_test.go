@@ -8,7 +8,9 @@ import (
 	real "github.com/zeebo/xxh3"
 )
 
-func TestSameDigests(t *testing.T) {
+// TestHash_SameAsLibrary compares the digests of texts of many lengths and
+// alignments with those of the library.
+func TestHash_SameAsLibrary(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	p := make([]byte, 1<<20+77)
 	r.Read(p)
@@ -30,7 +32,7 @@ func TestSameDigests(t *testing.T) {
 	}
 }
 
-func FuzzSameDigests(f *testing.F) {
+func FuzzHash_SameAsLibrary(f *testing.F) {
 	f.Add([]byte("abc"), uint16(1))
 	f.Fuzz(func(t *testing.T, p []byte, times uint16) {
 		q := p

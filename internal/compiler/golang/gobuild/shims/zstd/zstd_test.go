@@ -15,6 +15,8 @@ type standIn struct{ *real.Decoder }
 
 func (s standIn) Reset(r io.Reader) { s.Decoder.Reset(r) }
 
+// TestDecodeAll decodes what the library has compressed, with a stand-in for
+// the stream of the standard library.
 func TestDecodeAll(t *testing.T) {
 	newStream = func(r io.Reader) stream {
 		d, err := real.NewReader(r)
