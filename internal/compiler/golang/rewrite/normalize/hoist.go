@@ -20,9 +20,9 @@ func HoistTypes(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumableP
 	resumable := in(p)
 	text := map[string][]byte{}
 	for _, f := range p.Files {
-		for _, d := range f.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && wants(p, d, resumable) {
-				h.find(f, d)
+		for w := range typeOwners(f) {
+			if wants(p, w.node, resumable) {
+				h.find(f, w)
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func HoistTypes(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumableP
 }
 
 // wants reports whether a function has literals or marks.
-func wants(p *rewrite.Package, d *ast.FuncDecl, in rewrite.ResumablePath) bool {
+func wants(p *rewrite.Package, d ast.Node, in rewrite.ResumablePath) bool {
 	found := in.Funcs[d]
 	ast.Inspect(d, func(m ast.Node) bool {
 		if _, ok := m.(*ast.FuncLit); ok {
@@ -104,14 +104,17 @@ type hoist struct {
 	generic map[*types.TypeName]*typeParams // type parameters of those that are declared in generic functions
 }
 
-// find finds the types of a function.
-func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
-	params, ok := typeParamsOf(h.p, f, d)
-	if !ok {
-		return
+// find finds the types that are declared in w.
+func (h *hoist) find(f *ast.File, w typeOwner) {
+	var params *typeParams
+	if w.decl != nil {
+		var ok bool
+		if params, ok = typeParamsOf(h.p, f, w.decl); !ok {
+			return
+		}
 	}
 	var found []*types.TypeName
-	ast.Inspect(d.Body, func(m ast.Node) bool {
+	ast.Inspect(w.node, func(m ast.Node) bool {
 		if s, ok := m.(*ast.TypeSpec); ok && s.Name.Name != "_" && (params == nil || !s.Assign.IsValid()) {
 			if o, ok := h.p.Info.Defs[s.Name].(*types.TypeName); ok {
 				found = append(found, o)
@@ -124,7 +127,7 @@ func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
 		return true
 	})
 	if params != nil { // where the type is named, its parameters must be visible
-		ast.Inspect(d.Body, func(m ast.Node) bool {
+		ast.Inspect(w.node, func(m ast.Node) bool {
 			if id, ok := m.(*ast.Ident); ok {
 				if o, ok := h.p.Info.Uses[id].(*types.TypeName); ok && h.generic[o] != nil && !h.visible(params, id) {
 					delete(h.types, o)

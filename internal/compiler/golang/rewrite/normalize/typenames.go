@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,21 +19,20 @@ import (
 func renameTypes(p *rewrite.Package, resumable rewrite.ResumablePath, taken map[string]bool, names map[types.Object]string, keep map[string]string) {
 	type local struct {
 		o     *types.TypeName
-		owner *ast.FuncDecl
+		owner typeOwner
 		shown token.Pos
 	}
 	var all []local
 	count := map[string]int{}
 	for _, f := range p.Files {
-		for _, d := range f.Decls {
-			d, ok := d.(*ast.FuncDecl)
-			if !ok || d.Body == nil || !wants(p, d, resumable) && !startsGoroutine(d) {
+		for w := range typeOwners(f) {
+			if !wants(p, w.node, resumable) && !startsGoroutine(w.node) {
 				continue
 			}
-			ast.Inspect(d.Body, func(n ast.Node) bool {
+			ast.Inspect(w.node, func(n ast.Node) bool {
 				if s, ok := n.(*ast.TypeSpec); ok && s.Name.Name != "_" {
 					if o, ok := p.Info.Defs[s.Name].(*types.TypeName); ok {
-						all = append(all, local{o: o, owner: d})
+						all = append(all, local{o: o, owner: w})
 						count[o.Name()]++
 					}
 				}
@@ -63,12 +63,12 @@ func renameTypes(p *rewrite.Package, resumable rewrite.ResumablePath, taken map[
 	all = slices.DeleteFunc(all, func(l local) bool {
 		return count[l.o.Name()] == 1 && meaning(l.o) == "" && !strings.HasPrefix(l.o.Name(), rewrite.Prefix)
 	})
-	shown := map[*ast.FuncDecl]shownTypes{}
+	shown := map[ast.Node]shownTypes{}
 	for i, l := range all {
-		if shown[l.owner] == nil {
-			shown[l.owner] = shownTypesOf(p, l.owner)
+		if shown[l.owner.node] == nil {
+			shown[l.owner.node] = shownTypesOf(p, l.owner)
 		}
-		all[i].shown = shown[l.owner][l.o]
+		all[i].shown = shown[l.owner.node][l.o]
 	}
 	// Types that must keep their names come first.
 	slices.SortStableFunc(all, func(a, b local) int {
@@ -85,7 +85,7 @@ func renameTypes(p *rewrite.Package, resumable rewrite.ResumablePath, taken map[
 		name := l.o.Name()
 		other := meaning(l.o)
 		if f, ok := first[name]; ok && other == "" {
-			other = fmt.Sprintf("the type %s of %s", name, rewrite.FuncName(f.owner))
+			other = fmt.Sprintf("the type %s of %s", name, f.owner)
 		}
 		if other == "" && !strings.HasPrefix(name, rewrite.Prefix) {
 			first[name] = l
@@ -95,7 +95,7 @@ func renameTypes(p *rewrite.Package, resumable rewrite.ResumablePath, taken map[
 			keep[localType(p, l.o)] = fmt.Sprintf("%s; it cannot get another name, as the program may show its name (line %d)", other, p.Fset.Position(l.shown).Line)
 			continue
 		}
-		to := typeOwner(l.owner) + "_" + strings.TrimPrefix(name, rewrite.Prefix)
+		to := l.owner.prefix() + "_" + strings.TrimPrefix(name, rewrite.Prefix)
 		for taken[to] || types.Universe.Lookup(to) != nil {
 			to += "_"
 		}
@@ -106,7 +106,7 @@ func renameTypes(p *rewrite.Package, resumable rewrite.ResumablePath, taken map[
 
 // startsGoroutine reports whether a function has a go statement, of which
 // LowerWaits may make a func literal.
-func startsGoroutine(d *ast.FuncDecl) bool {
+func startsGoroutine(d ast.Node) bool {
 	found := false
 	ast.Inspect(d, func(n ast.Node) bool {
 		_, is := n.(*ast.GoStmt)
@@ -116,8 +116,46 @@ func startsGoroutine(d *ast.FuncDecl) bool {
 	return found
 }
 
-// typeOwner returns the name of a function as part of an identifier.
-func typeOwner(d *ast.FuncDecl) string {
+// typeOwner is what local types are declared in: a function, or a declaration
+// of package variables with func literals in it.
+type typeOwner struct {
+	node ast.Node
+	decl *ast.FuncDecl // nil: of variables
+}
+
+// typeOwners returns what local types of a file can be declared in.
+func typeOwners(f *ast.File) iter.Seq[typeOwner] {
+	return func(yield func(typeOwner) bool) {
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Body != nil && !yield(typeOwner{d, d}) {
+					return
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok && len(v.Values) > 0 && !yield(typeOwner{v, nil}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (w typeOwner) String() string {
+	if w.decl == nil {
+		return w.node.(*ast.ValueSpec).Names[0].Name
+	}
+	return rewrite.FuncName(w.decl)
+}
+
+// prefix returns the name of the owner as part of an identifier.
+func (w typeOwner) prefix() string {
+	d := w.decl
+	if d == nil {
+		return strings.Trim(w.String(), "_") + "_value"
+	}
 	name, _, _ := strings.Cut(rewrite.FuncName(d), "[")
 	if name, method, ok := strings.Cut(name, "."); ok {
 		return name + "_" + method
@@ -138,13 +176,15 @@ func localType(p *rewrite.Package, o *types.TypeName) string {
 // where it may begin to.
 type shownTypes map[*types.TypeName]token.Pos
 
-// shownTypesOf finds the types of a function whose names the program may show:
+// shownTypesOf finds the local types whose names the program may show:
 // values become values of an interface, where reflection finds the names, or of
 // a type parameter. The name of an embedded type is that of a field.
-func shownTypesOf(p *rewrite.Package, d *ast.FuncDecl) shownTypes {
+func shownTypesOf(p *rewrite.Package, in typeOwner) shownTypes {
 	w := &typeShower{p: p, shown: shownTypes{}}
-	if f, ok := p.Info.Defs[d.Name].(*types.Func); ok {
-		w.function(d.Body, f.Signature().Results())
+	if in.decl == nil {
+		w.function(in.node, nil)
+	} else if f, ok := p.Info.Defs[in.decl.Name].(*types.Func); ok {
+		w.function(in.decl.Body, f.Signature().Results())
 	}
 	return w.shown
 }

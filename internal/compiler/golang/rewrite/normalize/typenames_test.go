@@ -106,7 +106,8 @@ func f(b any, c chan any) any {
 	}
 }
 
-// TestRenameLocals_SameType renames types of several functions with one name.
+// TestRenameLocals_SameType renames types of several functions, and of a
+// variable's literal, with one name.
 // The one that must keep the name keeps it.
 func TestRenameLocals_SameType(t *testing.T) {
 	const src = `package main
@@ -151,6 +152,13 @@ func main() {
 	(&list[string]{"two"}).all()
 	b()
 	c()
+	d()
+}
+
+var d = func() {
+	type item struct{ n uint8 }
+	reach()
+	fmt.Println(item{4})
 }
 `
 	p := rewritetest.Load(t, "main.go", src, "go1.26")
@@ -169,7 +177,7 @@ func main() {
 	if q, err = HoistTypes(q, normalizePath); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"item", "a_item", "list_all_item", "b_item"} {
+	for _, name := range []string{"item", "a_item", "list_all_item", "b_item", "d_value_item"} {
 		if q.Types.Scope().Lookup(name) == nil {
 			t.Errorf("no type %s at package level:\n%s", name, q.Source["main.go"])
 		}
