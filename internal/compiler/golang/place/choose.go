@@ -381,16 +381,17 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 }
 
 // refused returns the functions on the resumable path that a refusal concerns:
-// those of the function that it names, or else the innermost literal that it is
-// in, which belongs to a package variable.
+// those of the function that it names, or else the innermost one that it is in:
+// a literal of a package variable, or one that a pass has made a function of.
 func (pl *Placement) refused(r *rewrite.Refusal) (found []*callgraph.Function) {
 	var inner *callgraph.Function
+	made := strings.HasPrefix(r.Func, rewrite.Prefix)
 	for f := range pl.ResumablePath() {
 		switch {
 		case f.Pkg.ImportPath != r.Package:
 		case f.Decl != nil && r.Func == rewrite.FuncName(f.Decl):
 			found = append(found, f)
-		case f.Decl == nil && r.Func == "" && pl.contains(f, r.Pos) && (inner == nil || inner.Node.Pos() < f.Node.Pos()):
+		case (made || f.Decl == nil && r.Func == "") && pl.contains(f, r.Pos) && (inner == nil || inner.Node.Pos() < f.Node.Pos()):
 			inner = f
 		}
 	}
