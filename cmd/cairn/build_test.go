@@ -89,8 +89,11 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program found: ", "cmd/none", "name a directory")
-	denied := "/sys" // cannot be written, not even by root
-	if os.Geteuid() != 0 {
+	denied := "/sys" // cannot be written, not even by root, if it is mounted
+	switch {
+	case os.Geteuid() == 0 && !exists("/sys/kernel"):
+		t.Skip("root can write everywhere, as /sys is not mounted")
+	case os.Geteuid() != 0:
 		denied = "denied"
 		if err := os.Mkdir(denied, 0o500); err != nil {
 			t.Fatal(err)

@@ -115,14 +115,24 @@ func goBackground(c *call, run string) error {
 	return syscall.Dup3(int(f.Fd()), 2, 0)
 }
 
+// ignoreHangup lets the build of a program, with the processes that it starts,
+// survive a lost terminal, unless stop is set. It reports whether SIGHUP is
+// ignored already (nohup).
+func ignoreHangup(stop bool) (nohup bool) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return true
+	}
+	if !stop {
+		signal.Ignore(syscall.SIGHUP)
+	}
+	return false
+}
+
 // onHangup decides what a lost terminal means for the run: nothing but a
 // remark, or, if stop is set, that it is to save and stop. The function that it
 // returns ends that.
 func onHangup(stop bool, s *supervise.Supervisor) (end func()) {
 	told, ended := make(chan os.Signal, 1), make(chan struct{})
-	if signal.Ignored(syscall.SIGHUP) { // nohup
-		return func() {}
-	}
 	signal.Notify(told, syscall.SIGHUP)
 	go func() {
 		for said := false; ; said = true { // the shell and the kernel send a signal each

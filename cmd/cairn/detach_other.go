@@ -15,4 +15,6 @@ func isDetached() bool { return false }
 
 func goBackground(*call, string) error { return rundir.ErrUnsupported }
 
+func ignoreHangup(bool) (nohup bool) { return false }
+
 func onHangup(bool, *supervise.Supervisor) (end func()) { return func() {} }

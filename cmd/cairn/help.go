@@ -11,7 +11,7 @@ import (
 func helpCommand(c *call) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "show help for one command or for all",
+		Short: "show help for a command",
 		Long: `Shows what a command does, its flags and examples. Without COMMAND, it lists all
 commands.`,
 		Example: `  cairn help verify  # help for one command`,

@@ -283,6 +283,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 		defer page.Close()
 	}
+	nohup := ignoreHangup(r.hangup == "stop")
 	made, err := r.build(ctx, c)
 	if err != nil {
 		return err
@@ -354,7 +355,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
 	defer watchEvacuate(s)()
-	defer onHangup(r.hangup == "stop", s)()
+	if !nohup {
+		defer onHangup(r.hangup == "stop", s)()
+	}
 	kill, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})

@@ -25,7 +25,7 @@ type FinishedError struct {
 }
 
 func (e *FinishedError) Error() string {
-	return fmt.Sprintf("%s: %v (%s); to start over, set Options.Fresh, or %s=1 in the environment", e.Dir, ErrFinished, e.Time.Format(time.DateTime), EnvFresh)
+	return fmt.Sprintf("%s: %v (%s); to start over, set %s=1 in the environment, or Options.Fresh in a Go program", e.Dir, ErrFinished, e.Time.Format(time.DateTime), EnvFresh)
 }
 
 func (e *FinishedError) Unwrap() error { return ErrFinished }
@@ -78,7 +78,7 @@ func (p *Run) checkEnd(end *store.End, err error) error {
 	case p.opts.Fresh || err == nil && end != nil && end.State == store.Discarded:
 		return p.discard()
 	case err != nil:
-		return fmt.Errorf("%w; a run in this directory has ended, so nothing is started; to start over, set Options.Fresh, or %s=1 in the environment", err, EnvFresh)
+		return fmt.Errorf("%w; a run in this directory has ended, so nothing is started; to start over, set %s=1 in the environment, or Options.Fresh in a Go program", err, EnvFresh)
 	case end == nil:
 		return nil
 	}

@@ -225,6 +225,9 @@ func (h *host) join() {
 	if err != nil {
 		h.state = hostDown
 		h.err = fmt.Errorf("host %s: its helper could not be started: %w", h.name, err)
+		if errors.Is(err, exec.ErrNotFound) {
+			h.err = fmt.Errorf("%w; install it, or name another command that reaches hosts with --rsh", h.err)
+		}
 		return
 	}
 	h.cmd, h.ended = cmd, make(chan struct{})

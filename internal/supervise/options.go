@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +155,9 @@ func (s *Supervisor) prepare() (err error) {
 		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
 			return optionError("%s is a directory without Go files; name a program, or the directory of a Go program's source", o.Command[0])
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%w: %w; make it executable (chmod +x), or name what runs it, as in 'cairn run python3 sim.py'", ErrOptions, err)
+		}
 		return fmt.Errorf("%w: %w; give the path of a program, or of the source of one in Go", ErrOptions, err)
 	}
 	if program, err = filepath.Abs(program); err != nil {
@@ -167,7 +171,7 @@ func (s *Supervisor) prepare() (err error) {
 		return err
 	}
 	if o.Run == "" {
-		o.Run = defaultRun(program)
+		o.Run = defaultRun(o.Command)
 	}
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
 		return err
@@ -274,8 +278,16 @@ func (s *Supervisor) prepareHosts() error {
 	return nil
 }
 
-// defaultRun returns the name of the run directory of a program.
-func defaultRun(program string) string {
+// defaultRun returns the name of the run directory of a command: that of its
+// program, or of the Python script that it runs.
+func defaultRun(command []string) string {
+	program := command[0]
+	if strings.HasPrefix(filepath.Base(program), "python") {
+		script := slices.IndexFunc(command[1:], func(arg string) bool { return !strings.HasPrefix(arg, "-") || arg == "-c" || arg == "-m" })
+		if script >= 0 && strings.HasSuffix(command[1+script], ".py") {
+			program = command[1+script]
+		}
+	}
 	return strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
 }
 

@@ -176,7 +176,7 @@ func (t *tierHelper) options() (o Options, err error) {
 		}
 	}
 	if o.Run == "" {
-		o.Run = defaultRun(ask.Program[0])
+		o.Run = defaultRun(ask.Program)
 	}
 	if o.Run, err = filepath.Abs(o.Run); err != nil {
 		return o, err
