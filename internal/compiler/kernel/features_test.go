@@ -513,10 +513,11 @@ func k_items(w *device.Work) {
 func k_part(w *device.Work) {
 	out, in := device.Slice[int64](w, 0), device.Slice[int64](w, 1)
 	lo, _ := w.Range(0)
-	n := w.Items(0)
+	k, l := int64(1), int64(2)
+	n, k, l := w.Items(0), l, k+5
 	to, from := out[lo:][:n], in[lo:]
 	for i := range n {
-		to[i] = from[i] - int64(lo+i)
+		to[i] = from[i]*k + l - int64(lo+i)
 	}
 	last := featureItems - 1 - lo
 	for i := 0; i < min(n, last); i++ {

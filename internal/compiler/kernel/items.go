@@ -173,6 +173,7 @@ func (f *function) workDefine(n ast.Node, lhs, rhs []ast.Expr) bool {
 	if len(rhs) != len(lhs) || !slices.ContainsFunc(rhs, func(x ast.Expr) bool { return f.isSliceCall(x) || isItems(x) }) {
 		return false
 	}
+	var others, values []ast.Expr // some of the variables may exist
 	for i, l := range lhs {
 		id := l.(*ast.Ident)
 		switch {
@@ -182,8 +183,11 @@ func (f *function) workDefine(n ast.Node, lhs, rhs []ast.Expr) bool {
 			d, _ := f.rangeCall(rhs[i])
 			f.defineBound(n, id, bound{dim: d, items: true})
 		default:
-			f.defineOne(id, rhs[i], false)
+			others, values = append(others, l), append(values, rhs[i])
 		}
+	}
+	if len(others) > 0 {
+		f.defineAll(n, others, values)
 	}
 	return true
 }
