@@ -15,6 +15,7 @@ type items struct {
 	k      *Kernel
 	part   types.Object // the *device.Work of the kernel
 	group  types.Object // that of a group, in the loop over groups
+	asked  ast.Node     // where the kernel asks for the range of the part
 	bounds map[types.Object]bound
 	args   map[int]*argument
 	plan   *plan
@@ -277,6 +278,9 @@ func (f *function) checkWork(x ast.Expr) {
 	if obj := f.Info.Uses[id]; f.kernel.k.Groups && obj != f.kernel.group {
 		f.refuse(x, "the kernel works by groups: use the group's *device.Work, and only in the loop over groups")
 	}
+	if f.kernel.asked == nil && f.kernel.group == nil {
+		f.kernel.asked = x
+	}
 }
 
 func (f *function) dimension(x ast.Expr) int {
@@ -332,6 +336,9 @@ func (f *function) groupLoop(s *ast.RangeStmt, label string) bool {
 	}
 	if it.k.Groups || len(f.targets) > 0 || len(it.regions) > 0 {
 		f.refuse(s, "a kernel has one loop over groups, outside of all other loops")
+	}
+	if it.asked != nil {
+		f.refuse(it.asked, "the kernel works by groups: use the group's *device.Work, and only in the loop over groups")
 	}
 	it.k.Groups, it.group = true, f.Info.Defs[id]
 	t := f.push(label, 'g')

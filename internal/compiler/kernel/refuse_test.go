@@ -88,6 +88,7 @@ func f(w *device.Work) {
 		{"value of another type", "n := device.Value[int8](w, 3)\n_ = n", 0, "cannot be a int8: pass an int32"},
 		{"part in groups", "for g := range w.Groups() {\na, b := w.Range(0)\nfor i := a; i < b; i++ { x[i] = 1 }\n_ = g\n}", 1, "use the group's"},
 		{"items of the part in groups", "for g := range w.Groups() {\nn := w.Items(0)\nfor i := range n { x[i] = 1 }\n_ = g\n}", 1, "use the group's"},
+		{"range of the part before groups", "n := w.Items(0)\nfor g := range w.Groups() {\na, _ := g.Range(0)\nfor i := lo; i < hi; i++ { x[i] += float64(a+n) }\n}", -2, "use the group's"},
 		{"items from 1", "n := w.Items(0)\nfor i := 1; i < n; i++ {\nx[lo+i] = 1\n}", 1, "write a loop over items as"},
 		{"items and range", "n := w.Items(0)\nfor i := lo; i < n; i++ {\nx[i] = 1\n}", 1, "write a loop over items as"},
 		{"item of a range changed", "n := w.Items(0)\nfor i := range n {\ni++\nx[lo] = 1\n}", 1, "leave x unchanged"},
@@ -99,6 +100,10 @@ func f(w *device.Work) {
 		{"local memory outside of items", "for g := range w.Groups() {\na, b := g.Range(0)\nfor i := a; i < b; i++ { l[i-a] = 1 }\ns := l[0]\nfor i := a; i < b; i++ { x[i] = s }\n}", 3, "move this into a loop over items"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			head := head
+			if strings.HasPrefix(c.body, "for g") {
+				head = strings.Replace(head, "w.Range(0)", "0, 0", 1)
+			}
 			s := source(t, export, "p.go", head+c.body+"\n}\n")
 			_, err := kernel.Translate(s)
 			if err == nil {
