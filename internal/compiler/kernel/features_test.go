@@ -520,7 +520,13 @@ func k_part(w *device.Work) {
 		to[i] = from[i]*k + l - int64(lo+i)
 	}
 	last := featureItems - 1 - lo
+items:
 	for i := 0; i < min(n, last); i++ {
+		for k := range 5 {
+			if from[i]%5 == int64(k) {
+				continue items
+			}
+		}
 		to[i] ^= 3 * to[i]
 	}
 }

@@ -487,7 +487,16 @@ func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, lo
 	} else {
 		f.line("do {")
 	}
+	before := f.out.String()
+	f.out.Reset()
 	f.braces(body.List)
+	text := f.out.String()
+	f.out.Reset()
+	f.out.WriteString(before)
+	if t.usesNext { // in C++, a goto cannot pass declarations
+		text = fmt.Sprintf("{\n%s}\n%s:;\n", text, t.next)
+	}
+	f.out.WriteString(text)
 	f.line("} while (0);")
 	f.indent--
 	f.line("}")
