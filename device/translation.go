@@ -115,6 +115,11 @@ func (t *Translation) check(global, local [3]int, args []any) error {
 			return fmt.Errorf("%d items in dimension %d, over which the kernel has no loop", n, d)
 		}
 	}
+	for d, n := range local {
+		if t.Groups && n > 1 && !t.Dims[d] {
+			return fmt.Errorf("groups of %d items in dimension %d, over which the kernel has no loop", n, d)
+		}
+	}
 	for i, x := range args {
 		p := &t.Params[i]
 		a, ok := x.(Arg)

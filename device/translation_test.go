@@ -31,3 +31,17 @@ func TestTranslation_32BitIndexes(t *testing.T) {
 		}
 	}
 }
+
+// TestTranslation_Groups shows that groups extend only in dimensions over which
+// the kernel has loops. Other items would do the same work again.
+func TestTranslation_Groups(t *testing.T) {
+	k := &Translation{Groups: true, Dims: [3]bool{true, false, true}}
+	for _, c := range []struct {
+		local [3]int
+		right bool
+	}{{[3]int{8, 1, 1}, true}, {[3]int{8, 1, 4}, true}, {[3]int{8, 4, 1}, false}} {
+		if err := k.check([3]int{100, 1, 1}, c.local, nil); (err == nil) != c.right {
+			t.Errorf("groups of %v: %v", c.local, err)
+		}
+	}
+}
