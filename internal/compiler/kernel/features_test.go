@@ -531,6 +531,20 @@ items:
 	}
 }
 
+// k_complete relies on it that a part is complete in all dimensions but the
+// last one.
+func k_complete(w *device.Work) {
+	out, in := device.Slice[float64](w, 0), device.Slice[float64](w, 1)
+	y0, _ := w.Range(1)
+	x0, x1 := w.Range(0)
+	wide, high := w.Items(0), w.Items(1)
+	for y := range high {
+		for x := range min(wide, 20) {
+			out[(y0+y)*wide+x] = in[(y0+y)*(x1-x0)+x] + 1
+		}
+	}
+}
+
 // at has an index whose terms do not fit into 32 bits, nor their sum and
 // product into 64.
 func at(v []int64, a, b, i int) int64 { return v[a*b+a-b*(a+1)+b+i-a] }
@@ -605,6 +619,6 @@ func features() []*device.Kernel {
 		device.KernelOf(k_helpers), device.KernelOf(k_bits), device.KernelOf(k_consts), device.KernelOf(k_values),
 		device.KernelOf(k_complex), device.KernelOf(k_bools), device.KernelOf(k_sum), device.KernelOf(k_own),
 		device.KernelOf(k_rows), device.KernelOf(k_blocks), device.KernelOf(k_index), device.KernelOf(k_tile),
-		device.KernelOf(k_items), device.KernelOf(k_part),
+		device.KernelOf(k_items), device.KernelOf(k_part), device.KernelOf(k_complete),
 	}
 }

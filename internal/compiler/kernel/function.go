@@ -231,8 +231,7 @@ func (f *function) finishKernel(d *ast.FuncDecl, entry string) {
 	} else {
 		var beyond []string
 		for i := range 3 {
-			fmt.Fprintf(&head, "\tconst long lo%d = (long)(CAIRN_INDEX)get_global_id(%d);\n", i, i)
-			beyond = append(beyond, fmt.Sprintf("lo%d >= n%d", i, i))
+			beyond = append(beyond, fmt.Sprintf("(long)(CAIRN_INDEX)get_global_id(%d) >= n%d", i, i))
 		}
 		fmt.Fprintf(&head, "\tif (%s)\n\t\treturn;\n", strings.Join(beyond, " || "))
 	}

@@ -241,15 +241,17 @@ func boundSymbol(b bound) string {
 	return fmt.Sprintf("lo%d", b.dim)
 }
 
-// boundText returns a bound in C. A part is one item there.
+// boundText returns a bound in C. The part is the whole launch there: what a
+// kernel computes from its bounds is the same for all items, and the part is
+// complete in all dimensions, as Work says.
 func (f *function) boundText(b bound) string {
 	switch grouped := f.kernel.group != nil; {
 	case b.items && grouped:
 		return fmt.Sprintf("(hi%d - lo%d)", b.dim, b.dim)
-	case b.items:
-		return "1"
-	case b.high && !grouped:
-		return fmt.Sprintf("(lo%d + 1)", b.dim)
+	case !grouped && (b.items || b.high):
+		return fmt.Sprintf("n%d", b.dim)
+	case !grouped:
+		return "0L"
 	}
 	return boundSymbol(b)
 }
@@ -451,7 +453,6 @@ func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, lo
 	inside := fmt.Sprintf("%s < n%d", name, high.dim)
 	if high.items {
 		form = form.add(symbol(boundSymbol(bound{dim: high.dim})), -1)
-		position, inside = "0", ""
 		if it.k.Groups {
 			position = fmt.Sprintf("(long)(CAIRN_INDEX)get_local_id(%d)", high.dim)
 			inside = fmt.Sprintf("lo%d + %s < n%d", high.dim, name, high.dim)

@@ -133,7 +133,7 @@ func TestFeatures(t *testing.T) {
 	register := func(source string) {
 		for _, f := range []func(*device.Work){k_ints, k_narrow, k_minint, k_shifts, k_float64, k_float32, k_signs, k_convert,
 			k_control, k_shadow, k_structs, k_arrays, k_helpers, k_bits, k_consts, k_values, k_complex, k_bools, k_sum, k_own, k_rows, k_blocks,
-			k_index, k_tile, k_items, k_part} {
+			k_index, k_tile, k_items, k_part, k_complete} {
 			device.Register(f, translation(source, byName[device.KernelOf(f).String()]))
 		}
 	}
@@ -361,6 +361,9 @@ func runFeature(t *testing.T, d *device.Device, k *device.Kernel) []byte {
 		return raw(t, f64)
 	case "k_rows":
 		must(t, d.Launch(k, device.Size{n, 20}, device.InOut(f64), device.In(fl), int32(n)))
+		return raw(t, f64)
+	case "k_complete":
+		must(t, d.Launch(k, device.Size{n, 20}, device.InOut(f64), device.In(fl)))
 		return raw(t, f64)
 	case "k_tile":
 		high := device.New[float64](2 * featureItems)
