@@ -21,6 +21,9 @@ type items struct {
 	plan   *plan
 
 	open    []int // dimensions of the loops over items that are open
+	in      []int // numbers of them
+	again   bool  // it is done several times by a loop over another dimension
+	last    int   // number of the last loop over items
 	loops   int   // other loops around, outside of loops over items
 	loop    int   // number of the outermost of them
 	regions []*region
@@ -55,6 +58,9 @@ type access struct {
 	arg   int
 	write bool
 	form  poly // the index; nil: unknown
+	at    ast.Node
+	in    []int // numbers of the loops over items around
+	again bool  // that loop is in another loop, in another loop over items
 }
 
 // plan is what the first pass finds out for the second one.
@@ -476,6 +482,9 @@ func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, lo
 		it.regions = append(it.regions, r)
 		it.region = r
 	}
+	in, again := it.in, it.again
+	it.last++
+	it.in, it.again = append(slices.Clone(in), it.last), again || !outer && f.looping()
 	t := f.push(label, 'i')
 	it.open = append(it.open, high.dim)
 	obj := f.Info.Defs[id]
@@ -503,6 +512,7 @@ func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, lo
 	f.line("}")
 	f.pop(t)
 	it.open = it.open[:len(it.open)-1]
+	it.in, it.again = in, again
 	if outer {
 		if it.plan != nil {
 			if fences := it.plan.barrier[len(it.regions)-1]; fences != "" {
@@ -610,5 +620,5 @@ func (f *function) access(n ast.Node, s *slice, form poly, write bool) {
 	if write && it.plan != nil && len(it.open) < it.plan.dims {
 		f.refuse(n, "a kernel cannot write to an array outside of the loops over all its %d dimensions: each item would do it. Move it into the innermost loop, under an if for one item", it.plan.dims)
 	}
-	it.region.accesses = append(it.region.accesses, access{s.root, write, form})
+	it.region.accesses = append(it.region.accesses, access{s.root, write, form, n, it.in, it.again})
 }

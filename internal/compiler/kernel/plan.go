@@ -222,6 +222,9 @@ func (p *program) plan(k *Kernel, limited bool) *plan {
 			pl.most = *limits
 		}
 	}
+	for _, r := range p.regions {
+		p.checkNested(k, r)
+	}
 	for i, r := range p.regions {
 		for j, s := range p.regions {
 			if j <= i && (r.loop == 0 || s.loop != r.loop) {
@@ -247,6 +250,36 @@ func (p *program) plan(k *Kernel, limited bool) *plan {
 		}
 	}
 	return pl
+}
+
+// checkNested refuses loops over items that depend on each other, or on
+// statements between them, inside of a loop over another dimension. There can
+// be no barrier: not all items of the group are there.
+func (p *program) checkNested(k *Kernel, r *region) {
+	for i, b := range r.accesses {
+		for _, a := range r.accesses[:i+1] {
+			if b.at.Pos() < a.at.Pos() {
+				a, b = b, a
+			}
+			// What is read before a loop that writes it may be other
+			// elements; see docs/devices.md.
+			again := a.again && slices.Equal(a.in, b.in) && a.write != b.write
+			after := len(a.in) > len(b.in) || !slices.Equal(a.in, b.in[:len(a.in)])
+			if a.arg == b.arg && (a.write || b.write) && (again || after) && !(a.form.equal(b.form) && a.form.names(k.Dims)) {
+				p.refuse(b.at, "this depends on line %d, which other items do at another time, as both are inside of a loop over items of another dimension: end that loop between them, and begin it again", p.Fset.Position(a.at.Pos()).Line)
+			}
+		}
+	}
+}
+
+// names reports whether p depends on the position in all dimensions.
+func (p poly) names(dims [3]bool) bool {
+	for d, used := range dims {
+		if used && !slices.ContainsFunc(slices.Collect(maps.Keys(p)), func(k string) bool { return slices.Contains(strings.Fields(k), fmt.Sprintf("#%d", d)) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // conflicts returns the arguments by which two regions depend on each other:
