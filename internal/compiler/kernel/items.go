@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,9 +14,10 @@ import (
 // items is what is known of a kernel's loops over work items.
 type items struct {
 	k      *Kernel
-	part   types.Object // the *device.Work of the kernel
-	group  types.Object // that of a group, in the loop over groups
-	asked  ast.Node     // where the kernel asks for the range of the part
+	part   types.Object            // the *device.Work of the kernel
+	group  types.Object            // that of a group, in the loop over groups
+	asked  ast.Node                // where the kernel asks for the range of the part
+	before map[types.Object]string // variables that are declared before the loop over groups
 	bounds map[types.Object]bound
 	args   map[int]*argument
 	plan   *plan
@@ -348,7 +350,7 @@ func (f *function) groupLoop(s *ast.RangeStmt, label string) bool {
 	if it.asked != nil {
 		f.refuse(it.asked, "the kernel works by groups: use the group's *device.Work, and only in the loop over groups")
 	}
-	it.k.Groups, it.group = true, f.Info.Defs[id]
+	it.k.Groups, it.group, it.before = true, f.Info.Defs[id], maps.Clone(f.names)
 	t := f.push(label, 'g')
 	f.line("{")
 	f.braces(s.Body.List)
@@ -570,6 +572,9 @@ func (f *function) mayAssign(id *ast.Ident) {
 	obj := f.Info.ObjectOf(id)
 	if f.kernel == nil || f.names[obj] == "" {
 		return
+	}
+	if f.kernel.group != nil && f.kernel.before[obj] != "" {
+		f.refuse(id, "a loop over groups cannot assign to %s, which is declared outside of the loop: groups run in parallel. Declare it inside", id.Name)
 	}
 	if f.depth[obj] < len(f.kernel.open) {
 		f.refuse(id, "a loop over items cannot assign to %s, which is declared outside of the loop: items run in parallel. Declare it inside, or use local memory (device.LocalSlice)", id.Name)

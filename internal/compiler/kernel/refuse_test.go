@@ -93,6 +93,7 @@ func f(w *device.Work) {
 		{"dependent loops in a row of a group", "for g := range w.Groups() {\na, b := g.Items(0), g.Items(1)\nfor j := range b {\nfor i := range a { l[j*a+i] = 1 }\nfor i := range a { y[j*9+i] = l[j*a] }\n}\n}", 4, "this depends on line"},
 		{"loop over a loop in a row", "ylo, yhi := w.Range(1)\nfor j := ylo; j < yhi; j++ {\nfor range 3 {\n" + items("x[j*9+i] += x[j*9+i+1]") + "}\n}", 4, "this depends on line"},
 		{"written array read after a row", "ylo, yhi := w.Range(1)\nfor j := ylo; j < yhi; j++ {\n" + items("x[j*9+i] = 1") + "\ns := x[j*9]\n" + items("y[j*9+i] -= s") + "}", 5, "this depends on line"},
+		{"value carried by groups", "for s := 0; s < 1; s++ {\n}\nc := 0\nfor g := range w.Groups() {\nc++\na := g.Items(0)\nfor i := range a { x[i] = float64(c) }\n}", 4, "groups run in parallel"},
 		{"items from 1", "n := w.Items(0)\nfor i := 1; i < n; i++ {\nx[lo+i] = 1\n}", 1, "write a loop over items as"},
 		{"items and range", "n := w.Items(0)\nfor i := lo; i < n; i++ {\nx[i] = 1\n}", 1, "write a loop over items as"},
 		{"item of a range changed", "n := w.Items(0)\nfor i := range n {\ni++\nx[lo] = 1\n}", 1, "leave x unchanged"},
@@ -105,7 +106,7 @@ func f(w *device.Work) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			head := head
-			if strings.HasPrefix(c.body, "for g") {
+			if strings.HasPrefix(c.body, "for g") || strings.HasPrefix(c.body, "for s") {
 				head = strings.Replace(head, "w.Range(0)", "0, 0", 1)
 			}
 			s := source(t, export, "p.go", head+c.body+"\n}\n")
