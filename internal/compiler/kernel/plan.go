@@ -261,11 +261,11 @@ func (p *program) checkNested(k *Kernel, r *region) {
 			if b.at.Pos() < a.at.Pos() {
 				a, b = b, a
 			}
-			// What is read before a loop that writes it may be other
-			// elements; see docs/devices.md.
+			// What is read of an array before a loop that writes it may
+			// be other elements; see docs/devices.md.
 			again := a.again && slices.Equal(a.in, b.in) && a.write != b.write
 			after := len(a.in) > len(b.in) || !slices.Equal(a.in, b.in[:len(a.in)])
-			if a.arg == b.arg && (a.write || b.write) && (again || after) && !(a.form.equal(b.form) && a.form.names(k.Dims)) {
+			if a.arg == b.arg && (a.write || b.write) && (again || after || k.Params[a.arg].Local && len(a.in) < len(b.in)) && !(a.form.equal(b.form) && a.form.names(k.Dims)) {
 				p.refuse(b.at, "this depends on line %d, which other items do at another time, as both are inside of a loop over items of another dimension: end that loop between them, and begin it again", p.Fset.Position(a.at.Pos()).Line)
 			}
 		}

@@ -27,6 +27,7 @@ func (t *T) ptr() float64 { return t.A }
 func generic[X any](x X) X { return x }
 func recursive(n int) int { if n > 0 { return recursive(n-1) }; return 0 }
 func store(v []float64, i int) float64 { v[i] = 1; return 2 }
+func first(v []float64) int { return int(v[0]) }
 func takesWork(w *device.Work) {}
 func variadic(x ...float64) {}
 var k = device.KernelOf(f)
@@ -94,6 +95,7 @@ func f(w *device.Work) {
 		{"loop over a loop in a row", "ylo, yhi := w.Range(1)\nfor j := ylo; j < yhi; j++ {\nfor range 3 {\n" + items("x[j*9+i] += x[j*9+i+1]") + "}\n}", 4, "this depends on line"},
 		{"written array read after a row", "ylo, yhi := w.Range(1)\nfor j := ylo; j < yhi; j++ {\n" + items("x[j*9+i] = 1") + "\ns := x[j*9]\n" + items("y[j*9+i] -= s") + "}", 5, "this depends on line"},
 		{"value carried by groups", "for s := 0; s < 1; s++ {\n}\nc := 0\nfor g := range w.Groups() {\nc++\na := g.Items(0)\nfor i := range a { x[i] = float64(c) }\n}", 4, "groups run in parallel"},
+		{"local memory read in the bounds in a row", "for g := range w.Groups() {\na, b := g.Items(0), g.Items(1)\nfor j := range b {\nfor i := range min(a, first(l[j*a:])) { l[j*a+i] = 1 }\n}\n}", 3, "this depends on line"},
 		{"items from 1", "n := w.Items(0)\nfor i := 1; i < n; i++ {\nx[lo+i] = 1\n}", 1, "write a loop over items as"},
 		{"items and range", "n := w.Items(0)\nfor i := lo; i < n; i++ {\nx[i] = 1\n}", 1, "write a loop over items as"},
 		{"item of a range changed", "n := w.Items(0)\nfor i := range n {\ni++\nx[lo] = 1\n}", 1, "leave x unchanged"},
