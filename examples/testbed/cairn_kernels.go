@@ -340,17 +340,14 @@ __kernel void floydInitial_(__global uint *dist_, __global uint *path_, uint a2,
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
 	uint n_ = a2;
 	uint limit_ = a3;
-	const long left_ = lo0;
-	const long right_ = (lo0 + 1);
-	const long lo_ = lo1;
-	const long hi_ = (lo1 + 1);
+	const long left_ = 0L;
+	const long right_ = n0;
+	const long lo_ = 0L;
+	const long hi_ = n1;
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
 		do {
@@ -383,17 +380,14 @@ __kernel void floydVia_(__global uint *dist_, __global uint *path_, uint a2, uin
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
 	long n_ = (long)a2;
 	long k_ = (long)a3;
-	const long left_ = lo0;
-	const long right_ = (lo0 + 1);
-	const long lo_ = lo1;
-	const long hi_ = (lo1 + 1);
+	const long left_ = 0L;
+	const long right_ = n0;
+	const long lo_ = 0L;
+	const long hi_ = n1;
 	long last_ = (long)((ulong)(long)((ulong)n_ - (ulong)1L) * (ulong)n_);
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
@@ -574,13 +568,10 @@ __kernel void mgGhosts_(__global double *below_, __global double *above_, __glob
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
-	const long lo_ = lo0;
-	const long hi_ = (lo0 + 1);
+	const long lo_ = 0L;
+	const long hi_ = n0;
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(0);
 		do {
@@ -842,15 +833,12 @@ __kernel void mgWrap_(__global double *a_, int a1, int a2, long size0, long size
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
 	long n_ = (long)a1;
 	long planes_ = (long)a2;
-	const long lo_ = lo0;
-	const long hi_ = (lo0 + 1);
+	const long lo_ = 0L;
+	const long hi_ = n0;
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(0);
 		do {
@@ -869,13 +857,10 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
-	const long lo_ = lo0;
-	const long hi_ = (lo0 + 1);
+	const long lo_ = 0L;
+	const long hi_ = n0;
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(0);
 		do {

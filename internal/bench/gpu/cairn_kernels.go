@@ -326,21 +326,18 @@ __kernel void goResidual_(__global double *r_, __global const double *v_, __glob
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
 	long n_ = (long)a3;
 	double a0_ = a4;
 	double a2_ = a5;
 	double a3_ = a6;
-	const long x0_ = lo0;
-	const long x1_ = (lo0 + 1);
-	const long y0_ = lo1;
-	const long y1_ = (lo1 + 1);
-	const long z0_ = lo2;
-	const long z1_ = (lo2 + 1);
+	const long x0_ = 0L;
+	const long x1_ = n0;
+	const long y0_ = 0L;
+	const long y1_ = n1;
+	const long z0_ = 0L;
+	const long z1_ = n2;
 	{
 		const long zi_ = (long)(CAIRN_INDEX)get_global_id(2);
 		do {
@@ -433,17 +430,14 @@ __kernel void goStep_(__global uint *path_, __global const double *dist_, __glob
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
 	const long n2 = (long)(CAIRN_INDEX)size2;
-	const long lo0 = (long)(CAIRN_INDEX)get_global_id(0);
-	const long lo1 = (long)(CAIRN_INDEX)get_global_id(1);
-	const long lo2 = (long)(CAIRN_INDEX)get_global_id(2);
-	if (lo0 >= n0 || lo1 >= n1 || lo2 >= n2)
+	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
 		return;
 	long n_ = (long)a3;
 	long k_ = (long)a4;
-	const long lo_ = lo0;
-	const long hi_ = (lo0 + 1);
-	const long from_ = lo1;
-	const long to_ = (lo1 + 1);
+	const long lo_ = 0L;
+	const long hi_ = n0;
+	const long from_ = 0L;
+	const long to_ = n1;
 	{
 		const long i_ = (long)(CAIRN_INDEX)get_global_id(1);
 		do {
