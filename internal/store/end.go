@@ -20,7 +20,7 @@ const (
 // End says how the run in a checkpoint directory ended. It is durable before
 // any checkpoint is removed. Otherwise, after a crash during the removal, it
 // would seem that the run had never saved anything. The file, DIR/end, is a
-// record:
+// record (here on one line):
 //
 //	{"digest": "…", "format": 1, "state": "finished", "status": 0, "time": "…"}
 type End struct {
@@ -44,7 +44,8 @@ func (d *Dir) SetEnd(state string, status int) error {
 }
 
 // End returns how the run ended, or nil if it has not. If the record is
-// damaged, the error wraps ErrDamaged; the run has ended then, too.
+// damaged, the error wraps ErrDamaged; that the record exists still shows that
+// the run has ended.
 func (d *Dir) End() (*End, error) {
 	e := new(End)
 	err := ReadRecord(d.fs, d.endPath(), e)
@@ -52,7 +53,7 @@ func (d *Dir) End() (*End, error) {
 		return nil, nil
 	}
 	if err == nil && (e.Format != endFormat || e.State != Finished && e.State != Discarded) {
-		err = fmt.Errorf("%s: format %d, state %q; this program knows format %d: it is damaged, or was written by a newer Cairn", d.endPath(), e.Format, e.State, endFormat)
+		err = fmt.Errorf("%s is damaged, or was written by a newer Cairn: it has format %d, state %q; this program knows format %d", d.endPath(), e.Format, e.State, endFormat)
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +77,8 @@ func (d *Dir) remove(path string) error {
 
 // Clear removes, durably, the checkpoints of all ranks, the record of the
 // recovery line, and the journal of changed files. It removes nothing else. The
-// caller must have recorded its intent before; see SetEnd.
+// caller must have recorded before, for example with SetEnd, that this state is
+// not needed any more.
 func Clear(fsys vfs.FS, path string) error {
 	entries, err := fsys.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// idFile is the content of DIR/run-id, a record:
+// idFile is the content of DIR/run-id, a record (here on one line):
 //
 //	{"digest": "…", "format": 1, "run": "7d0c…"}
 type idFile struct {
@@ -40,7 +40,7 @@ func (d *Dir) ID() (string, error) {
 	case err != nil:
 		return "", err
 	case f.Format != idFormat || len(f.Run) != 32:
-		return "", fmt.Errorf("%s: format %d, run %q; this program knows format %d: it is damaged, or was written by a newer Cairn", d.idPath(), f.Format, f.Run, idFormat)
+		return "", fmt.Errorf("%s is damaged, or was written by a newer Cairn: it has format %d, run %q; this program knows format %d", d.idPath(), f.Format, f.Run, idFormat)
 	}
 	return f.Run, nil
 }

@@ -14,7 +14,8 @@ var ErrLine = errors.New("the record of the recovery line is damaged")
 // Line records that all ranks of a run committed a checkpoint. It outlives the
 // checkpoints: a run that finds a Line, and no checkpoint that can be loaded,
 // has lost its state and must not start from the beginning. Run and Attempt are
-// those in the headers of the ranks' files. The file, DIR/line, is a record:
+// those in the headers of the ranks' files. The file, DIR/line, is a record
+// (here on one line):
 //
 //	{"digest": "…", "format": 3, "index": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
 type Line struct {
@@ -42,7 +43,7 @@ func (d *Dir) linePath() string {
 	return filepath.Join(d.path, "line")
 }
 
-// recordsLine returns an error if another rank records the line.
+// recordsLine returns an error if this rank may not record the line.
 func (d *Dir) recordsLine() error {
 	if d.rank == 0 || d.perHost {
 		return nil
@@ -51,7 +52,7 @@ func (d *Dir) recordsLine() error {
 }
 
 // SetLine records, durably and atomically, the newest checkpoint that all ranks
-// have. Only rank 0 may call it, or every rank after PerHost; it needs the
+// have. Only rank 0 may call it; after PerHost, every rank may. It needs the
 // lock.
 func (d *Dir) SetLine(l Line) error {
 	if err := d.recordsLine(); err != nil {
@@ -64,8 +65,8 @@ func (d *Dir) SetLine(l Line) error {
 }
 
 // Line returns the line that SetLine recorded last, or the zero Line. Any rank
-// may call it; after PerHost it is the rank's own. If the record is damaged,
-// the error wraps ErrLine.
+// may call it; after PerHost it returns the line of this rank's own record. If
+// the record is damaged, the error wraps ErrLine.
 func (d *Dir) Line() (Line, error) {
 	var l lineFile
 	err := ReadRecord(d.fs, d.linePath(), &l)

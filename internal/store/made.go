@@ -6,17 +6,18 @@ import (
 	"path/filepath"
 )
 
-// MadeFile is a file that a rank of the run has made, and that must not have
-// been there before.
+// MadeFile is a file that a rank of the run has made with O_EXCL: it was not
+// there before.
 type MadeFile struct {
 	Path string `json:"path"`
-	// After is the newest checkpoint that had been copied when the file was
-	// made: a restart from that one, or an older one, makes the file again.
+	// After is the newest checkpoint whose state was copied before the file
+	// was made: a restart from this one, or an older one, makes it again.
 	After uint64 `json:"after"`
 }
 
 // ToBeMade is the After of a file that a resumed program will make again. It
-// stays valid however many checkpoints the program takes before that.
+// stays valid however many checkpoints the program takes before it makes the
+// file.
 const ToBeMade = math.MaxUint64
 
 // madeFiles is the record of these files. It is valid only for the run, and in

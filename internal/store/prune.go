@@ -12,9 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Prune keeps the newest keep checkpoints that are not in damaged, and removes
-// the others and the leftovers of crashes. PruneLine explains damaged. Prune
-// needs the lock, and no file of the rank may be pending. It returns the
+// Prune keeps the newest checkpoints, as many as keep says, and removes the
+// others and the leftovers of crashes. The map damaged is as in PruneLine.
+// Prune needs the lock, and no file of the rank may be pending. It returns the
 // indices of the removed checkpoints.
 func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 	return d.PruneLine(math.MaxUint64, keep, damaged)
@@ -22,9 +22,10 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 
 // PruneLine is Prune for one of several ranks. line is the newest checkpoint
 // that all ranks are known to have. PruneLine keeps everything above line, and
-// the newest keep checkpoints of the others. Checkpoints in damaged do not
-// count. Those with the value true are removed; those with false belong to
-// another run, and stay. With a limit (see SetLimit), fewer are kept.
+// the newest of the others, as many as keep says. The map damaged has the
+// checkpoints that do not count, not all of them damaged: those with the value
+// true are removed; those with false belong to another run, and stay. With a
+// limit (see SetLimit), fewer are kept.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -72,8 +73,8 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 func (d *Dir) SetLimit(bytes int64) { d.limit = bytes }
 
 // usage returns the size of the rank's files of a checkpoint. Checkpoints may
-// share a file by links: seen makes it count once, for the first of them that
-// usage is called for.
+// share a file by links: seen holds the files that earlier calls have counted,
+// which do not count again.
 func (d *Dir) usage(index uint64, seen map[uint64]bool) (sum int64) {
 	d.each(index, func(name string) {
 		st, err := d.fs.Stat(filepath.Join(d.checkpointDir(index), name))

@@ -17,8 +17,8 @@ var ErrDamaged = errors.New("the record is damaged")
 // maxRecord bounds the size of a record.
 const maxRecord = 16 << 20
 
-// A record is a JSON object. Its first member is a digest of all bytes after
-// that line:
+// A record is a JSON object. Its first member, on a line of its own, is a
+// digest of all bytes after this line:
 //
 //	{
 //	  "digest": "90a3ed9e32b2aaf4c61c410eb925426119e1a9dc53d4286ade99a809",

@@ -4,8 +4,8 @@
 //	DIR/
 //	  lock, lock-0001 …              held by the processes that write, one per
 //	                                 rank
-//	  run-id                         the identity of the run, which every file
-//	                                 has, too
+//	  run-id                         the identity of the run, which every rank's
+//	                                 file has, too
 //	  line                           the last checkpoint that all ranks had (see
 //	                                 PerHost)
 //	  end                            the run has finished, or is being discarded
@@ -64,8 +64,9 @@ func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
 	return CreateFor(fsys, path, rank, vfs.AccessFromEnv())
 }
 
-// CreateFor is Create with access for others as a says. It refuses a directory
-// that belongs to another user or that all users may write to; see vfs.Trust.
+// CreateFor is Create, but the caller says, with a, who else may use the
+// directory. CreateFor refuses a directory that belongs to another user or that
+// all users may write to, unless the caller allows it; see vfs.Trust.
 func CreateFor(fsys vfs.FS, path string, rank int, a vfs.Access) (*Dir, error) {
 	d := Open(fsys, path, rank)
 	err := d.makeAll(path)
@@ -94,8 +95,8 @@ func lockName(rank int) string {
 // ForHelper opens the directory for a helper, which writes for the process that
 // holds the rank's lock. It takes no lock. The holder must not write meanwhile.
 // lock, if not nil, is a copy of the holder's LockFile. The lock is free when
-// both have closed it, so that nobody else writes while a helper finishes the
-// work of a holder that died.
+// both the holder and the helper have closed it: nobody else writes while a
+// helper finishes the work of a holder that died.
 func ForHelper(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
 	return &Dir{fs: fsys, path: path, rank: rank, lock: lock}
 }
@@ -107,8 +108,8 @@ func (d *Dir) LockFile() *os.File {
 	return f
 }
 
-// SetHolder writes into the lock's file for which other process this process
-// holds the lock. Holder reads it.
+// SetHolder names the process for which this process holds the lock. It writes
+// the name into the lock's file, where Holder finds it.
 func (d *Dir) SetHolder(name string) {
 	if f := d.LockFile(); f != nil && f.Truncate(0) == nil {
 		f.WriteAt([]byte(name), 0)
@@ -171,8 +172,8 @@ func (d *Dir) File(index uint64) string {
 	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.h5", d.rank))
 }
 
-// BaseName returns the name of the link to the rank's file of checkpoint base
-// in the directory of another checkpoint.
+// BaseName returns the name of a link, in another checkpoint's directory, to
+// the rank's file of checkpoint base.
 func (d *Dir) BaseName(base uint64) string {
 	return fmt.Sprintf("rank-%04d.base-%08d.h5", d.rank, base)
 }
@@ -245,8 +246,8 @@ func (d *Dir) Committed() ([]uint64, error) {
 }
 
 // Lost returns the indices of checkpoints that were committed and whose file is
-// gone, newest first. It finds a checkpoint only if links to bases are left,
-// and no file that was being written.
+// gone, newest first. It finds only checkpoints that have links to bases and no
+// .tmp file: a .tmp file shows that one was being written or removed.
 func (d *Dir) Lost() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -318,9 +319,9 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 	}
 }
 
-// Link adds the file of checkpoint base to the pending checkpoint. The link is
-// made to the file in checkpoint from, which is base or has a link to it. If
-// the file system has no hard links, the file is copied.
+// Link adds the file of checkpoint base to the pending checkpoint, as a hard
+// link. The parameter from is a checkpoint that has the file: base itself, or
+// one with a link to it. If the file system has no hard links, Link copies it.
 func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	src := p.d.File(base)
 	if from != base {
@@ -368,8 +369,8 @@ func copyFile(fsys vfs.FS, src, dst string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Brought says that the link to the file of checkpoint base exists already:
-// somebody has copied the file from another directory.
+// Brought says that the file of checkpoint base is where the link would be: the
+// caller has fetched a copy from another directory and put it there.
 func (p *Pending) Brought(base uint64) { p.links = append(p.links, p.d.BaseName(base)) }
 
 // Commit makes the content durable and publishes it. It replaces an older file
@@ -382,7 +383,7 @@ func (p *Pending) Commit() error {
 		err = cerr
 	}
 	if err == nil && len(p.links) > 0 {
-		err = d.fs.SyncDir(d.checkpointDir(p.index)) // makes the links durable before the name that needs them
+		err = d.fs.SyncDir(d.checkpointDir(p.index)) // the links are durable before the file gets its final name
 	}
 	if err == nil {
 		step.At("commit.written")
@@ -460,7 +461,8 @@ func (d *Dir) Remove(index uint64) error {
 // and the directory if it is empty then. Other ranks may begin, abort and
 // remove files in the directory at the same time. So removeRest does not check
 // whether the directory is empty: it tries to remove it. The last rank
-// succeeds, and a file of another rank is no error.
+// succeeds. If a file of another rank is left, the directory stays, without an
+// error.
 func (d *Dir) removeRest(index uint64) error {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
 		return nil

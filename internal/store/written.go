@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 )
 
-// writtenFiles is the record of the files that a rank of the run writes,
-// outside the checkpoint directory. It also lists files in the working
-// directory, since a restart may have another one. The record is valid only in
-// the directory that it was written in: an attacker who sends a copy of the
-// directory does not know the inode that the copy will have.
+// writtenFiles is the record of the files that a rank of the run writes. A
+// restart may change a file outside the working directory only if the record
+// names it, the program has opened it, or the user allows it. The record also
+// names files in the working directory: a restart may have another working
+// directory. It is valid only in the checkpoint directory that it was written
+// in, which its inode identifies. Thus nobody can have a user's files changed
+// by sending the user a prepared checkpoint directory: the sender does not know
+// the inode that the copy will have.
 type writtenFiles struct {
 	Format int      `json:"format"`
 	Dir    uint64   `json:"dir"` // inode of the checkpoint directory
@@ -37,8 +40,9 @@ func (d *Dir) SetWrittenFiles(inode uint64, paths []string) error {
 	return WriteRecord(d.fs, d.writtenPath(), &writtenFiles{writtenFormat, inode, paths})
 }
 
-// AdoptWrittenFiles makes the record valid in a directory with this inode. The
-// record is of another directory, whose files somebody trusted has brought.
+// AdoptWrittenFiles makes a record valid that was brought from another
+// checkpoint directory: it puts in the inode of this one. The caller must trust
+// the source.
 func (d *Dir) AdoptWrittenFiles(inode uint64) error {
 	var w writtenFiles
 	if err := ReadRecord(d.fs, d.writtenPath(), &w); err != nil {
