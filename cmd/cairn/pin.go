@@ -157,7 +157,7 @@ func (c *call) pinInto(to, arg string, put func(tmp string) error) error {
 		err = os.Rename(tmp, to)
 	}
 	if err == nil {
-		err = errors.Join(syncDir(filepath.Dir(to)), syncDir(filepath.Dir(filepath.Dir(to))))
+		err = errors.Join(vfs.OS().SyncDir(filepath.Dir(to)), vfs.OS().SyncDir(filepath.Dir(filepath.Dir(to))))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("the checkpoint was removed meanwhile: %w", err)
@@ -274,7 +274,7 @@ func (c *call) copyCheckpoint(ctx context.Context, from, to string) error {
 			return err
 		}
 	}
-	return errors.Join(syncDir(to), syncDir(filepath.Dir(to)))
+	return errors.Join(vfs.OS().SyncDir(to), vfs.OS().SyncDir(filepath.Dir(to)))
 }
 
 func (c *call) copyFile(ctx context.Context, from, to string) error {
@@ -341,7 +341,7 @@ func pinOutput(ctx context.Context, dir string, open func(rank int) (vfs.File, e
 			}
 		}
 	}
-	return errors.Join(syncDir(out), syncDir(dir))
+	return errors.Join(vfs.OS().SyncDir(out), vfs.OS().SyncDir(dir))
 }
 
 // linkCheckpoint makes links to all files of a checkpoint, those of the ranks
@@ -363,7 +363,7 @@ func linkCheckpoint(from, to string) error {
 			return err
 		}
 	}
-	return errors.Join(syncDir(to), syncDir(filepath.Dir(to)))
+	return errors.Join(vfs.OS().SyncDir(to), vfs.OS().SyncDir(filepath.Dir(to)))
 }
 
 func rankLast(name string) int {
@@ -371,14 +371,6 @@ func rankLast(name string) int {
 		return 1
 	}
 	return 0
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // unpin removes a pinned checkpoint.

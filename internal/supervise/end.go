@@ -20,7 +20,6 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/supervise/scheduler"
 	"github.com/cairnrun/cairn/internal/tier"
-	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/tier/recovery"
 )
 
@@ -562,9 +561,4 @@ func (s *Supervisor) foundEnd(f *foundRun) error {
 	s.found(f)
 	s.intent.Note = strings.TrimPrefix(s.intent.Note+"; "+s.isNew()+", and the run is on "+f.tier, "; ")
 	return nil
-}
-
-// policyOnHosts reports whether a policy has a tier on hosts.
-func policyOnHosts(p *policy.Policy) bool {
-	return slices.ContainsFunc(p.Tiers, func(t policy.Tier) bool { return t.Kind.OnHosts() && t.Kind != policy.Local })
 }

@@ -79,12 +79,11 @@ func viewHosts(ctx context.Context, run string, rec *rundir.Record, command []st
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	own, _ := os.Hostname()
 	var wg sync.WaitGroup
 	for _, name := range slices.Compact(names) {
 		h := &ViewedHost{Name: name}
 		v.Hosts = append(v.Hosts, h)
-		local := name == "localhost" || name == "127.0.0.1" || name == own
+		local := isHere(name)
 		args := command
 		if !local {
 			remote := rec.RemoteHelper
@@ -98,6 +97,12 @@ func viewHosts(ctx context.Context, run string, rec *rundir.Record, command []st
 	wg.Wait()
 	v.found = v.inventory()
 	return v
+}
+
+// isHere reports whether a name is that of this host.
+func isHere(name string) bool {
+	own, _ := os.Hostname()
+	return name == own || name == "localhost" || name == "127.0.0.1"
 }
 
 // inventory puts together what the hosts have.
@@ -130,25 +135,19 @@ func (h *ViewedHost) open(ctx context.Context, args []string, local bool, setup 
 	}()
 	defer context.AfterFunc(ctx, func() { h.conn.Close() })()
 	err = skipTo(stream, helper.StreamMark, 64<<10)
-	var m control.Message
+	var ready *control.Ready
 	if err == nil {
-		m, err = h.conn.Recv()
-	}
-	if _, ok := m.(*control.Joined); err == nil && !ok {
-		err = fmt.Errorf("%w: %s", control.ErrMalformed, m.Kind())
+		_, err = receive[*control.Joined](h)
 	}
 	if err == nil {
 		// Silence means nothing to this helper: it ends with its connection.
-		m, err = h.ask(&control.Setup{Host: h.Name, SameMachine: true, Local: setup})
+		ready, err = ask[*control.Ready](h, &control.Setup{Host: h.Name, SameMachine: true, Local: setup})
 	}
 	if err != nil {
 		h.Close()
 		return fmt.Errorf("%w%s", err, said.text())
 	}
-	ready, ok := m.(*control.Ready)
 	switch {
-	case !ok:
-		return fmt.Errorf("%w: %s", control.ErrMalformed, m.Kind())
 	case ready.Error != "":
 		return errors.New(ready.Error)
 	case ready.Files == nil:
@@ -158,20 +157,29 @@ func (h *ViewedHost) open(ctx context.Context, args []string, local bool, setup 
 	return nil
 }
 
-// ask sends a request and waits for the answer.
-func (h *ViewedHost) ask(m control.Message) (control.Message, error) {
+// ask sends a request to a host and waits for the answer.
+func ask[T control.Message](h *ViewedHost, m control.Message) (answer T, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.conn.Send(m); err != nil {
-		return nil, err
+		return answer, err
 	}
+	return receive[T](h)
+}
+
+// receive waits for a message of a host.
+func receive[T control.Message](h *ViewedHost) (T, error) {
 	for {
 		m, err := h.conn.Recv()
 		if stored, ok := m.(*control.Stored); ok {
 			h.said = append(h.said, stored)
 			continue
 		}
-		return m, err
+		answer, ok := m.(T)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: %s", control.ErrMalformed, m.Kind())
+		}
+		return answer, err
 	}
 }
 
@@ -197,6 +205,42 @@ func (v *HostView) Close() {
 		wg.Go(h.Close)
 	}
 	wg.Wait()
+}
+
+// eachHost does something with all hosts that can be reached, at the same time.
+func (v *HostView) eachHost(f func(h *ViewedHost) error) error {
+	errs := make([]error, len(v.Hosts))
+	var wg sync.WaitGroup
+	for i, h := range v.Hosts {
+		if h.Files == nil {
+			continue
+		}
+		wg.Go(func() {
+			if err := f(h); err != nil {
+				errs[i] = fmt.Errorf("host %s: %w", h.Name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// home returns the host that is a rank's home, or nil.
+func (v *HostView) home(rank int) *ViewedHost {
+	if v.rec.Started == nil || rank >= len(v.rec.Started.Homes) {
+		return nil
+	}
+	return v.hostOf(v.rec.Started.Homes[rank].Dir)
+}
+
+// hostOf returns the host with a directory, or nil.
+func (v *HostView) hostOf(dir string) *ViewedHost {
+	for _, h := range v.Hosts {
+		if h.Files != nil && h.Files.ID == dir {
+			return h
+		}
+	}
+	return nil
 }
 
 // holder returns the host whose file of a rank's checkpoint counts: one that
@@ -234,7 +278,7 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 	if h == nil {
 		return nil, true, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
 	}
-	answer, err := h.verifyPart(&control.VerifyPart{Rank: rank, Index: index})
+	answer, err := ask[*control.PartVerified](h, &control.VerifyPart{Rank: rank, Index: index})
 	switch {
 	case err != nil:
 		return nil, true, fmt.Errorf("host %s: %w", h.Name, err)
@@ -247,17 +291,4 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 		found = append(found, ckpt.Damage{Name: d.Block, Err: errors.New(d.Reason)})
 	}
 	return found, true, nil
-}
-
-// verifyPart lets a host check files that it has.
-func (h *ViewedHost) verifyPart(m *control.VerifyPart) (*control.PartVerified, error) {
-	got, err := h.ask(m)
-	if err != nil {
-		return nil, err
-	}
-	answer, ok := got.(*control.PartVerified)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s", control.ErrMalformed, got.Kind())
-	}
-	return answer, nil
 }

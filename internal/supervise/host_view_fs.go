@@ -88,13 +88,10 @@ func (f *viewFS) list(rank int, index uint64) ([]control.FileInfo, error) {
 	if h == nil {
 		return nil, fs.ErrNotExist
 	}
-	m, err := h.ask(&control.ListFiles{Rank: rank, Ranks: f.v.rec.Ranks, Index: index})
-	answer, ok := m.(*control.FileList)
+	answer, err := ask[*control.FileList](h, &control.ListFiles{Rank: rank, Ranks: f.v.rec.Ranks, Index: index})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("host %s: %w", h.Name, err)
-	case !ok:
-		return nil, fmt.Errorf("host %s: %w", h.Name, control.ErrMalformed)
 	case answer.Error != "":
 		return nil, fmt.Errorf("%w: host %s: %s", fs.ErrNotExist, h.Name, answer.Error)
 	}
@@ -354,14 +351,10 @@ func (h *ViewedHost) file(path string, size int64) *viewFile {
 
 // read asks for a piece of a file.
 func (h *ViewedHost) read(m *control.ReadFile) (*control.FileData, error) {
-	got, err := h.ask(m)
-	if err != nil {
-		return nil, fmt.Errorf("host %s: %w", h.Name, err)
-	}
-	answer, ok := got.(*control.FileData)
+	answer, err := ask[*control.FileData](h, m)
 	switch {
-	case !ok:
-		return nil, fmt.Errorf("host %s: %w", h.Name, control.ErrMalformed)
+	case err != nil:
+		return nil, fmt.Errorf("host %s: %w", h.Name, err)
 	case answer.Error != "":
 		return nil, fmt.Errorf("host %s: %s", h.Name, strings.TrimSpace(answer.Error))
 	}

@@ -551,7 +551,7 @@ func (s *Supervisor) discardLocal() {
 			return nil
 		}
 		asked++
-		return &control.Discard{All: true, End: s.keptOnHosts() && policyOnHosts(s.policy)}
+		return &control.Discard{All: true, End: s.keptOnHosts() && len(s.policy.OnOthers()) > 0}
 	}, func(h *host, m control.Message) {
 		if x, ok := m.(*control.Discarded); ok && x.Error != "" {
 			s.say("the checkpoints of the finished run could not be removed from %s: %s", h.title(), x.Error)

@@ -253,7 +253,7 @@ func (m *matrix) build() {
 		started.Homes = append(started.Homes, control.Home{Host: h.Name, Dir: h.Files.ID})
 	}
 	for _, h := range r.v.Hosts {
-		if _, err := h.ask(&control.StoreAttempt{AttemptRecord: *started}); err != nil {
+		if _, err := ask[control.Message](h, &control.StoreAttempt{AttemptRecord: *started}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -497,11 +497,11 @@ func (m *matrix) restart(r *repairer) (index uint64, at, said []string, err erro
 			if len(items[h.Files.ID]) == 0 {
 				continue
 			}
-			answer, err := h.ask(&control.Fetch{Run: m.run, Ranks: len(at), Items: items[h.Files.ID]})
+			answer, err := ask[*control.Fetched](h, &control.Fetch{Run: m.run, Ranks: len(at), Items: items[h.Files.ID]})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range answer.(*control.Fetched).Failed {
+			for _, f := range answer.Failed {
 				failed++
 				said = append(said, fmt.Sprintf("rank %d's file of checkpoint %d from %s: %s", f.Rank, f.Index, f.Host, f.Error))
 				l.fetchFailed(&f)
@@ -563,7 +563,7 @@ func (m *matrix) try(c matrixCell, number int) uint64 {
 		return 0
 	}
 	for rank, id := range at {
-		dir := local.CheckpointDir(m.dir(root, r.host(id).Name))
+		dir := local.CheckpointDir(m.dir(root, r.v.hostOf(id).Name))
 		got := tiertest.Load(t, vfs.OS(), dir, index, rank)
 		want := tiertest.Load(t, vfs.OS(), local.CheckpointDir(m.dir(filepath.Join(m.top, "base"), matrixHosts[rank])), index, rank)
 		if !reflect.DeepEqual(got.Grid, want.Grid) || got.Name != want.Name {

@@ -73,7 +73,7 @@ func RepairRun(ctx context.Context, run string, command, replace []string) (*Rep
 		return nil, err
 	}
 	if rec.State == rundir.Finished {
-		if !hasOuter(r.pol) {
+		if len(r.pol.Outer()) == 0 {
 			return nil, fmt.Errorf("%s: the run has finished, and only hosts keep its end, so there is nothing to repair: 'cairn verify --tier' checks what they keep", run)
 		}
 		return r.out, r.repairEnds(ctx, run, command)
@@ -140,34 +140,13 @@ func (r *repairer) did(c uint64, tier, what, from string, err error) {
 	r.out.Lost = append(r.out.Lost, x)
 }
 
-// eachHost does something with all hosts that can be reached, at the same time.
-func (r *repairer) eachHost(f func(h *ViewedHost) error) error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	for _, h := range r.v.Hosts {
-		if h.Files == nil {
-			continue
-		}
-		wg.Go(func() {
-			if err := f(h); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("host %s: %w", h.Name, err))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 // verifyHosts lets all hosts read everything that they have.
 func (r *repairer) verifyHosts(ctx context.Context) error {
 	var mu sync.Mutex
-	return r.eachHost(func(h *ViewedHost) error {
+	return r.v.eachHost(func(h *ViewedHost) error {
 		defer context.AfterFunc(ctx, func() { h.conn.Close() })()
 		for _, part := range h.Files.Parts {
-			answer, err := h.verifyPart(&control.VerifyPart{Rank: part.Rank, Index: part.Index})
+			answer, err := ask[*control.PartVerified](h, &control.VerifyPart{Rank: part.Rank, Index: part.Index})
 			if err != nil {
 				return err
 			}
@@ -181,7 +160,7 @@ func (r *repairer) verifyHosts(ctx context.Context) error {
 				mu.Unlock()
 			}
 		}
-		answer, err := h.verifyPart(&control.VerifyPart{Kept: true})
+		answer, err := ask[*control.PartVerified](h, &control.VerifyPart{Kept: true})
 		if err != nil {
 			return err
 		}
@@ -196,14 +175,10 @@ func (r *repairer) verifyHosts(ctx context.Context) error {
 
 // rescan asks a host again what it has.
 func (h *ViewedHost) rescan() error {
-	m, err := h.ask(new(control.Scan))
-	if err != nil {
-		return err
-	}
-	answer, ok := m.(*control.Scanned)
+	answer, err := ask[*control.Scanned](h, new(control.Scan))
 	switch {
-	case !ok:
-		return control.ErrMalformed
+	case err != nil:
+		return err
 	case answer.Error != "":
 		return errors.New(answer.Error)
 	}
@@ -234,16 +209,6 @@ func (r *repairer) inventory() *localInventory {
 	return p
 }
 
-// host returns the host with a directory.
-func (r *repairer) host(dir string) *ViewedHost {
-	for _, h := range r.v.Hosts {
-		if h.Files != nil && h.Files.ID == dir {
-			return h
-		}
-	}
-	return nil
-}
-
 // source is a way to get something.
 type source struct {
 	name string // in messages
@@ -254,14 +219,10 @@ type source struct {
 func (r *repairer) fetch(h *ViewedHost, sources []source, lacks []error) (from string, err error) {
 	errs := lacks
 	for _, s := range sources {
-		m, err := h.ask(&control.Fetch{Run: r.rec.ID, Ranks: r.rec.Ranks, Items: []control.FetchItem{s.item}})
-		if err != nil {
-			return "", fmt.Errorf("host %s: %w", h.Name, err)
-		}
-		answer, ok := m.(*control.Fetched)
+		answer, err := ask[*control.Fetched](h, &control.Fetch{Run: r.rec.ID, Ranks: r.rec.Ranks, Items: []control.FetchItem{s.item}})
 		switch {
-		case !ok:
-			return "", fmt.Errorf("host %s: %w", h.Name, control.ErrMalformed)
+		case err != nil:
+			return "", fmt.Errorf("host %s: %w", h.Name, err)
 		case len(answer.Failed) == 0:
 			return s.name, h.rescan()
 		}
@@ -366,7 +327,7 @@ func (r *repairer) repairLocal(ctx context.Context) {
 			if d == nil || p.good(d, rank, c.Index) || ctx.Err() != nil {
 				continue
 			}
-			h := r.host(home.Dir)
+			h := r.v.hostOf(home.Dir)
 			var sources []source
 			for _, id := range p.ids() {
 				if x := p.dirs[id]; p.good(x, rank, c.Index) {
@@ -437,11 +398,7 @@ func (r *repairer) tellPeers() (hosts int) {
 	for _, h := range list {
 		holders[h.Name] = make(map[string][]string)
 	}
-	for i := range r.pol.Tiers {
-		t := &r.pol.Tiers[i]
-		if !t.Kind.OnHosts() || t.Kind == policy.Local {
-			continue
-		}
+	for _, t := range r.pol.OnOthers() {
 		for _, g := range placement.Groups(nil, list, groupSize(t)) {
 			for host, names := range placement.Holders(g, groupSize(t)) {
 				holders[host][string(t.Kind)] = names
@@ -459,12 +416,7 @@ func (r *repairer) tellPeers() (hosts int) {
 // repairKept restores what hosts keep for partner and rs. hosts is how many
 // hosts can keep something.
 func (r *repairer) repairKept(ctx context.Context, hosts int) {
-	var tiers []*policy.Tier
-	for i := range r.pol.Tiers {
-		if t := &r.pol.Tiers[i]; t.Kind.OnHosts() && t.Kind != policy.Local {
-			tiers = append(tiers, t)
-		}
-	}
+	tiers := r.pol.OnOthers()
 	if len(tiers) == 0 {
 		return
 	}
@@ -543,7 +495,7 @@ func (r *repairer) repairOwned(ctx context.Context, c recovery.Checkpoint, h *Vi
 		_, err := r.keep(ctx, h, &order)
 		r.did(c.Index, t.Name(), what, strings.Join(from, ", "), err)
 	}
-	if err := r.eachHost((*ViewedHost).rescan); err != nil {
+	if err := r.v.eachHost((*ViewedHost).rescan); err != nil {
 		r.notef("%v", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/supervise/rundir"
 	"github.com/cairnrun/cairn/internal/tier"
-	"github.com/cairnrun/cairn/internal/tier/policy"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -29,7 +28,7 @@ func (r *repairer) repairEnds(ctx context.Context, run string, command []string)
 	}
 	defer dir.Close()
 	r.v = &HostView{run: run, rec: r.rec}
-	if policyOnHosts(r.pol) { // they may have what others lack
+	if len(r.pol.OnOthers()) > 0 { // they may have what others lack
 		r.v = viewHosts(ctx, run, r.rec, command, control.LocalDir{ReadOnly: true})
 		defer r.v.Close()
 		r.notef("what hosts keep of the end is not repaired")
@@ -37,11 +36,8 @@ func (r *repairer) repairEnds(ctx context.Context, run string, command []string)
 	r.v.found = r.v.inventory()
 	r.out.End = true
 	var whole []*outerTier
-	for i := range r.pol.Tiers {
-		if r.pol.Tiers[i].Kind.OnHosts() {
-			continue
-		}
-		t := &outerTier{Tier: r.pol.Tiers[i], name: r.pol.Tiers[i].Name(), stored: new(tierStore)}
+	for _, p := range r.pol.Outer() {
+		t := &outerTier{Tier: p, name: p.Name(), stored: new(tierStore)}
 		switch ours, err := t.openEnd(ctx, r); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -137,14 +133,4 @@ func copyEnd(ctx context.Context, t *outerTier, whole []*outerTier) (from string
 		errs = append(errs, errors.New("no other tier outside of the hosts has all of it"))
 	}
 	return "", errors.Join(errs...)
-}
-
-// hasOuter reports whether a policy has a tier outside of the hosts.
-func hasOuter(p *policy.Policy) bool {
-	for i := range p.Tiers {
-		if !p.Tiers[i].Kind.OnHosts() {
-			return true
-		}
-	}
-	return false
 }

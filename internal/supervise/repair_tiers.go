@@ -24,7 +24,7 @@ import (
 
 // outerTier is a tier outside of the hosts that is being repaired.
 type outerTier struct {
-	policy.Tier
+	*policy.Tier
 	name   string
 	x      tier.Tier
 	stored *tierStore // what can be used of it
@@ -35,10 +35,7 @@ type outerTier struct {
 // that cannot be read is recorded as lost. It refuses if another supervisor has
 // started the run since.
 func (r *repairer) openOuter(ctx context.Context) error {
-	for _, p := range r.pol.Tiers {
-		if p.Kind.OnHosts() {
-			continue
-		}
+	for _, p := range r.pol.Outer() {
 		t := &outerTier{Tier: p, name: p.Name()}
 		t.stored = &tierStore{name: t.name, kind: p.Kind}
 		err := t.open(ctx, r)
@@ -94,11 +91,11 @@ func (t *outerTier) open(ctx context.Context, r *repairer) (err error) {
 // connect opens the tier, or begins it anew.
 func (t *outerTier) connect(ctx context.Context, r *repairer) (tier.Tier, error) {
 	if slices.Contains(r.rec.UsedTiers, t.name) && !slices.Contains(r.replace, string(t.Kind)) {
-		return helper.OpenMarked(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
+		return helper.OpenMarked(ctx, t.Tier, r.rec.Name, vfs.AccessFromEnv())
 	}
-	x, err := helper.OpenTier(ctx, &t.Tier, r.rec.Name, vfs.AccessFromEnv())
+	x, err := helper.OpenTier(ctx, t.Tier, r.rec.Name, vfs.AccessFromEnv())
 	if err == nil {
-		err = helper.Mark(ctx, &t.Tier, x)
+		err = helper.Mark(ctx, t.Tier, x)
 	}
 	return x, err
 }
@@ -259,7 +256,7 @@ func (r *repairer) uploadFrom(ctx context.Context, t *outerTier, c recovery.Chec
 	p := r.inventory()
 	ranks := make(map[*ViewedHost][]int)
 	for rank, home := range p.record.Homes {
-		h := r.host(home.Dir)
+		h := r.v.hostOf(home.Dir)
 		if attempt != "" {
 			h = r.owner(p, rank)
 		}

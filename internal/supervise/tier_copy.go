@@ -69,11 +69,7 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 	}
 	why := errors.New("it has no tier outside of its hosts")
 	if pol, err := policy.Parse(rec.Policy); rec.Policy != "" && err == nil {
-		for i := range pol.Tiers {
-			t := &pol.Tiers[i]
-			if t.Kind.OnHosts() {
-				continue
-			}
+		for _, t := range pol.Outer() {
 			place := t.RunDir(rec.Name)
 			if index > 0 {
 				place += fmt.Sprintf("@%d", index)
@@ -96,21 +92,18 @@ func copyRecorded(ctx context.Context, rec *rundir.Record, run string, index uin
 // on another host than this one. files are those that the checkpoint names.
 func (v *HostView) FilesElsewhere(rank int, files []ckpt.FileEntry) error {
 	const remedy = "resume the run with shared=DIR or s3=… in --tiers, take a checkpoint, stop it, and copy it from there"
-	own, _ := os.Hostname()
-	for _, h := range v.Hosts {
-		if h.Files == nil || v.rec.Started == nil || rank >= len(v.rec.Started.Homes) || v.rec.Started.Homes[rank].Dir != h.Files.ID {
-			continue
-		}
-		if slices.Contains(h.Files.Journals, rank) {
-			return fmt.Errorf("the files that rank %d has changed are on host %s, with their journal, and a copy needs them: %s", rank, h.Name, remedy)
-		}
-		if h.Name == own || h.Name == "localhost" || h.Name == "127.0.0.1" {
-			continue
-		}
-		for i := range files {
-			if f := &files[i]; !f.IsStream() && !f.Closed && f.Mode != "r" && f.Path != "/dev/stdout" {
-				return fmt.Errorf("%s of rank %d may be on the disk of host %s, and a copy needs it: give the command there if all ranks run there, or %s", f.Path, rank, h.Name, remedy)
-			}
+	h := v.home(rank)
+	switch {
+	case h == nil:
+		return nil
+	case slices.Contains(h.Files.Journals, rank):
+		return fmt.Errorf("the files that rank %d has changed are on host %s, with their journal, and a copy needs them: %s", rank, h.Name, remedy)
+	case isHere(h.Name):
+		return nil
+	}
+	for i := range files {
+		if f := &files[i]; !f.IsStream() && !f.Closed && f.Mode != "r" && f.Path != "/dev/stdout" {
+			return fmt.Errorf("%s of rank %d may be on the disk of host %s, and a copy needs it: give the command there if all ranks run there, or %s", f.Path, rank, h.Name, remedy)
 		}
 	}
 	return nil

@@ -171,11 +171,7 @@ func (s *Supervisor) findRun() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeLimit)
 	defer cancel()
 	var best *foundRun
-	for i := range s.policy.Tiers {
-		t := &s.policy.Tiers[i]
-		if t.Kind.OnHosts() {
-			continue
-		}
+	for _, t := range s.policy.Outer() {
 		f, err := s.findOn(ctx, t)
 		if err == nil && f == nil && t.Kind == policy.Shared && s.o.From == "" {
 			err = isMounted(t.Parent())
@@ -209,10 +205,8 @@ func nothingToResume(run string) error {
 	}
 	text := fmt.Sprintf("%s: the run has finished with status %d, at %s, and there is nothing to resume: its output is in %s", run, rec.Status, rec.Time.Format(time.DateTime), rec.Output)
 	if pol, err := policy.Parse(rec.Policy); rec.Policy != "" && err == nil {
-		for i := range pol.Tiers {
-			if t := &pol.Tiers[i]; !t.Kind.OnHosts() {
-				text += fmt.Sprintf("; with --from %s, its output and its files are put back", strings.TrimRight(t.RunDir(rec.Name), "/"))
-			}
+		for _, t := range pol.Outer() {
+			text += fmt.Sprintf("; with --from %s, its output and its files are put back", strings.TrimRight(t.RunDir(rec.Name), "/"))
 		}
 	}
 	return errors.New(text + "; without --from, a new run begins")

@@ -104,17 +104,15 @@ func OutputOf(checkpoints string) (string, error) {
 // OpenOutput opens a rank's standard output on its home.
 func (v *HostView) OpenOutput(rank int) (vfs.File, error) {
 	name := fmt.Sprintf("output/rank-%04d.out", rank)
-	for _, h := range v.Hosts {
-		if h.Files == nil || v.rec.Started == nil || rank >= len(v.rec.Started.Homes) || v.rec.Started.Homes[rank].Dir != h.Files.ID {
-			continue
-		}
-		size, err := h.size(name)
-		if err != nil {
-			return nil, err
-		}
-		return h.file(name, size), nil
+	h := v.home(rank)
+	if h == nil {
+		return nil, fmt.Errorf("the home of rank %d does not answer", rank)
 	}
-	return nil, fmt.Errorf("the home of rank %d does not answer", rank)
+	size, err := h.size(name)
+	if err != nil {
+		return nil, err
+	}
+	return h.file(name, size), nil
 }
 
 // eachTier does something with each tier of the run outside of the hosts, and
@@ -128,11 +126,7 @@ func (v *HostView) eachTier(ctx context.Context, do func(t *policy.Tier, x tier.
 		return []error{err}
 	}
 	var errs []error
-	for i := range pol.Tiers {
-		t := &pol.Tiers[i]
-		if t.Kind.OnHosts() {
-			continue
-		}
+	for _, t := range pol.Outer() {
 		x, err := lookAt(ctx, t, v.rec)
 		if err == nil {
 			err = do(t, x)

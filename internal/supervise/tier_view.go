@@ -81,11 +81,7 @@ func (v *HostView) readTiers(ctx context.Context, pol *policy.Policy) (out []*ti
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for i := range pol.Tiers {
-		t := &pol.Tiers[i]
-		if t.Kind.OnHosts() {
-			continue
-		}
+	for _, t := range pol.Outer() {
 		wg.Go(func() {
 			st := &tierStore{name: t.Name(), kind: t.Kind}
 			var a *control.AttemptRecord
@@ -226,31 +222,22 @@ func (v *HostView) VerifyTier(ctx context.Context, kind string) (*VerifiedTier, 
 // verifyKept lets each host check what it keeps.
 func (v *HostView) verifyKept(out *VerifiedTier) error {
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	for _, h := range v.Hosts {
-		if h.Files == nil {
-			continue // the caller has said so
+	return v.eachHost(func(h *ViewedHost) error {
+		answer, err := ask[*control.PartVerified](h, &control.VerifyPart{Kept: true})
+		if err != nil {
+			return err
 		}
-		wg.Go(func() {
-			answer, err := h.verifyPart(&control.VerifyPart{Kept: true})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("host %s: %w", h.Name, err))
-				return
-			}
-			if answer.Error != "" {
-				errs = append(errs, fmt.Errorf("host %s: %s", h.Name, answer.Error))
-			}
-			out.Checked += answer.Checked
-			for _, d := range answer.Damage {
-				out.Damage = append(out.Damage, TierDamage{h.Name, d.Block, d.Reason})
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+		mu.Lock()
+		defer mu.Unlock()
+		out.Checked += answer.Checked
+		for _, d := range answer.Damage {
+			out.Damage = append(out.Damage, TierDamage{h.Name, d.Block, d.Reason})
+		}
+		if answer.Error != "" {
+			return errors.New(answer.Error)
+		}
+		return nil
+	})
 }
 
 // CollectTier removes all checkpoints of a run but the newest from a tier

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -147,11 +148,11 @@ func makeBundle(ctx context.Context, name string, files []bundledFile) (src Sour
 		return src, err
 	}
 	b := &bundleReader{size: at + int64(len(meta))}
-	b.add(0, bytesReader(super), int64(len(super)))
+	b.add(0, bytes.NewReader(super), int64(len(super)))
 	for i := range files {
 		b.add(files[i].object.At, files[i].file, files[i].size)
 	}
-	b.add(at, bytesReader(meta), int64(len(meta)))
+	b.add(at, bytes.NewReader(meta), int64(len(meta)))
 	var all Digester
 	done := int64(0)
 	for i, p := range b.pieces {

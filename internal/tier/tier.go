@@ -173,21 +173,7 @@ func NewSource(ctx context.Context, r io.ReaderAt, size int64) (Source, error) {
 
 // BytesSource returns p as a Source.
 func BytesSource(p []byte) Source {
-	return Source{bytesReader(p), int64(len(p)), xxh3.Hash128(p).Bytes()}
-}
-
-// bytesReader is a bytes.Reader that may be used concurrently.
-type bytesReader []byte
-
-func (b bytesReader) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 || off > int64(len(b)) {
-		return 0, io.EOF
-	}
-	n := copy(p, b[off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
+	return Source{bytes.NewReader(p), int64(len(p)), xxh3.Hash128(p).Bytes()}
 }
 
 // Copy copies n bytes from r to w. It fails if r has fewer, or when ctx is

@@ -215,15 +215,13 @@ func (l *localFiles) openTiers(host string, m *control.LocalDir, send func(contr
 		l.holder.trusted = !access.AnyOwner
 	}
 	l.uploaders = make(map[string]*uploader)
-	for i := range p.Tiers {
-		if t := &p.Tiers[i]; !t.Kind.OnHosts() {
-			name := string(t.Kind)
-			open := Opener(t, m.Name, access)
-			marked := func(ctx context.Context) (tier.Tier, error) { return open(ctx, true) } // the supervisor has marked it
-			l.uploaders[name] = newUploader(name, l.Dir, marked, send)
-			l.uploaders[name].holder, l.uploaders[name].files = l.holder, t.Files
-			l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
-		}
+	for _, t := range p.Outer() {
+		name := string(t.Kind)
+		open := Opener(t, m.Name, access)
+		marked := func(ctx context.Context) (tier.Tier, error) { return open(ctx, true) } // the supervisor has marked it
+		l.uploaders[name] = newUploader(name, l.Dir, marked, send)
+		l.uploaders[name].holder, l.uploaders[name].files = l.holder, t.Files
+		l.uploaders[name].trusted = t.Key != "" || t.Kind == policy.Shared && !access.AnyOwner
 	}
 	if p.Scrub > 0 {
 		l.scrubber = newScrubber(l, cmp.Or(m.Peer, host), p, send)

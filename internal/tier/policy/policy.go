@@ -91,6 +91,21 @@ func (p *Policy) Of(k Kind) *Tier {
 	return nil
 }
 
+// Outer returns the tiers outside of the hosts.
+func (p *Policy) Outer() []*Tier { return p.of(Shared, S3) }
+
+// OnOthers returns the tiers on other hosts than those of the ranks.
+func (p *Policy) OnOthers() []*Tier { return p.of(Partner, RS) }
+
+func (p *Policy) of(kinds ...Kind) (out []*Tier) {
+	for _, k := range kinds {
+		if t := p.Of(k); t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // Defaults returns a tier of a kind with the default values of its options.
 func Defaults(k Kind) Tier {
 	t := Tier{Kind: k, Every: 1, Keep: 2}
