@@ -314,7 +314,8 @@ cairn_status cairn_protect_fd(cairn_run *run, int fd, const char *path);
 /*
  * cairn_finish says that the run's work is done, with this exit status of the
  * program: the next start is told so. Without it, the next start resumes.
- * cairn_close records it: if that fails, the next start resumes, too.
+ * It flushes the streams that belong to the state. cairn_close makes their files
+ * durable, and then records the end: if that fails, the next start resumes, too.
  */
 cairn_status cairn_finish(cairn_run *run, int status);
 

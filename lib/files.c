@@ -163,18 +163,21 @@ int cairn_fclose(cairn_run *r, FILE *stream)
 	return fclose(stream);
 }
 
+/* flush writes what is in a stream's buffer. When that has failed once, now or before, output is lost: C drops the buffer. */
+static cairn_status flush(cairn_run *r, FILE *f, const char *path)
+{
+	return errno = EIO, fflush(f) == 0 && !ferror(f) ? CAIRN_OK : fail(r, CAIRN_NOTSAVED, "nothing is saved: %s could not be written (%s), so that output is missing; end the program and start it again", path, strerror(errno));
+}
+
 cairn_status files_flush(cairn_run *r)
 {
-	if (r->supervised && fflush(stdout) != 0) /* 'cairn run' makes it part of the state */
-		return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: what the program printed cannot be flushed: %s", strerror(errno));
-	for (size_t i = 0; i < r->nfiles; i++) {
-		struct file *f = &r->files[i];
-		if (!open_still(f))
-			put_u32(&r->out, f->id); /* the caller sends it */
-		else if (f->stream && fflush(f->stream) != 0)
-			return fail(r, CAIRN_NOTSAVED, "checkpoint not saved: what the program wrote cannot be flushed: %s", strerror(errno));
-	}
-	return CAIRN_OK;
+	cairn_status rc = r->supervised ? flush(r, stdout, "standard output") : CAIRN_OK; /* 'cairn run' makes it part of the state */
+	for (size_t i = 0; rc >= 0 && i < r->nfiles; i++)
+		if (!open_still(&r->files[i]))
+			put_u32(&r->out, r->files[i].id); /* the caller sends it */
+		else if (r->files[i].stream)
+			rc = flush(r, r->files[i].stream, r->files[i].path);
+	return rc;
 }
 
 void files_told(cairn_run *r)

@@ -183,20 +183,17 @@ cairn_status helper_start(cairn_run *r)
 
 cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 {
-	struct text all = {0};
-	unsigned char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-	struct iovec left;
+	unsigned char head[8], control[CMSG_SPACE(2 * sizeof(int))] = {0};
+	struct text h = {head, 0, sizeof head, 0, 0};
+	struct iovec left[] = {{head, sizeof head}, {r->out.p, r->out.len}};
 	struct msghdr m = {0};
 	cairn_status rc = CAIRN_OK;
-	put_u32(&all, (uint32_t)kind);
-	put_u32(&all, (uint32_t)r->out.len);
-	put_bytes(&all, r->out.p, r->out.len);
-	if (r->out.bad || all.bad)
+	put_u32(&h, (uint32_t)kind), put_u32(&h, (uint32_t)r->out.len);
+	if (r->out.bad)
 		rc = fail(r, CAIRN_NOMEMORY, "out of memory for a message to the helper");
 	else if (r->sock < 0)
 		rc = lost(r, "it was lost before");
-	m.msg_iov = &left, m.msg_iovlen = 1;
-	left.iov_base = all.p, left.iov_len = all.len;
+	m.msg_iov = left, m.msg_iovlen = 2;
 	if (nfds) {
 		struct cmsghdr *c;
 		m.msg_control = control, m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
@@ -204,16 +201,16 @@ cairn_status helper_send(cairn_run *r, int kind, const int *fds, int nfds)
 		c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
 		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
 	}
-	while (rc >= 0 && left.iov_len > 0) {
+	while (rc >= 0 && left[0].iov_len + left[1].iov_len > 0) {
 		ssize_t n = sendmsg(r->sock, &m, MSG_NOSIGNAL);
 		if (n < 0 && errno != EINTR)
 			rc = lost(r, strerror(errno));
-		if (n < 0)
-			continue;
-		m.msg_control = NULL, m.msg_controllen = 0;
-		left.iov_base = (char *)left.iov_base + n, left.iov_len -= (size_t)n;
+		for (int i = 0; n > 0 && i < 2; i++) {
+			size_t sent = (size_t)n < left[i].iov_len ? (size_t)n : left[i].iov_len;
+			left[i].iov_base = (char *)left[i].iov_base + sent, left[i].iov_len -= sent, n -= (ssize_t)sent;
+			m.msg_control = NULL, m.msg_controllen = 0;
+		}
 	}
-	free(all.p);
 	r->out.len = 0;
 	return rc;
 }

@@ -35,8 +35,7 @@ cairn_status fail(cairn_run *r, cairn_status code, const char *format, ...)
 		text = NULL;
 	va_end(args);
 	free(r->err);
-	r->err = text;
-	r->failed_once = 1;
+	r->err = text, r->failed_once = 1;
 	return code;
 }
 
@@ -331,9 +330,7 @@ static cairn_status prepare(cairn_run *r, int why)
 	put_u32(&r->out, 0);
 	if ((rc = files_flush(r)) >= 0)
 		rc = copy_out(r, NULL);
-	if (rc < 0 || r->out.bad)
-		return copy_later(r), rc < 0 ? rc : fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
-	{
+	if (rc >= 0 && !r->out.bad) {
 		struct text count = {r->out.p + closed, 0, 4, 0, 0};
 		put_u32(&count, (uint32_t)((r->out.len - closed - 4) / 4));
 	}
@@ -344,7 +341,9 @@ static cairn_status prepare(cairn_run *r, int why)
 		put_u64(&r->out, changed[i].lo);
 		put_u64(&r->out, changed[i].hi);
 	}
-	return CAIRN_OK;
+	if (rc >= 0 && r->out.bad) /* now: the ranks have not agreed yet, and r->changed is kept */
+		rc = fail(r, CAIRN_NOTSAVED, "checkpoint not saved: out of memory for a message");
+	return rc;
 }
 
 /* save takes a checkpoint, on all ranks or on none. */
@@ -353,7 +352,7 @@ static cairn_status save(cairn_run *r, int why, int wait)
 	cairn_status rc = r->sock >= 0 ? prepare(r, why) : fail(r, CAIRN_NOHELPER, "the helper process is gone"), frozen;
 	r->since = 0;
 	if ((rc = agree(r, rc, "checkpoint not saved: another rank could not prepare it")) < 0)
-		return rc;
+		return copy_later(r), rc; /* the mirror then holds what r->changed says */
 	rc = helper_send(r, MSG_SAVE, NULL, 0);
 	copy_later(r);
 	rc = rc < 0 ? rc : helper_ask(r, 0);
@@ -430,6 +429,13 @@ static int due(cairn_run *r)
 	return why;
 }
 
+/* saved is save. If the helper is lost meanwhile, one process gets another one at once, and may continue. */
+static cairn_status saved(cairn_run *r, int why, int wait)
+{
+	cairn_status rc = save(r, why, wait);
+	return rc == CAIRN_NOHELPER && r->comm.size <= 1 ? said(r, revive(r)) : rc;
+}
+
 /* taken saves at this point. */
 static cairn_status taken(cairn_run *r, int why)
 {
@@ -437,7 +443,7 @@ static cairn_status taken(cairn_run *r, int why)
 	r->saves_seen = (uint64_t)saves;
 	__atomic_fetch_and(&r->requested, WHY_STOP, __ATOMIC_RELAXED);
 	helper_news(r, 1); /* save finds out if the helper is gone */
-	rc = save(r, why, why & WHY_STOP);
+	rc = saved(r, why, why & WHY_STOP);
 	arm(r);
 	if (rc < 0)
 		return rc;
@@ -461,8 +467,7 @@ static __attribute__((noinline)) cairn_status look(cairn_run *r)
 	}
 	r->asked_seen = __atomic_load_n(r->asked, __ATOMIC_SEQ_CST); /* before due sees for what */
 	passed = r->step - r->left;
-	r->since += passed;
-	r->points += passed;
+	r->since += passed, r->points += passed;
 	r->step = r->left = 0;
 	r->stopped = 0;
 	if (r->begun) { /* the next checkpoint is the one that was begun */
@@ -517,12 +522,11 @@ static cairn_status checkpoint(cairn_run *r, int wait, int commit)
 	rc = helper_news(r, r->saving != 0);
 	if (rc == CAIRN_NOHELPER)
 		rc = revive(r);
-	r->since += r->step - r->left;
-	r->points += r->step - r->left;
+	r->since += r->step - r->left, r->points += r->step - r->left;
 	r->step = r->left;
 	r->stopped = 0;
 	if (rc >= 0 || r->comm.size > 1) /* with ranks, save tells the others */
-		rc = save(r, WHY_CALL, wait);
+		rc = saved(r, WHY_CALL, wait);
 	cairn_cancel(r);
 	arm(r);
 	return said(r, rc);
@@ -608,7 +612,9 @@ cairn_status cairn_finish(cairn_run *r, int status)
 	r->retry = 0; /* there is no later time */
 	if (rc == CAIRN_NOHELPER && (rc = revive(r)) < 0)
 		return rc;
-	r->out.len = 0;
+	if (files_flush(r) < 0) /* the helper makes files durable before it records the end */
+		return CAIRN_ERROR;
+	r->out.len = 0, r->out.bad = 0;
 	put_u32(&r->out, (uint32_t)status);
 	rc = helper_ask(r, MSG_FINISH);
 	r->finished = rc >= 0;

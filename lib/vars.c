@@ -423,8 +423,7 @@ cairn_status vars_tell(cairn_run *r)
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->told = 1;
 	vacate(r);
-	r->dropped = 0;
-	r->gone_names.len = 0;
+	r->dropped = 0, r->gone_names.len = 0;
 	return CAIRN_OK;
 }
 
@@ -468,8 +467,7 @@ void vars_forget(cairn_run *r)
 	r->mapped = 0;
 	for (size_t i = 0; i < r->nvars; i++)
 		r->vars[i]->told = 0, r->vars[i]->fresh = 1;
-	r->dropped = 0;
-	r->gone_names.len = 0;
+	r->dropped = 0, r->gone_names.len = 0;
 }
 
 void vars_free(cairn_run *r)

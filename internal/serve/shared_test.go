@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,15 @@ func TestMirror_NoMemory(t *testing.T) {
 		if !strings.HasPrefix(got, "-") || !strings.HasSuffix(got, ": 5 failed\n") {
 			t.Errorf("when allocation %d failed: restored %s", n, got)
 		}
+	}
+}
+
+// TestMirror_SavedWithoutMemory lets each allocation of a save fail. The next
+// checkpoint holds what the one that failed would have held, too.
+func TestMirror_SavedWithoutMemory(t *testing.T) {
+	got := shared(t, "", filepath.Join(t.TempDir(), "ckpt"), "failing")
+	if n, err := strconv.Atoi(strings.TrimSpace(got)); err != nil || n < 2 {
+		t.Errorf("allocations that failed: %s", got)
 	}
 }
 

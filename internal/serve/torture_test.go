@@ -92,6 +92,7 @@ func TestClient_ManyVariablesAndThreads(t *testing.T) {
 		{"asan", []string{"lost"}},
 		{"asan", []string{"files"}},
 		{"asan", []string{"again"}},
+		{"asan", []string{"finished"}},
 		{"asan", []string{"blocks", "40"}},
 		{"asan", []string{"pages"}},
 		{"tsan", []string{"fork"}},

@@ -62,6 +62,7 @@ module cairn
     logical :: group = .false.
     logical :: any_owner = .false.
     character(len=:), allocatable :: helper  ! path of the cairn command
+    character(len=:), allocatable :: tiers   ! where checkpoints are kept besides, as 'cairn run --tiers'
   end type cairn_options
 
   ! c_options is cairn_options of cairn.h.
@@ -74,7 +75,7 @@ module cairn
     integer(c_int64_t) :: memory = 0
     type(c_ptr) :: compression = c_null_ptr
     integer(c_int) :: fresh = 0, no_signals = 0, no_tracking = 0, group = 0, any_owner = 0
-    type(c_ptr) :: helper = c_null_ptr
+    type(c_ptr) :: helper = c_null_ptr, tiers = c_null_ptr
   end type c_options
 
   ! protected_file is a file of the program, which libcairn has opened, too.
@@ -292,10 +293,10 @@ contains
     type(cairn_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    character(kind=c_char, len=:), allocatable, target :: path, compression, helper
+    character(kind=c_char, len=:), allocatable, target :: path, compression, helper, tiers
     type(c_options) :: o
     integer(c_int) :: rc
-    call pack_options(o, path, compression, helper, dir, options)
+    call pack_options(o, path, compression, helper, tiers, dir, options)
     rc = c_open(run%handle, text_or_null(path), o)
     call opened(run, int(rc), stat, errmsg)
   end subroutine cairn_open
@@ -309,10 +310,10 @@ contains
     type(cairn_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    character(kind=c_char, len=:), allocatable, target :: path, compression, helper
+    character(kind=c_char, len=:), allocatable, target :: path, compression, helper, tiers
     type(c_options) :: o
     integer(c_int) :: rc
-    call pack_options(o, path, compression, helper, dir, options)
+    call pack_options(o, path, compression, helper, tiers, dir, options)
     rc = open_comm(run, comm, text_or_null(path), o)
     if (rc < 0 .and. .not. c_associated(run%handle)) then
       call report(run, int(rc), stat, errmsg, "cairn_open_mpi needs a communicator of module mpi or mpi_f08, and memory")
@@ -338,9 +339,9 @@ contains
   end subroutine opened
 
   ! pack_options converts options to C. The strings must live as long as o.
-  subroutine pack_options(o, path, compression, helper, dir, options)
+  subroutine pack_options(o, path, compression, helper, tiers, dir, options)
     type(c_options), intent(out) :: o
-    character(kind=c_char, len=:), allocatable, target, intent(out) :: path, compression, helper
+    character(kind=c_char, len=:), allocatable, target, intent(out) :: path, compression, helper, tiers
     character(len=*), intent(in), optional :: dir
     type(cairn_options), intent(in), optional :: options
     path = ""
@@ -361,9 +362,14 @@ contains
     o%no_tracking = merge(1_c_int, 0_c_int, options%no_tracking)
     o%group = merge(1_c_int, 0_c_int, options%group)
     o%any_owner = merge(1_c_int, 0_c_int, options%any_owner)
-    if (.not. allocated(options%helper)) return
-    helper = trim(options%helper) // c_null_char
-    o%helper = text_or_null(helper)
+    if (allocated(options%helper)) then
+      helper = trim(options%helper) // c_null_char
+      o%helper = text_or_null(helper)
+    end if
+    if (allocated(options%tiers)) then
+      tiers = trim(options%tiers) // c_null_char
+      o%tiers = text_or_null(tiers)
+    end if
   end subroutine pack_options
 
   type(c_ptr) function text_or_null(text)
@@ -609,6 +615,11 @@ contains
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(c_int) :: code
+    if (flush_files(run%files) /= 0) then
+      call report(run, cairn_error, stat, errmsg, &
+        "what the program has written to a file cannot be flushed: the run has not finished")
+      return
+    end if
     code = 0
     if (present(status)) code = int(status, c_int)
     call report(run, int(c_finish(run%handle, code)), stat, errmsg)

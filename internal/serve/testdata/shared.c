@@ -1,11 +1,13 @@
 /*
  * A program for the tests of libcairn: a restore that exchanges parts of the
- * mirror with variables while the rest is read.
+ * mirror with variables while the rest is read, and saves without memory.
  *
  *     shared DIR save     saves two checkpoints of variables that share memory
  *     shared DIR restore  says what cairn_restore returns, and what they have then
  *     shared DIR many N   saves N small variables, or restores them; says how
  *                         many parts the helper has sent meanwhile
+ *     shared DIR failing  lets each allocation of a save fail, and looks at the
+ *                         next checkpoint; says how many failed
  *
  * It exits with 0, or with 3 after an error that it has told.
  */
@@ -20,7 +22,7 @@ static cairn_run *run;
 static unsigned char common[COMMON], last[LARGE];
 static long x;
 static int parts;             /* messages of kind MSG_CHECKED */
-static int restoring, failed; /* FAIL_MEMORY=N in the environment: the Nth realloc of cairn_restore fails */
+static int failing, failed;   /* the realloc that fails, counted from now; FAIL_MEMORY=N in the environment: the Nth of cairn_restore */
 
 static void check(int rc, int want, const char *what)
 {
@@ -34,9 +36,7 @@ void *__real_realloc(void *p, size_t n);
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	static int count;
-	const char *fail = getenv("FAIL_MEMORY");
-	return restoring && fail && ++count == atoi(fail) ? failed = 1, NULL : __real_realloc(p, n);
+	return failing && --failing == 0 ? failed = 1, NULL : __real_realloc(p, n);
 }
 
 ssize_t __real_recv(int fd, void *p, size_t n, int flags);
@@ -114,9 +114,9 @@ static int restore(const char *dir)
 	int rc, values = -1;
 	share(dir);
 	fill(5);
-	restoring = 1;
+	failing = getenv("FAIL_MEMORY") ? atoi(getenv("FAIL_MEMORY")) : 0;
 	rc = cairn_restore(run);
-	restoring = 0;
+	failing = 0;
 	for (int i = 1; i <= 5; i++)
 		if (has(i))
 			values = i;
@@ -151,10 +151,45 @@ static int many(const char *dir, size_t n)
 	return cairn_close(run) < 0;
 }
 
+/* change gives a page of common other bytes, each time in another block; the kernel tells libcairn which. */
+static void change(void)
+{
+	static size_t page;
+	common[page++ * ((1 << 20) + 4096) % COMMON]++;
+}
+
+static int without_memory(const char *dir)
+{
+	static unsigned char held[COMMON];
+	size_t bytes = COMMON;
+	int n = 0;
+	start(dir);
+	protect("common", common, COMMON);
+	check(cairn_restore(run), CAIRN_OK, "restore");
+	do {
+		check(cairn_unprotect(run, "common"), CAIRN_OK, "unprotect"); /* what has failed is not tracked again */
+		protect("common", common, COMMON);
+		for (int i = 0; i < 2; i++, change())
+			check(cairn_checkpoint(run), CAIRN_OK, "checkpoint");
+		failed = 0, failing = ++n;
+		if (cairn_checkpoint(run) < 0 && !failed)
+			check(-1, CAIRN_OK, "checkpoint with memory");
+		failing = 0;
+		change();
+		check(cairn_checkpoint(run), CAIRN_OK, "the next checkpoint");
+		check(cairn_read(run, 0, "common", held, CAIRN_UINT8, 1, &bytes), CAIRN_OK, "read");
+		if (memcmp(held, common, COMMON) != 0)
+			check(-1, CAIRN_OK, "what the next checkpoint holds");
+	} while (failed);
+	printf("%d\n", n - 1);
+	return cairn_close(run) < 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "";
 	return strcmp(what, "save") == 0 ? save(argv[1])
 	     : strcmp(what, "restore") == 0 ? restore(argv[1])
+	     : strcmp(what, "failing") == 0 ? without_memory(argv[1])
 	     : many(argv[1], strtoul(argv[3], NULL, 10));
 }

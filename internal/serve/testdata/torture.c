@@ -13,6 +13,7 @@
  *     torture DIR blocks       arrays that come and go under new names
  *     torture DIR pages        a large array of which few pages change, then all, then none
  *     torture DIR files        files in another directory, and files opened late
+ *     torture DIR finished     what is in a stream's buffer when the run has finished
  *     torture DIR again        files that must be new, opened again after restarts and by other helpers
  *
  * It exits with 0, or with 3 after an error that it has told.
@@ -23,6 +24,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -544,6 +546,37 @@ static int again(char *dir)
 	return 0;
 }
 
+static int finished(const char *dir)
+{
+	struct rlimit none = {0, RLIM_INFINITY}, as_before;
+	char path[4096];
+	int x = 1;
+	FILE *f;
+	snprintf(path, sizeof path, "%s.out", dir);
+	signal(SIGXFSZ, SIG_IGN);
+	for (int life = 0; life < 2; life++) {
+		start(dir);
+		check(cairn_protect(run, "x", &x, CAIRN_INT, 0, NULL), CAIRN_OK, "protect");
+		f = opened(path, "w", "result");
+		check(cairn_restore(run), CAIRN_OK, "restore");
+		if (life) {
+			check(end(), 0, "end");
+			contains(path, "result"); /* the stream is open still */
+			fclose(f);
+			break;
+		}
+		expect(getrlimit(RLIMIT_FSIZE, &as_before) == 0 && setrlimit(RLIMIT_FSIZE, &none) == 0, "a limit");
+		check(cairn_finish(run, 0), CAIRN_ERROR, "finish when the file cannot be written");
+		expect(strstr(cairn_error(run), path) != NULL, cairn_error(run));
+		expect(setrlimit(RLIMIT_FSIZE, &as_before) == 0, "no limit");
+		check(cairn_checkpoint(run), CAIRN_NOTSAVED, "a checkpoint when output is lost");
+		check(cairn_finish(run, 0), CAIRN_ERROR, "finish when output is lost");
+		fclose(f);
+		check(cairn_close(run), CAIRN_OK, "close");
+	}
+	return 0;
+}
+
 /* mirror returns the size of the memory that is shared with the helper. */
 static long long mirror(void)
 {
@@ -664,6 +697,7 @@ int main(int argc, char **argv)
 	     : strcmp(what, "lost") == 0 ? lost(argv[1])
 	     : strcmp(what, "pages") == 0 ? pages(argv[1])
 	     : strcmp(what, "files") == 0 ? files(argv[1])
+	     : strcmp(what, "finished") == 0 ? finished(argv[1])
 	     : strcmp(what, "again") == 0 ? again(argv[1])
 	     : strcmp(what, "blocks") == 0 ? blocks(argv[1], n)
 	     : 2;
