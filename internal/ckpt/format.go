@@ -95,11 +95,21 @@ type Header struct {
 	Blocks      string      `json:"blocks"` // digest of /Blocks
 	// Names are those of arrays that are parts of datasets.
 	Names []graph.Name `json:"names,omitempty"`
+	// Empty are the arrays without elements of a C, Fortran or Python program.
+	// The metadata has no types and dimensions of them.
+	Empty []EmptyArray `json:"empty,omitempty"`
 	// Messages exchanged with each rank from the start of the run to the
 	// checkpoint; empty for a run of one rank.
 	Sent     []uint64 `json:"sent,omitempty"`
 	Received []uint64 `json:"received,omitempty"`
 	Note     Note     `json:"note"`
+}
+
+// EmptyArray is a variable with a dimension of 0.
+type EmptyArray struct {
+	Name string   `json:"name"`
+	Go   string   `json:"go"` // the type of its elements
+	Dims []uint64 `json:"dims"`
 }
 
 // Base is an older file that has blocks of this checkpoint.
@@ -125,6 +135,7 @@ type Note struct {
 	Began    time.Time            `json:"-"` // when the pause began; zero: with Save
 	Before   time.Duration        `json:"-"` // how long the program was paused for the checkpoint earlier
 	Pause    func() time.Duration `json:"-"` // returns PauseMS if the caller measures it; Save calls it when it has copied all
+	Empty    []EmptyArray         `json:"-"` // for Header.Empty
 	Sent     []uint64             `json:"-"` // for Header.Sent: one per rank, or none
 	Received []uint64             `json:"-"` // for Header.Received
 }

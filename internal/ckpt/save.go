@@ -329,7 +329,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Header: Header{
 			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Index: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
 			Time: note.Began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
-			Datasets: l.Datasets, Names: img.Names, Bases: c.compact.keep, Sent: note.Sent, Received: note.Received,
+			Datasets: l.Datasets, Names: img.Names, Empty: note.Empty, Bases: c.compact.keep, Sent: note.Sent, Received: note.Received,
 		},
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +82,8 @@ type driven struct {
 	stopping  uint64      // the program stops with this checkpoint; 0: it does not
 	abandoned bool        // the program is gone
 	ending    atomic.Bool // Close was called; for other goroutines
+
+	empty map[string]ckpt.EmptyArray // variables without elements
 }
 
 // drivenSave is a call of Drive.
@@ -219,11 +223,26 @@ func (p *Run) progress() {
 // ProtectValue is Protect for a pointer whose type is known at run time only.
 // A driven program may protect variables at any time.
 func (p *Run) ProtectValue(name string, v any, options ...ProtectOption) error {
-	err := p.protect(name, v, options)
-	if err != nil {
-		err = fmt.Errorf("cairn: variable %.100q: %w", name, err)
+	if err := p.protect(name, v, options); err != nil {
+		return fmt.Errorf("cairn: variable %.100q: %w", name, err)
 	}
-	return err
+	if t := reflect.TypeOf(v).Elem(); t.Size() == 0 {
+		e := ckpt.EmptyArray{Name: name}
+		for ; t.Kind() == reflect.Array; t = t.Elem() {
+			e.Dims = append(e.Dims, uint64(t.Len()))
+		}
+		e.Go = t.String()
+		if p.driven.empty == nil {
+			p.driven.empty = make(map[string]ckpt.EmptyArray)
+		}
+		p.driven.empty[name] = e
+	}
+	return nil
+}
+
+// emptyArrays returns the variables without elements, ordered by name.
+func (d *driven) emptyArrays() []ckpt.EmptyArray {
+	return slices.SortedFunc(maps.Values(d.empty), func(a, b ckpt.EmptyArray) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Unprotect takes variables of a driven program out of the state.
@@ -235,6 +254,7 @@ func (p *Run) Unprotect(names map[string]bool) {
 	for name := range names {
 		delete(p.names, name)
 		delete(p.varOptions, name)
+		delete(p.driven.empty, name)
 	}
 }
 

@@ -222,6 +222,7 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 	}
 	p.recordUnrecorded()
 	note.Began = time.Now()
+	note.Empty = p.driven.emptyArrays()
 	if p.increment.used {
 		note.Before = p.increment.took
 	}

@@ -87,6 +87,7 @@ type opened struct {
 	img   *graph.Image
 	vars  map[string]int // by name
 	pools [][]int        // of each variable
+	empty map[string]ckpt.EmptyArray
 }
 
 // find returns the index of a variable.
@@ -158,7 +159,10 @@ func (p *Run) openIndex(index uint64) (*opened, error) {
 		s.Close()
 		return nil, err
 	}
-	o := &opened{s, img, make(map[string]int, len(img.Vars)), poolsOf(img)}
+	o := &opened{s, img, make(map[string]int, len(img.Vars)), poolsOf(img), make(map[string]ckpt.EmptyArray)}
+	for _, e := range s.Header.Empty {
+		o.empty[e.Name] = e
+	}
 	for i, v := range img.Vars {
 		o.vars[v.Name] = i
 	}
@@ -204,6 +208,9 @@ func (o *opened) variable(i int) StoredVariable {
 	v.Dims, _ = dimensions(o.img, i, o.pools[i])
 	for range v.Dims {
 		_, v.Elem, _ = strings.Cut(v.Elem, "]")
+	}
+	if e, ok := o.empty[v.Name]; ok && v.Elem == "empty" {
+		v.Elem, v.Dims = e.Go, e.Dims
 	}
 	return v
 }
