@@ -131,6 +131,8 @@ TYPES = {
     "m8": 4, "M8": 4,
 }  # fmt: skip
 
+BYTES = 16  # without a type: a machine with another byte order refuses them
+
 NAMES = {code: name for name, code in reversed(TYPES.items())}  # f2 is stored as u2, times as i8
 
 
@@ -140,6 +142,7 @@ def element(typestr: str) -> Optional[tuple[int, tuple[int, ...]]]:
     if typestr in TYPES:
         return TYPES[typestr], ()
     kind, size = typestr[0], int(typestr[1:])
-    if kind in "SVU" and size > 0:
-        return (TYPES["u4"], (size,)) if kind == "U" else (TYPES["u1"], (size,))
+    code = {"S": TYPES["u1"], "U": TYPES["u4"], "V": BYTES}.get(kind)
+    if code and size > 0:
+        return code, (size,)
     return None

@@ -78,8 +78,9 @@ class State(MutableMapping[str, Any]):
     """Small values of a program, as attributes or items; stored as JSON.
 
     Values are numbers, texts, bytes, booleans, None, and lists, tuples, dicts and
-    small arrays of NumPy with such values. They are read when a checkpoint is
-    saved, and are new objects after restore().
+    small arrays of NumPy with such values. Objects of classes that are derived
+    from these are refused: a Counter would be a plain dict after restore(). Values
+    are read when a checkpoint is saved, and are new objects after restore().
     """
 
     _values: dict[str, Any]
@@ -264,6 +265,8 @@ class Run:
             dims: tuple[int, ...] = ()
             if base.subdtype is not None:
                 base, dims = base.subdtype
+            if not base.isnative:
+                raise TypeError(f"{name}: member {key} has the byte order of another machine ({base.str})")
             found = (self._struct(name, base), ()) if base.isalignedstruct else element(base.str[1:])
             if found is None or len(dims) + len(found[1]) > 4:
                 raise TypeError(f"{name}: member {key} of type {base} cannot be stored")
@@ -507,6 +510,7 @@ class Run:
 
     def finish(self, status: int = 0) -> None:
         """Say that the work is done: the next start is told so."""
+        self._flush()
         self._check(self._lib.cairn_finish(self._handle, status))
 
     def close(self) -> None:
@@ -543,8 +547,8 @@ class Run:
         encode(pack(), name)  # what cannot be stored is refused now
         self._packed[name] = (pack, unpack)
 
-    def _pack(self) -> None:
-        """Prepare what changes its place or its size for a checkpoint."""
+    def _flush(self) -> None:
+        """Write what is in buffers of files that belong to the state, and forget closed ones."""
         for output in (sys.stdout, sys.__stdout__) if self._supervised else ():
             if output is not None and not output.closed:
                 output.flush()
@@ -556,6 +560,10 @@ class Run:
             if stream is not None:
                 self._lib.cairn_fclose(self._handle, stream)
             self._files.remove(entry)
+
+    def _pack(self) -> None:
+        """Prepare what changes its place or its size for a checkpoint."""
+        self._flush()
         trees = {name: self._added[name] if name in self._added else self._protect_object(name, value) for name, value in self._objects.items()}
         self._has_json = self._has_json or bool(self.state._values or self._packed or trees)
         if not self._has_json:

@@ -18,8 +18,13 @@ def encode(value: Any, where: str, arrays: Optional[dict[str, Any]] = None) -> A
         out = {_KEY: "array", "kind": kind, "dtype": str(value.dtype), "shape": list(value.shape)}
         if kind not in ("numpy", "torch"):
             raise TypeError(f"{where}: an array of type {type(value).__name__} cannot be made again: use one of NumPy or PyTorch")
-        if arrays is None or isinstance(value.shape, tuple) and kind == "numpy" and not hasattr(value, "__setitem__"):
-            out["values"] = value.tolist()  # a scalar of NumPy has no memory of its own
+        scalar = kind == "numpy" and not hasattr(value, "__setitem__")  # it has no memory of its own
+        if arrays is None or scalar:
+            if kind == "numpy" and (value.dtype.kind not in "biufcSU" or value.dtype.char in "gG"):
+                raise TypeError(f"{where}: elements of type {value.dtype} have no form in JSON: protect the array under a name of its own")
+            values = value.tolist()
+            out["values"] = encode(values, where) if "complex" in str(value.dtype) or "S" in str(value.dtype) else values
+            out["scalar"] = scalar
         else:
             name = where
             while name in arrays:
@@ -27,6 +32,10 @@ def encode(value: Any, where: str, arrays: Optional[dict[str, Any]] = None) -> A
             arrays[name] = value
             out["name"] = name
         return out
+    if arrays is None:  # a state_dict says itself what it takes
+        for base in (int, float, complex, str, bytes, bytearray, list, tuple, dict):
+            if isinstance(value, base) and type(value) not in (base, bool):
+                raise TypeError(f"{where}: a value of type {type(value).__name__} would be a {base.__name__} after a restart: store {base.__name__}(…)")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):
@@ -64,10 +73,11 @@ def decode(value: Any, arrays: Optional[dict[str, Any]] = None) -> Any:
     if what == "array" and "name" in value and arrays is not None:
         return arrays[value["name"]]
     if what == "array" and value["kind"] == "numpy":
-        return _library("numpy").array(value["values"], dtype=value["dtype"]).reshape(value["shape"])[()]
+        array = _library("numpy").array(decode(value["values"]), dtype=value["dtype"]).reshape(value["shape"])
+        return array[()] if value.get("scalar", True) else array
     if what == "array" and value["kind"] == "torch":
         torch = _library("torch")
-        return torch.tensor(value["values"], dtype=_torch_type(torch, value["dtype"])).reshape(value["shape"])
+        return torch.tensor(decode(value["values"]), dtype=_torch_type(torch, value["dtype"])).reshape(value["shape"])
     raise ValueError(f"a value of kind {what!r} in a checkpoint: it was written by a newer version of cairn")
 
 

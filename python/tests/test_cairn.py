@@ -6,7 +6,9 @@ They need libcairn (CAIRN_LIBRARY), the cairn command (CAIRN_HELPER) and NumPy.
 from __future__ import annotations
 
 import array
+import collections
 import ctypes
+import enum
 import gc
 import math
 import os
@@ -63,13 +65,13 @@ class Arrays(Case):
         a, b, c = np.zeros((2, 3)), np.zeros((), np.int32), np.zeros(4, np.dtype([("x", "f8"), ("n", "i4")], align=True))
         with self.open() as run:
             self.assertEqual(run.variables(), {})
-            for name, value in ("a", a), ("b", b), ("c", c), ("d", {"half": np.zeros(5, "f2")}):
+            for name, value in ("a", a), ("b", b), ("c", c), ("d", {"half": np.zeros(5, "f2")}), ("none", np.zeros((0, 3), "i4")):
                 run.protect(name, value)
             run.state.step = 1
             self.assertFalse(run.restore())
             self.assertEqual(run.variables(), {})
             run.checkpoint()
-            want = {"a": ("f8", (2, 3)), "b": ("i4", ()), "c": ("", (4,)), "d.half": ("u2", (5,))}
+            want = {"a": ("f8", (2, 3)), "b": ("i4", ()), "c": ("", (4,)), "d.half": ("u2", (5,)), "none": ("i4", (0, 3))}
             self.assertEqual(run.variables(), want)
             self.assertEqual(run.variables(1), want)
             with self.assertRaises(cairn.CairnError):
@@ -171,6 +173,7 @@ class Arrays(Case):
             (np.zeros((2, 4), "M8[s]")[:, ::2], ValueError, "not contiguous"),
             (np.zeros((2, 4), "U3")[:, ::2], ValueError, "not contiguous"),
             (np.zeros(3, ">f8" if sys.byteorder == "little" else "<f8"), TypeError, "byte order"),
+            (np.zeros(3, np.dtype([("x", ">f8" if sys.byteorder == "little" else "<f8")], align=True)), TypeError, "member x .* byte order"),
             (np.array([None, {}]), TypeError, "objects"),
             (read_only, TypeError, "read-only"),
             (b"abc", TypeError, "read-only"),
@@ -263,6 +266,36 @@ class Values(Case):
             del run.state.bad
             run.checkpoint()
             self.assertEqual(run.last, 2)
+
+    def test_state_with_arrays(self) -> None:
+        state = {
+            "z": np.array([1 + 2j, 3]), "one": np.complex64(1 - 1j), "text": np.array(["ab", "ä"]), "raw": np.array([b"a", b"\xff\x00b"]),
+            "none": np.zeros((0, 3), "f4"), "zero": np.array(5, "u1"), "nan": np.array([math.nan, -0.0, math.inf]), "yes": np.array([[True], [False]]),
+        }  # fmt: skip
+        with self.open() as run:
+            run.restore()
+            run.state.update(state)
+            run.checkpoint()
+        with self.open() as run:
+            self.assertTrue(run.restore())
+            for key, value in state.items():
+                found = run.state[key]
+                self.assertEqual((type(found), found.dtype, found.shape, found.tobytes()), (type(value), value.dtype, value.shape, value.tobytes()), key)
+
+    def test_state_that_would_change(self) -> None:
+        class Kind(enum.IntEnum):
+            A = 1
+
+        pair = collections.namedtuple("pair", "x y")
+        with self.open() as run:
+            run.restore()
+            for value, why in [
+                (collections.Counter("a"), "Counter would be a dict"), ([collections.OrderedDict(a=1)], "OrderedDict would be a dict"), (Kind.A, "Kind would be a int"), (pair(1, 2), "pair would be a tuple"),
+                (np.zeros(2, "i4,f8"), "protect the array"), (np.zeros(2, "M8[s]"), "protect the array"), (np.longdouble(1), "protect the array"), (np.array([None]), "protect the array"),
+            ]:
+                with self.subTest(why), self.assertRaisesRegex(TypeError, r"run\.state\.bad.*" + why):
+                    run.state.bad = value
+                    run.checkpoint()
 
     def test_state_of_other_programs(self) -> None:
         self.save("a", np.zeros(3))
@@ -386,6 +419,15 @@ class Files(Case):
             run.restore()
             self.assertEqual(path.read_text(), "saved 0\nsaved 1\nsaved 2\n")
 
+    def test_finished_file(self) -> None:
+        path = self.base / "out"
+        with self.open() as run:
+            out = run.open_file(path)
+            run.restore()
+            out.write("result")
+            run.finish()
+            self.assertEqual(path.read_text(), "result")  # a kill after the end loses nothing
+
     def test_protect_file(self) -> None:
         path = self.base / "data"
         path.write_bytes(b"0123456789")
@@ -440,6 +482,16 @@ class Runs(Case):
             self.assertEqual(run.last, 1)
         self.load("a", a)
         self.assertEqual((a.min(), a.max()), (1, 1))
+
+    def test_helper_lost_while_saving(self) -> None:
+        with mock.patch.dict(os.environ, CAIRN_STEP="copy.begin#2=kill"), self.open() as run:  # each helper
+            run.state.x = 1
+            run.restore()
+            for last in range(1, 4):
+                run.checkpoint()
+                self.assertEqual(run.last, last)
+                with self.assertRaisesRegex(cairn.NotSaved, "another one has been started"):
+                    run.checkpoint()
 
     def test_one_after_the_other(self) -> None:
         a = {"x": np.ones(3), "y": np.ones(3)}
