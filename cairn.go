@@ -168,7 +168,9 @@ type Options struct {
 	// one. EveryPoints makes it due after this number of points. Auto makes it
 	// due at Young's and Daly's optimum for the measured cost of a checkpoint
 	// and the mean time between failures, MTBF (default: 24 hours). If several
-	// are set, the earliest counts. If none is set, Auto is.
+	// are set, the earliest counts. If none is set, Auto is. Between two
+	// checkpoints that are due by time, the program gets at least as much time
+	// as the first one paused it.
 	Every       time.Duration
 	EveryPoints int
 	Auto        bool

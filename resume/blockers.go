@@ -169,8 +169,11 @@ const (
 // main one, and where it was started; "": none. Goroutines of Cairn and of the
 // Go runtime do not count. n is the number of all.
 func liveGoroutine(n int, patience time.Duration) string {
-	buf := make([]byte, max(16<<10, tracesSize.Load()))
 	clearWaiting()
+	if onlyHarmless() {
+		return ""
+	}
+	buf := make([]byte, max(16<<10, tracesSize.Load()))
 	for until := time.Now().Add(patience); n > 1; n = runtime.NumGoroutine() {
 		k := runtime.Stack(buf, true)
 		if k == len(buf) {
@@ -195,6 +198,19 @@ func liveGoroutine(n int, patience time.Duration) string {
 		time.Sleep(50 * time.Microsecond)
 	}
 	return ""
+}
+
+// onlyHarmless reports whether those who have started the other goroutines are
+// enough to know that none prevents a checkpoint. If it returns false, stack
+// traces say more.
+func onlyHarmless() bool {
+	names := creators()
+	for name := range names {
+		if name != routineCreator && (!ownGoroutine(name) || strings.HasPrefix(name, "runtime.") || name == waiterCreator || name == initCreator) {
+			return false
+		}
+	}
+	return names != nil
 }
 
 // goroutine is what a stack trace says about a goroutine.

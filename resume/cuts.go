@@ -269,6 +269,17 @@ func (c *cutState) end() {
 	c.released.Broadcast()
 }
 
+// since returns since when goroutines stand still for a checkpoint that the
+// main one has begun at a time.
+func (c *cutState) since(begun time.Time) time.Time {
+	c.Lock()
+	defer c.Unlock()
+	if c.wanted.Load() {
+		return c.begun
+	}
+	return begun
+}
+
 // hold defers requests of cuts until it is called with false.
 func (c *cutState) hold(on bool) {
 	c.Lock()

@@ -294,6 +294,8 @@ func take(why string, frames []any, kill bool) {
 		retryLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
 		return
 	}
+	run.StoppedSince(cuts.since(begun))
+	defer run.StoppedSince(time.Time{})
 	missed.looks, missed.took = 0, 0
 	saved.Frames = frames
 	saved.Points = points

@@ -401,10 +401,11 @@ func Broadcast(c *sync.Cond) {
 // plainWaits says that wakeChannel works with this Go runtime.
 var plainWaits bool
 
-// tryPlainWaits verifies the layout of the runtime's data, and tries
-// wakeChannel.
+// tryPlainWaits verifies the layout of the runtime's data, tries wakeChannel,
+// and finds out where goroutines have their creators.
 func tryPlainWaits() {
 	plainWaits = layoutKnown() && tryWake() && tryWakeCond()
+	findCreatorOffset()
 }
 
 func layoutKnown() bool {
@@ -556,4 +557,116 @@ func (c *cutState) interruptBareWaits() {
 			}
 		}
 	}
+}
+
+// With many goroutines, their stack traces take seconds. Which function has
+// started a goroutine is enough to know that it does not prevent a checkpoint,
+// and the runtime keeps that in a field of each goroutine.
+
+//go:linkname forEachRuntime runtime.forEachGRace
+func forEachRuntime(f func(g uintptr))
+
+// isSystemRuntime reports whether the traces of all goroutines omit g.
+//
+//go:linkname isSystemRuntime runtime.isSystemGoroutine
+func isSystemRuntime(g uintptr, fixed bool) bool
+
+//go:linkname statusRuntime runtime.readgstatus
+func statusRuntime(g uintptr) uint32
+
+// The states of goroutines that do not exist. A collection that looks at a
+// goroutine adds statusScan.
+const (
+	statusIdle      = 0
+	statusDead      = 6
+	statusDeadExtra = 11
+	statusScan      = 0x1000
+)
+
+// creatorOffset is where a goroutine has the place of its go statement; 0:
+// unknown.
+var creatorOffset uintptr
+
+// findCreatorOffset compares the words of two goroutines with the functions
+// that have started them.
+func findCreatorOffset() {
+	const limit = 512 // the runtime's g has 440 bytes
+	words := func(start func(func())) (list [limit / 8]uintptr) {
+		done := make(chan bool)
+		start(func() {
+			g := currentG()
+			for i := range list {
+				list[i] = *(*uintptr)(unsafe.Pointer(g + uintptr(i)*8))
+			}
+			close(done)
+		})
+		<-done
+		return list
+	}
+	creatorOffset = 0
+	first, second := words(startFirst), words(startSecond)
+	for i := range first {
+		if creatorName(first[i]) != ownPackage+"startFirst" || creatorName(second[i]) != ownPackage+"startSecond" {
+			continue
+		}
+		if creatorOffset != 0 {
+			creatorOffset = 0
+			return
+		}
+		creatorOffset = uintptr(i) * 8
+	}
+}
+
+//go:noinline
+func startFirst(f func()) { go f() }
+
+//go:noinline
+func startSecond(f func()) { go f() }
+
+// creatorName returns the name of the function with the go statement at pc.
+func creatorName(pc uintptr) string {
+	if f := runtime.FuncForPC(pc - 1); pc > 1 && f != nil {
+		return f.Name()
+	}
+	return ""
+}
+
+// creators returns the functions that have started the goroutines besides this
+// one, as stack traces name them, and how many each has started; nil: unknown.
+func creators() map[string]int {
+	if creatorOffset == 0 {
+		return nil
+	}
+	own := currentG()
+	places := make(map[uintptr]int)
+	var launch uintptr // the go statement of routines, which are many
+	routines := 0
+	forEachRuntime(func(g uintptr) {
+		if g == own {
+			return
+		}
+		switch statusRuntime(g) &^ statusScan {
+		case statusIdle, statusDead, statusDeadExtra:
+			return
+		}
+		pc := *(*uintptr)(unsafe.Pointer(g + creatorOffset))
+		if pc == launch && pc != 0 {
+			routines++
+			return
+		}
+		if isSystemRuntime(g, false) {
+			return
+		}
+		if places[pc]++; places[pc] == 1 && creatorName(pc) == routineCreator {
+			launch = pc
+		}
+	})
+	names := make(map[string]int)
+	if launch != 0 {
+		places[launch] += routines
+	}
+	for pc, n := range places {
+		names[creatorName(pc)] += n
+	}
+	return names
 }

@@ -4,9 +4,11 @@ package resume
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -525,4 +527,105 @@ func deeper(n int, f func()) {
 	}
 	deeper(n-1, f)
 	runtime.KeepAlive(&space)
+}
+
+// TestCreators_AsInTraces compares the creators of goroutines in all states
+// with those that stack traces name.
+func TestCreators_AsInTraces(t *testing.T) {
+	findCreatorOffset()
+	if creatorOffset == 0 {
+		t.Fatal("the creator of a goroutine was not found")
+	}
+	inTraces := func() map[string]int {
+		known, _ := parseTraces(stackTraces())
+		names := make(map[string]int)
+		for _, g := range known {
+			if g.creator == unknownCreator {
+				g.creator = "" // of the runtime
+			}
+			names[g.creator]++
+		}
+		return names
+	}
+	// Creators in the runtime have a name, which stack traces omit.
+	trim := func(names map[string]int) map[string]int {
+		for name, n := range names {
+			if strings.HasPrefix(name, "runtime.") {
+				delete(names, name)
+				names[""] += n
+			}
+		}
+		return names
+	}
+	release, wg, started := make(chan struct{}), sync.WaitGroup{}, make(chan struct{})
+	var once sync.Mutex
+	once.Lock()
+	waits := []func(){
+		func() { <-release },
+		func() {
+			select {
+			case <-release:
+			case <-time.After(time.Hour):
+			}
+		},
+		func() { once.Lock(); once.Unlock() },
+		func() {
+			for {
+				select {
+				case <-release:
+					return
+				default:
+					runtime.Gosched()
+				}
+			}
+		},
+	}
+	for range 300 {
+		for _, wait := range waits[:3] {
+			wg.Go(func() { started <- struct{}{}; wait() })
+			go func() { started <- struct{}{}; wait() }()
+			<-started
+			<-started
+		}
+		go func() { started <- struct{}{} }() // it ends
+		<-started
+	}
+	wg.Go(func() { started <- struct{}{}; waits[3]() })
+	<-started
+	time.AfterFunc(0, func() { started <- struct{}{}; <-release })
+	<-started
+	func() {
+		type big struct {
+			next *big
+			n    int
+		}
+		runtime.SetFinalizer(new(big), func(*big) { started <- struct{}{}; <-release })
+	}()
+	for ran := false; !ran; { // a finalizer that runs the program's code
+		runtime.GC()
+		select {
+		case <-started:
+			ran = true
+		default:
+		}
+	}
+	var got, want map[string]int
+	for range 1000 { // some goroutines may still be ending
+		if got, want = trim(creators()), inTraces(); maps.Equal(got, want) {
+			break
+		}
+		runtime.Gosched()
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("creators %v, in stack traces %v", got, want)
+	}
+	if got["time.goFunc"] != 1 || got["sync.(*WaitGroup).Go"] != 901 {
+		t.Errorf("creators are missing in %v", got)
+	}
+	if onlyHarmless() {
+		t.Error("goroutines of the program count as harmless")
+	}
+	close(release)
+	once.Unlock()
+	wg.Wait()
 }

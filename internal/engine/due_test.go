@@ -60,6 +60,32 @@ func TestDue_BeforePoint(t *testing.T) {
 	}
 }
 
+// TestPoint_LongPause: what has stopped the program before Point is part of the
+// pause, and the program gets as much time before the next checkpoint.
+func TestPoint_LongPause(t *testing.T) {
+	p, err := Open(t.Context(), Options{Dir: t.TempDir(), Every: time.Millisecond, Signals: map[os.Signal]SignalAction{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x := 0
+	Protect(p, "x", &x)
+	if _, err := p.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.StoppedSince(time.Now().Add(-time.Hour))
+	if err := p.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.StoppedSince(time.Time{})
+	if got := p.current.Pause; got < time.Hour || got > 2*time.Hour {
+		t.Errorf("the pause is %v, not an hour", got)
+	}
+	if d := time.Until(p.dueAt); d < 30*time.Minute {
+		t.Errorf("the next checkpoint is due in %v", d)
+	}
+}
+
 // TestOpenFile_AfterFilesClaimed: after FilesClaimed, OpenFile opens a new
 // file.
 func TestOpenFile_AfterFilesClaimed(t *testing.T) {

@@ -139,6 +139,7 @@ type Run struct {
 	reportedPoints atomic.Uint64          // points, for the reports to the supervisor
 	pauses         atomic.Int32           // number of Pause without Continue
 	paused         atomic.Bool            // Pause was called since the last report
+	stoodSince     time.Time              // set by StoppedSince
 	blocked        atomic.Pointer[string] // see NoteBlocked
 	pointsLeft     int                    // points until a checkpoint is due by count
 	wake           atomic.Bool            // the next Point has something to do

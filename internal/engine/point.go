@@ -225,6 +225,8 @@ func (p *Run) copyState(ctx context.Context, note *ckpt.Note, s *coord.Save) (ui
 	note.Empty = p.driven.emptyArrays()
 	if p.increment.used {
 		note.Before = p.increment.took
+	} else if !p.stoodSince.IsZero() {
+		note.Before = note.Began.Sub(p.stoodSince)
 	}
 	step.At("copy.begin")
 	if p.opts.OnCopy != nil {
@@ -487,8 +489,15 @@ func (p *Run) takeError() error {
 	return err
 }
 
-// schedule sets when the next checkpoint is due.
-func (p *Run) schedule() { p.dueIn(p.interval()) }
+// schedule sets when the next checkpoint is due. The program gets at least as
+// much time as the last one paused it.
+func (p *Run) schedule() {
+	every := p.interval()
+	if every > 0 {
+		every = max(every, p.cost)
+	}
+	p.dueIn(every)
+}
 
 // interval returns the time between checkpoints. 0: none is due by time.
 func (p *Run) interval() time.Duration {

@@ -200,6 +200,10 @@ func (p *Run) Pause() {
 	p.paused.Store(true)
 }
 
+// StoppedSince says since when goroutines have stood still for the checkpoint
+// that the next Point takes: that is part of its pause. The zero time: none.
+func (p *Run) StoppedSince(t time.Time) { p.stoodSince = t }
+
 // Continue ends what Pause has begun.
 func (p *Run) Continue() { p.pauses.Add(-1) }
 
