@@ -57,47 +57,59 @@ func (r Retry) Do(ctx context.Context, f func() error) error {
 
 // Retrying returns t with each operation repeated as r says. A reader of Get
 // that fails continues where it was.
-func Retrying(t Tier, r Retry) Tier { return &retrying{t, r} }
+func Retrying(t Tier, r Retry) Tier { return &retrying{around{t, r.Do}} }
 
-type retrying struct {
+// around is a tier whose operations are run by do: repeated, or watched.
+type around struct {
 	Tier
-	retry Retry
+	do func(ctx context.Context, f func() error) error
 }
 
-func (t *retrying) Put(ctx context.Context, name string, src Source) error {
-	return t.retry.Do(ctx, func() error { return t.Tier.Put(ctx, name, src) })
+func (t *around) Put(ctx context.Context, name string, src Source) error {
+	return t.do(ctx, func() error { return t.Tier.Put(ctx, name, src) })
 }
 
-func (t *retrying) Create(ctx context.Context, name string, data []byte) error {
-	return t.retry.Do(ctx, func() error { return t.Tier.Create(ctx, name, data) })
+func (t *around) Create(ctx context.Context, name string, data []byte) error {
+	return t.do(ctx, func() error { return t.Tier.Create(ctx, name, data) })
 }
 
-func (t *retrying) Stat(ctx context.Context, name string) (info Info, err error) {
-	err = t.retry.Do(ctx, func() error {
+func (t *around) Stat(ctx context.Context, name string) (Info, error) {
+	var info Info
+	err := t.do(ctx, func() (err error) {
 		info, err = t.Tier.Stat(ctx, name)
 		return err
 	})
-	return info, err
+	if err != nil { // f may still run
+		return Info{}, err
+	}
+	return info, nil
 }
 
-func (t *retrying) Remove(ctx context.Context, name string) error {
-	return t.retry.Do(ctx, func() error { return t.Tier.Remove(ctx, name) })
+func (t *around) Remove(ctx context.Context, name string) error {
+	return t.do(ctx, func() error { return t.Tier.Remove(ctx, name) })
 }
 
-func (t *retrying) Sweep(ctx context.Context, prefix string, before time.Time) error {
-	return t.retry.Do(ctx, func() error { return t.Tier.Sweep(ctx, prefix, before) })
+func (t *around) Sweep(ctx context.Context, prefix string, before time.Time) error {
+	return t.do(ctx, func() error { return t.Tier.Sweep(ctx, prefix, before) })
 }
 
-func (t *retrying) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+func (t *around) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return whole(t.Tier.List(ctx, prefix), func(f func() error) error { return t.do(ctx, f) }, func() {})
+}
+
+// whole returns a list that is read by one operation, which do runs. It calls
+// each for each object.
+func whole(list iter.Seq2[Info, error], do func(func() error) error, each func()) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		var all []Info
-		err := t.retry.Do(ctx, func() error {
+		err := do(func() error {
 			all = all[:0]
-			for info, err := range t.Tier.List(ctx, prefix) {
+			for info, err := range list {
 				if err != nil {
 					return err
 				}
 				all = append(all, info)
+				each()
 			}
 			return nil
 		})
@@ -113,6 +125,8 @@ func (t *retrying) List(ctx context.Context, prefix string) iter.Seq2[Info, erro
 	}
 }
 
+type retrying struct{ around }
+
 func (t *retrying) Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error) {
 	if n < 0 {
 		// The end must be known, to continue after a failure.
@@ -123,7 +137,7 @@ func (t *retrying) Get(ctx context.Context, name string, offset, n int64) (io.Re
 		n = max(info.Size-offset, 0)
 	}
 	g := &retryingReader{t: t, ctx: ctx, name: name, offset: offset, n: n}
-	if err := t.retry.Do(ctx, g.open); err != nil {
+	if err := t.do(ctx, g.open); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -152,7 +166,7 @@ func (g *retryingReader) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	p = p[:min(int64(len(p)), g.n)]
-	err = g.t.retry.Do(g.ctx, func() error {
+	err = g.t.do(g.ctx, func() error {
 		if g.r == nil {
 			if err := g.open(); err != nil {
 				g.r = nil

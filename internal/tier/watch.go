@@ -32,7 +32,9 @@ func (w *Watch) Do(f func() error) error { return w.do(nil, f) }
 
 // Tier returns t with its operations watched. The time in which Put waits for
 // its source does not count.
-func (w *Watch) Tier(t Tier) Tier { return &watched{t, w} }
+func (w *Watch) Tier(t Tier) Tier {
+	return &watched{around{t, func(_ context.Context, f func() error) error { return w.do(nil, f) }}, w}
+}
 
 func (w *Watch) stalled() error {
 	return fmt.Errorf("%s has not answered for %s; if it is on a network file system, check that the server is up", w.what, w.most)
@@ -69,7 +71,7 @@ func (w *Watch) do(m *movement, f func() error) error {
 }
 
 type watched struct {
-	Tier
+	around
 	w *Watch
 }
 
@@ -104,54 +106,10 @@ func (t *watched) Put(ctx context.Context, name string, src Source) error {
 	return t.w.do(m, func() error { return t.Tier.Put(ctx, name, src) })
 }
 
-func (t *watched) Create(ctx context.Context, name string, data []byte) error {
-	return t.w.do(nil, func() error { return t.Tier.Create(ctx, name, data) })
-}
-
-func (t *watched) Stat(ctx context.Context, name string) (Info, error) {
-	var info Info
-	err := t.w.do(nil, func() (err error) {
-		info, err = t.Tier.Stat(ctx, name)
-		return err
-	})
-	if err != nil {
-		return Info{}, err
-	}
-	return info, nil
-}
-
-func (t *watched) Remove(ctx context.Context, name string) error {
-	return t.w.do(nil, func() error { return t.Tier.Remove(ctx, name) })
-}
-
-func (t *watched) Sweep(ctx context.Context, prefix string, before time.Time) error {
-	return t.w.do(nil, func() error { return t.Tier.Sweep(ctx, prefix, before) })
-}
-
+// List counts each object as progress.
 func (t *watched) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		var all []Info
-		m := new(movement)
-		err := t.w.do(m, func() error {
-			for info, err := range t.Tier.List(ctx, prefix) {
-				if err != nil {
-					return err
-				}
-				all = append(all, info)
-				m.reads.Add(1)
-			}
-			return nil
-		})
-		if err != nil {
-			yield(Info{}, err)
-			return
-		}
-		for _, info := range all {
-			if !yield(info, nil) {
-				return
-			}
-		}
-	}
+	m := new(movement)
+	return whole(t.Tier.List(ctx, prefix), func(f func() error) error { return t.w.do(m, f) }, func() { m.reads.Add(1) })
 }
 
 func (t *watched) Get(ctx context.Context, name string, offset, n int64) (io.ReadCloser, error) {
