@@ -81,6 +81,15 @@ func begin[T any](c *Comm, k kind, name string) (collective, error) {
 	return collective{c: c.coll(), rank: c.Rank(), size: c.Size(), kind: k, name: name}, err
 }
 
+// beginAt is begin for a collective with a root.
+func beginAt[T any](c *Comm, kind kind, name string, root int) (collective, error) {
+	k, err := begin[T](c, kind, name)
+	if err == nil && (root < 0 || root >= k.size) {
+		err = k.wrong("root is %d; it must be a rank of the communicator, 0 to %d", root, k.size-1)
+	}
+	return k, err
+}
+
 // wrong returns the error for an invalid argument.
 func (k collective) wrong(format string, args ...any) error {
 	return fmt.Errorf("mpi: %w: %s on rank %d of %d: %s", ErrArgument, k.name, k.rank, k.size, fmt.Sprintf(format, args...))
@@ -95,13 +104,6 @@ func (k collective) failed(err error) error {
 func (k collective) set(err error) error {
 	if err != nil {
 		return k.failed(err)
-	}
-	return nil
-}
-
-func (k collective) checkRoot(root int) error {
-	if root < 0 || root >= k.size {
-		return k.wrong("root is %d; it must be a rank of the communicator, 0 to %d", root, k.size-1)
 	}
 	return nil
 }
@@ -292,11 +294,8 @@ func (c *Comm) Barrier() error {
 func Bcast[T any](c *Comm, data []T, root int) error { return bcast(c, of(data), root) }
 
 func bcast[T any](c *Comm, data vector[T], root int) error {
-	k, err := begin[T](c, kindBcast, "Bcast")
+	k, err := beginAt[T](c, kindBcast, "Bcast", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	if k.size > 2 && k.long(sizeOf[T](data.len()), longBcast) {

@@ -11,11 +11,8 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 }
 
 func gather[T any](c *Comm, send, recv vector[T], root int) error {
-	k, err := begin[T](c, kindGather, "Gather")
+	k, err := beginAt[T](c, kindGather, "Gather", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	m := send.len()
@@ -68,11 +65,8 @@ func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) err
 }
 
 func gatherv[T any](c *Comm, send, recv vector[T], counts, displs []int, root int) error {
-	k, err := begin[T](c, kindGather, "Gatherv")
+	k, err := beginAt[T](c, kindGather, "Gatherv", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	var l layout
@@ -112,11 +106,8 @@ func Scatter[T any](c *Comm, send, recv []T, root int) error {
 }
 
 func scatter[T any](c *Comm, send, recv vector[T], root int) error {
-	k, err := begin[T](c, kindScatter, "Scatter")
+	k, err := beginAt[T](c, kindScatter, "Scatter", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	m := recv.len()
@@ -166,11 +157,8 @@ func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int
 }
 
 func scatterv[T any](c *Comm, send vector[T], counts, displs []int, recv vector[T], root int) error {
-	k, err := begin[T](c, kindScatter, "Scatterv")
+	k, err := beginAt[T](c, kindScatter, "Scatterv", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	var l layout

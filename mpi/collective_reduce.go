@@ -51,11 +51,8 @@ func (t tree) rank(term int) int {
 // recv may be the same slice. The result has the same bits as that of
 // Allreduce.
 func Reduce[T any](c *Comm, send, recv []T, op Op[T], root int) error {
-	k, err := begin[T](c, kindReduce, "Reduce")
+	k, err := beginAt[T](c, kindReduce, "Reduce", root)
 	if err != nil {
-		return err
-	}
-	if err := k.checkRoot(root); err != nil {
 		return err
 	}
 	if k.rank != root {
