@@ -38,7 +38,6 @@ func TestCredentials_Secret(t *testing.T) {
 	t.Setenv("AWS_SESSION_TOKEN", sessionToken)
 	o := options(s)
 	var texts []string
-	o.Warn = func(text string) { texts = append(texts, text) }
 	m := open(t, o)
 	p := tiertest.NewProgram(t, vfstest.NewMem(), "/ckpt", 1)
 	p.Publish(m, p.Save())

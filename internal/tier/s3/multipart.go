@@ -126,9 +126,7 @@ func (s *s3Tier) putPart(ctx context.Context, name, key, id string, number int, 
 
 func (s *s3Tier) complete(ctx context.Context, name, key string, src tier.Source, id string, parts []minio.CompletePart, sums []checksum) error {
 	var o minio.PutObjectOptions
-	if !s.locks {
-		o.SetMatchETagExcept("*")
-	}
+	o.SetMatchETagExcept("*")
 	up, err := s.core.CompleteMultipartUpload(ctx, s.bucket, key, id, parts, o)
 	switch {
 	case isCode(err, http.StatusPreconditionFailed):

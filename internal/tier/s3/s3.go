@@ -7,9 +7,8 @@
 //
 // An object exists when its last request succeeds; there is nothing that a
 // crash could leave half done. Put and Create send the condition If-None-Match:
-// *, so that the store itself refuses a second writer. Some stores ignore that,
-// which Open finds out. Open refuses them, or uses them with a lock: see
-// condition.go.
+// *, so that the store itself refuses a second writer. Open finds out whether
+// the store ignores that, and refuses such a store.
 //
 // Every request with content has a checksum that the store compares: CRC32C if
 // the store knows it, otherwise MD5. Each object has the digest of its content
@@ -29,7 +28,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -54,10 +52,7 @@ type Options struct {
 	Parallel int // parts at a time, of all objects together; 0: 4
 	// ReadOnly: nothing will be written, so Open does not try to.
 	ReadOnly bool
-	// AllowLock lets a store be used that ignores conditions.
-	AllowLock bool
-	Warn      func(text string) // told what the user should know; or nil
-	Retry     tier.Retry
+	Retry    tier.Retry
 
 	partSize int64 // tests only
 }
@@ -78,7 +73,6 @@ type s3Tier struct {
 	readOnly bool
 	buffers  chan []byte // bounds the memory that parts take
 	crc      bool        // the store compares CRC32C
-	locks    bool        // the store ignores conditions
 }
 
 // Open returns the tier in a bucket, which must exist. Unless it is only to be
@@ -98,7 +92,7 @@ func Open(ctx context.Context, o Options) (tier.Tier, error) {
 		return s.fail(ctx, "", err)
 	})
 	if err == nil && !o.ReadOnly {
-		err = s.probe(ctx, o)
+		err = s.probe(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -125,9 +119,6 @@ func newStore(o Options) (*s3Tier, error) {
 	end, err := url.Parse(at)
 	if err != nil || end.Scheme != "https" && end.Scheme != "http" || end.Host == "" || end.User != nil || strings.Trim(end.Path, "/") != "" || end.RawQuery != "" {
 		return nil, errors.New("the endpoint must be https://HOST or https://HOST:PORT, and nothing else")
-	}
-	if ip := net.ParseIP(end.Hostname()); end.Scheme == "http" && end.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%s: the connection to %s is not encrypted", o.URL, end.Host))
 	}
 	region := cmp.Or(o.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	if region == "" && !strings.HasSuffix(end.Hostname(), ".amazonaws.com") {
@@ -168,9 +159,6 @@ func (s *s3Tier) Create(ctx context.Context, name string, data []byte) error {
 	key, err := s.writable(name)
 	if err != nil {
 		return err
-	}
-	if s.locks {
-		return s.createLocked(ctx, name, key, data)
 	}
 	return s.putSmall(ctx, name, key, tier.BytesSource(data), data)
 }
@@ -258,9 +246,7 @@ func (s *s3Tier) discard(ctx context.Context, name, key, what string) error {
 
 func (s *s3Tier) putOptions(src tier.Source) minio.PutObjectOptions {
 	o := minio.PutObjectOptions{UserMetadata: map[string]string{digestKey: src.Digest.String()}, ContentType: "application/octet-stream"}
-	if !s.locks {
-		o.SetMatchETagExcept("*")
-	}
+	o.SetMatchETagExcept("*")
 	return o
 }
 
@@ -425,7 +411,7 @@ func (s *s3Tier) List(ctx context.Context, prefix string) iter.Seq2[tier.Info, e
 		for info, err := range s.list(ctx, s.prefix+prefix) {
 			info.Name = strings.TrimPrefix(info.Name, s.prefix)
 			if err == nil && tier.CheckName(info.Name) != nil {
-				continue // not of a tier, or a lock
+				continue // not of a tier
 			}
 			if !yield(info, err) {
 				return

@@ -69,13 +69,11 @@ func open(t testing.TB, o Options) tier.Tier {
 	return m
 }
 
-// TestConformance checks the tier on stores with and without checksums and
-// conditions.
+// TestConformance checks the tier on stores with and without checksums.
 func TestConformance(t *testing.T) {
 	kinds := map[string]func(*s3test.Server, *Options){
 		"as it should be": func(*s3test.Server, *Options) {},
 		"no checksums":    func(s *s3test.Server, _ *Options) { s.IgnoreChecksums = true },
-		"no conditions":   func(s *s3test.Server, o *Options) { s.IgnoreConditions, o.AllowLock = true, true },
 		"short lists":     func(s *s3test.Server, o *Options) { s.PageSize, o.URL = 3, "s3://"+s3test.Bucket },
 	}
 	for name, set := range kinds {
@@ -338,23 +336,8 @@ func TestOpen_ConditionsIgnored(t *testing.T) {
 		if _, err := Open(t.Context(), o); !errors.Is(err, ErrConditions) || !strings.Contains(err.Error(), "use another store") {
 			t.Errorf("open: %v", err)
 		}
-		var warnings []string
-		o.Warn = func(text string) { warnings = append(warnings, text) }
-		o.AllowLock = true
-		m := open(t, o)
-		if len(warnings) != 1 || !strings.Contains(warnings[0], "lock objects are used") {
-			t.Errorf("warnings: %q", warnings)
-		}
 		if keys := s.Keys(); len(keys) > 0 {
 			t.Errorf("left: %v", keys)
-		}
-		// A lock that a process left when it died is removed; a young one is
-		// waited for.
-		if err := m.Create(t.Context(), "a", []byte("1")); err != nil {
-			t.Fatal(err)
-		}
-		if keys := s.Keys(); !slices.Equal(keys, []string{"a/prefix/a"}) {
-			t.Errorf("keys: %v", keys)
 		}
 	}
 	s := server(t)
@@ -367,46 +350,6 @@ func TestOpen_ConditionsIgnored(t *testing.T) {
 	}
 	if err := m.Create(t.Context(), "a", []byte("1")); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestLock_OfDeadProcess leaves the lock of a process that died: writing fails
-// with a temporary error while the lock is young, and removes it when it is
-// old.
-func TestLock_OfDeadProcess(t *testing.T) {
-	s := server(t)
-	s.IgnoreConditions = true
-	o := options(s)
-	o.AllowLock = true
-	m := open(t, o)
-	var lock string
-	s.Fault = func(op, key string) s3test.Fault {
-		if op == "PutObject" && strings.Contains(key, ".lock-") && lock == "" {
-			lock = key
-		}
-		if op == "DeleteObject" && key == lock {
-			return s3test.Deny // the process died before
-		}
-		return s3test.None
-	}
-	if err := m.Create(t.Context(), "a", []byte("1")); err == nil {
-		t.Error("the lock was not removed, and nothing said so")
-	}
-	s.Fault = nil
-	if err := m.Remove(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	defer func(r tier.Retry) { lockRetry = r }(lockRetry)
-	lockRetry = soon
-	if err := m.Create(t.Context(), "a", []byte("2")); !errors.Is(err, tier.ErrTemporary) || !strings.Contains(err.Error(), "another process writes it") {
-		t.Errorf("a young lock: %v", err)
-	}
-	s.SetAge(lock, lockAge+time.Minute)
-	if err := m.Create(t.Context(), "a", []byte("2")); err != nil {
-		t.Errorf("an old lock: %v", err)
-	}
-	if keys := s.Keys(); !slices.Equal(keys, []string{"a/prefix/a"}) {
-		t.Errorf("keys: %v", keys)
 	}
 }
 
@@ -455,8 +398,8 @@ func TestOpen_FailsOften(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.retry = o.Retry
-			if err := m.probe(t.Context(), o); err != nil || m.locks || m.crc != checksums {
-				t.Errorf("fault %d at each request of %d, the store compares checksums: %t: locks %t, checksums %t, %v", fault, every, checksums, m.locks, m.crc, err)
+			if err := m.probe(t.Context()); err != nil || m.crc != checksums {
+				t.Errorf("fault %d at each request of %d, the store compares checksums: %t: checksums %t, %v", fault, every, checksums, m.crc, err)
 			}
 		}
 	}
@@ -486,12 +429,6 @@ func TestOpen_Refuses(t *testing.T) {
 		if c.endpoint != s.URL && strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error has what was in the URL: %v", err)
 		}
-	}
-	var warned string
-	o := options(s)
-	o.Endpoint, o.Warn = "http://store.example.com", func(text string) { warned = text }
-	if _, err := newStore(o); err != nil || !strings.Contains(warned, "not encrypted") {
-		t.Errorf("%v, %q", err, warned)
 	}
 }
 

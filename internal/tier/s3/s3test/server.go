@@ -488,10 +488,3 @@ func (s *Server) ForgetMetadata(key string) {
 	defer s.mu.Unlock()
 	s.objects[key].meta = nil
 }
-
-// SetAge lets an object be older.
-func (s *Server) SetAge(key string, age time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects[key].modified = time.Now().Add(-age)
-}
