@@ -434,7 +434,7 @@ func (r *repairer) onHosts(p *localInventory, w *tier.Wanted) (out []hostFile) {
 	}
 	for code, list := range shards {
 		out = append(out, hostFile{"shards on several hosts", func(to io.Writer) error {
-			_, err := erasure.Rebuild(list, code, erasure.Digest(w.Digest), to, nil)
+			_, err := erasure.Rebuild(list, code, erasure.Digest(w.Digest), to)
 			return err
 		}})
 	}

@@ -335,9 +335,9 @@ func (h *holder) keepShared(ctx context.Context, t tier.Tier, m *tier.Manifest, 
 // scrub reads all that the host keeps, and calls found for what is damaged.
 func (h *holder) scrub(ctx context.Context, found func(kept.Rotten)) error {
 	if h.service == nil { // for a command that only looks
-		return h.store.Scrub(ctx, 0, found)
+		return h.store.Scrub(ctx, found)
 	}
-	return h.service.Scrub(ctx, 0, found)
+	return h.service.Scrub(ctx, found)
 }
 
 // KeptItem says how a host gets a rank's part of a checkpoint from what hosts

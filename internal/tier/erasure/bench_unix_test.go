@@ -121,7 +121,7 @@ func BenchmarkRebuild(b *testing.B) {
 			}
 			list := pieces(shards)
 			compare(b, func() error {
-				_, err := Rebuild(ours, c, Digest{}, io.Discard, nil)
+				_, err := Rebuild(ours, c, Digest{}, io.Discard)
 				return err
 			}, func() (err error) {
 				for _, s := range list {

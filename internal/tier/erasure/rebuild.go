@@ -20,20 +20,20 @@ type Damage struct {
 }
 
 // Rebuild reads shards (shards[i] is shard i, or nil) and writes the object to
-// dst, and shard i to w[i], where they are not nil. It reads Data shards, those
-// with low numbers first; others only if one of these is damaged. digest, if
-// not zero, is the object's: shards of other objects are not used. Rebuild
-// returns the damage that it has seen. If a stripe has too few sound units, the
-// error wraps ErrTooFew. Then what was written must not be used.
+// dst. It reads Data shards, those with low numbers first; others only if one
+// of these is damaged. digest, if not zero, is the object's: shards of other
+// objects are not used. Rebuild returns the damage that it has seen. If a
+// stripe has too few sound units, the error wraps ErrTooFew. Then what was
+// written must not be used.
 //
 // The digests of units show damage since the object was encoded. The caller
 // compares the digest of what dst got, which it computes anyway, to see whether
 // the object had changed before.
-func Rebuild(shards []io.ReaderAt, c Code, digest Digest, dst io.Writer, w []io.Writer) ([]Damage, error) {
+func Rebuild(shards []io.ReaderAt, c Code, digest Digest, dst io.Writer) ([]Damage, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if len(shards) != c.total() || len(w) > c.total() {
+	if len(shards) != c.total() {
 		return nil, fmt.Errorf("%d shards: the code is %v", len(shards), c)
 	}
 	r := &rebuilder{shards: slices.Clone(shards), dst: dst}
@@ -48,20 +48,7 @@ func Rebuild(shards []io.ReaderAt, c Code, digest Digest, dst io.Writer, w []io.
 	for i := range c.Data {
 		r.need[i] = true
 	}
-	e := encoder{header: r.header, w: slices.Concat(w, make([]io.Writer, c.total()-len(w)))}
-	for i, to := range e.w {
-		if to == nil {
-			continue
-		}
-		r.whole = append(r.whole, i)
-		r.need[i] = true
-		h := r.header
-		h.number = i
-		if err := e.write(i, h.append(nil)); err != nil {
-			return r.damage, err
-		}
-	}
-	err = r.run(&e)
+	err = inOrder(r.stripes(), r.rebuild, r.write)
 	slices.SortFunc(r.damage, func(a, b Damage) int { return cmp.Or(cmp.Compare(a.Stripe, b.Stripe), cmp.Compare(a.Shard, b.Shard)) })
 	return r.damage, err
 }
@@ -71,8 +58,7 @@ type rebuilder struct {
 	coder  reedsolomon.Encoder
 	shards []io.ReaderAt // nil: it is not there, or not used any more
 	dst    io.Writer
-	whole  []int  // shards that are written
-	need   []bool // by shard: it is written, or is part of the object
+	need   []bool // by shard: it is part of the object
 
 	mu     sync.Mutex
 	damage []Damage
@@ -145,15 +131,10 @@ func (r *rebuilder) readHeaders(c Code, digest Digest) error {
 	return nil
 }
 
-// run rebuilds all stripes.
-func (r *rebuilder) run(e *encoder) error {
-	return inOrder(r.stripes(), r.rebuild, func(s *stripe) error { return r.write(e, s) })
-}
-
 // rebuild reads a stripe, and computes what is missing of it.
 func (r *rebuilder) rebuild(s *stripe) error {
 	if s.units == nil {
-		s.units, s.room, s.digest = make([][]byte, r.total()), make([][]byte, r.total()), make([]Digest, r.total())
+		s.units, s.room = make([][]byte, r.total()), make([][]byte, r.total())
 	}
 	if err := r.readStripe(s); err != nil {
 		return err
@@ -171,22 +152,6 @@ func (r *rebuilder) rebuild(s *stripe) error {
 			return fmt.Errorf("stripe %d: %w", s.number, err)
 		}
 	}
-	for _, i := range r.whole {
-		s.digest[i] = r.unitDigest(s.units[i], s.number, i)
-	}
-	return nil
-}
-
-// pieces calls f for the units of a stripe that are bytes of the object.
-func (r *rebuilder) pieces(s *stripe, f func([]byte) error) error {
-	left, unit := r.data(s.number)
-	for i := 0; i < r.Data && left > 0; i++ {
-		p := s.units[i][:min(unit, left)]
-		left -= len(p)
-		if err := f(p); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -196,23 +161,14 @@ func (r *rebuilder) makeRoom(s *stripe, i int) {
 	}
 }
 
-// write writes a stripe of the object, and units of shards.
-func (r *rebuilder) write(e *encoder, s *stripe) error {
-	if r.dst != nil {
-		err := r.pieces(s, func(p []byte) error {
-			_, err := r.dst.Write(p)
-			return err
-		})
-		if err != nil {
+// write writes a stripe of the object.
+func (r *rebuilder) write(s *stripe) error {
+	left, unit := r.data(s.number)
+	for i := 0; i < r.Data && left > 0; i++ {
+		p := s.units[i][:min(unit, left)]
+		left -= len(p)
+		if _, err := r.dst.Write(p); err != nil {
 			return fmt.Errorf("writing the rebuilt object: %w", err)
-		}
-	}
-	for _, i := range r.whole {
-		if err := e.write(i, s.units[i]); err != nil {
-			return err
-		}
-		if err := e.write(i, s.digest[i][:]); err != nil {
-			return err
 		}
 	}
 	return nil

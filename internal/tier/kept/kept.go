@@ -660,16 +660,11 @@ func (s *Store) Damaged(id copies.ID, why error) {
 	}
 }
 
-// Scrub reads everything once, at most rate bytes per second (0: no bound), and
-// calls f for what it finds damaged.
-func (s *Store) Scrub(ctx context.Context, rate int64, f func(Rotten)) error {
-	var l *tier.Limiter
-	if rate > 0 {
-		l = tier.NewLimiter(rate)
-	}
+// Scrub reads everything once, and calls f for what it finds damaged.
+func (s *Store) Scrub(ctx context.Context, f func(Rotten)) error {
 	ids, _ := s.Have()
 	for _, id := range ids {
-		err := s.Verify(ctx, id, l)
+		err := s.Verify(ctx, id, nil)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -573,7 +573,7 @@ func TestScrub_FindsDamage(t *testing.T) {
 	}
 	var found []copies.ID
 	for range 2 { // the second time finds nothing
-		if err := s.Scrub(t.Context(), 1<<40, func(r Rotten) { found = append(found, r.ID) }); err != nil {
+		if err := s.Scrub(t.Context(), func(r Rotten) { found = append(found, r.ID) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,7 +193,7 @@ func (s *Service) rebuild(ctx context.Context, hosts []string, id copies.ID, ite
 	if err != nil {
 		return nil, err
 	}
-	found, err := erasure.Rebuild(shards, code, erasure.Digest(digest), &skipWriter{in, in.Offset()}, nil)
+	found, err := erasure.Rebuild(shards, code, erasure.Digest(digest), &skipWriter{in, in.Offset()})
 	for _, d := range found {
 		if isDamage(d.Err) {
 			damaged = append(damaged, at[d.Shard])

@@ -27,6 +27,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,9 +127,7 @@ func Serve(ctx context.Context, o Options) (*Service, error) {
 			s.limits[t] = tier.NewLimiter(rate)
 		}
 	}
-	if s.o.pause == 0 {
-		s.o.pause = firstAgain
-	}
+	s.o.pause = cmp.Or(s.o.pause, firstAgain)
 	s.pause = s.o.pause
 	ids, parts := o.Kept.Have()
 	s.node = copies.New(copies.Config{Self: o.Self}, ids, parts)
@@ -253,16 +252,13 @@ func (s *Service) Retain(retain map[copies.Tier][]recovery.Checkpoint) {
 	})
 }
 
-// Scrub reads all that the store has, at most rate bytes per second (0: no
-// bound), and tells the other hosts what is damaged. The owners of what this
-// host holds send it again; the caller has to fetch what this host's own ranks
-// need. found, if not nil, gets what is damaged.
-func (s *Service) Scrub(ctx context.Context, rate int64, found func(kept.Rotten)) error {
-	return s.o.Kept.Scrub(ctx, rate, func(r kept.Rotten) {
+// Scrub reads all that the store has, and tells the other hosts, and found,
+// what is damaged. The owners of what this host holds send it again; the caller
+// has to fetch what this host's own ranks need.
+func (s *Service) Scrub(ctx context.Context, found func(kept.Rotten)) error {
+	return s.o.Kept.Scrub(ctx, func(r kept.Rotten) {
 		s.rotten(r)
-		if found != nil {
-			found(r)
-		}
+		found(r)
 	})
 }
 
