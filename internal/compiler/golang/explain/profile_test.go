@@ -3,11 +3,12 @@ package explain
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math"
 	"testing"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
@@ -15,49 +16,21 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// message writes Protocol Buffers.
-type message []byte
-
-func (m *message) number(field, v uint64) {
-	*m = binary.AppendUvarint(binary.AppendUvarint(*m, field<<3), v)
-}
-
-func (m *message) bytes(field uint64, b []byte) {
-	*m = append(binary.AppendUvarint(binary.AppendUvarint(*m, field<<3|2), uint64(len(b))), b...)
-}
-
-// profile makes a profile of stacks, by weight. A stack is a list of lines of
+// profileOf makes a profile of stacks, by weight. A stack is a list of lines of
 // one file, innermost first.
-func profile(file string, stacks map[uint64][]uint64) []byte {
-	var p message
-	id := uint64(0)
-	var fun message
-	fun.number(1, 7)
-	fun.number(4, 1)
-	p.bytes(5, fun)
+func profileOf(file string, stacks map[int64][]int64) []byte {
+	fun := &profile.Function{ID: 7, Filename: file}
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples"}, {Type: "cpu"}}, Function: []*profile.Function{fun}}
 	for weight, lines := range stacks {
-		var ids, values, sample message
+		sample := &profile.Sample{Value: []int64{1, weight}}
 		for _, line := range lines {
-			id++
-			var at, loc message
-			at.number(1, 7)
-			at.number(2, line)
-			loc.number(1, id)
-			loc.bytes(4, at)
-			p.bytes(4, loc)
-			ids = binary.AppendUvarint(ids, id)
+			at := &profile.Location{ID: uint64(len(p.Location) + 1), Line: []profile.Line{{Function: fun, Line: line}}}
+			p.Location, sample.Location = append(p.Location, at), append(sample.Location, at)
 		}
-		values = binary.AppendUvarint(binary.AppendUvarint(values, 1), weight)
-		sample.bytes(1, ids)
-		sample.bytes(2, values)
-		p.bytes(2, sample)
+		p.Sample = append(p.Sample, sample)
 	}
-	p.bytes(6, nil)
-	p.bytes(6, []byte(file))
 	var z bytes.Buffer
-	w := gzip.NewWriter(&z)
-	w.Write(p)
-	w.Close()
+	p.Write(&z)
 	return z.Bytes()
 }
 
@@ -73,7 +46,7 @@ func TestExplain_Profile(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Lines 12 to 16 are the first loop, 30 to 35 the second.
-	data := profile("/home/somebody/testdata/src/plain/main.go", map[uint64][]uint64{10: {14, 13}, 70: {33}, 20: {9}})
+	data := profileOf("/home/somebody/testdata/src/plain/main.go", map[int64][]int64{10: {14, 13}, 70: {33}, 20: {9}})
 	s, err := ReadSamples(data)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +68,7 @@ func TestExplain_Profile(t *testing.T) {
 			t.Errorf("line %d: %s", l.Line, l.Why)
 		}
 	}
-	for _, bad := range [][]byte{nil, {0x1f, 0x8b, 1}, {0x12, 200}, {0x0b}, {0x09, 1}, profile("x", nil)} {
+	for _, bad := range [][]byte{nil, {0x1f, 0x8b, 1}, {0x12, 200}, {0x0b}, {0x09, 1}, profileOf("x", nil)} {
 		if _, err := ReadSamples(bad); !errors.Is(err, ErrProfile) {
 			t.Errorf("%x: %v", bad, err)
 		}
@@ -104,7 +77,7 @@ func TestExplain_Profile(t *testing.T) {
 
 // FuzzReadSamples shows that bytes are refused, or give valid shares of time.
 func FuzzReadSamples(f *testing.F) {
-	z, err := gzip.NewReader(bytes.NewReader(profile("main.go", map[uint64][]uint64{3: {1, 2}})))
+	z, err := gzip.NewReader(bytes.NewReader(profileOf("main.go", map[int64][]int64{3: {1, 2}})))
 	if err != nil {
 		f.Fatal(err)
 	}
