@@ -296,13 +296,8 @@ func (d *dependence) cause(obj types.Object) (Cause, bool) {
 // pointer points to, or nil.
 func element(t types.Type) types.Type {
 	switch u := t.Underlying().(type) {
-	case *types.Slice:
-		return u.Elem()
-	case *types.Array:
-		return u.Elem()
-	case *types.Map:
-		return u.Elem()
-	case *types.Pointer:
+	case *types.Chan:
+	case interface{ Elem() types.Type }:
 		return u.Elem()
 	}
 	return nil

@@ -195,9 +195,7 @@ func (c *candidate) launches() bool {
 	for _, fn := range c.inLoop {
 		found = found || launching(fn.Pkg, fn.Body)
 	}
-	for fn := range c.d.kernels {
-		c.inLoop = append(c.inLoop, fn)
-	}
+	c.inLoop = slices.AppendSeq(c.inLoop, maps.Keys(c.d.kernels))
 	return found
 }
 
@@ -326,24 +324,26 @@ func typeName(t types.Type) *types.TypeName {
 	return nil
 }
 
-// plan adds the loop's plan, or why it has none, to r.
-func (c *candidate) plan(r *Result) {
-	var variants []*variant
-	var p *Plan
+// variants returns the types that the first local variable of an interface type
+// may have; nil alone if there is none.
+func (c *candidate) variants(d *dependence) (out []*variant) {
 	for _, v := range c.locals() {
 		if _, ok := v.Type().Underlying().(*types.Interface); ok && !load.IsError(v.Type()) {
-			for _, t := range c.d.implementations(v.Type()) {
-				variants = append(variants, &variant{v, t})
+			for _, t := range d.implementations(v.Type()) {
+				out = append(out, &variant{v, t})
 			}
-			if len(variants) > 0 {
-				break
+			if len(out) > 0 {
+				return out
 			}
 		}
 	}
-	if len(variants) == 0 {
-		variants = []*variant{nil}
-	}
-	for _, v := range variants {
+	return []*variant{nil}
+}
+
+// plan adds the loop's plan, or why it has none, to r.
+func (c *candidate) plan(r *Result) {
+	var p *Plan
+	for _, v := range c.variants(c.d) {
 		x := *c
 		var in *types.TypeName
 		if v != nil {

@@ -262,18 +262,12 @@ func (x *iteration) point(o types.Object) {
 // elemType returns the type of the elements of t, or of what it points to.
 func elemType(t types.Type) types.Type {
 	switch u := t.Underlying().(type) {
-	case *types.Slice:
-		return u.Elem()
-	case *types.Array:
-		return u.Elem()
-	case *types.Map:
-		return u.Elem()
-	case *types.Chan:
-		return u.Elem()
 	case *types.Pointer:
 		if a, ok := u.Elem().Underlying().(*types.Array); ok {
 			return a.Elem()
 		}
+		return u.Elem()
+	case interface{ Elem() types.Type }:
 		return u.Elem()
 	}
 	return t

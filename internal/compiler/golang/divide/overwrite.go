@@ -101,21 +101,7 @@ func FindOverwritten(ld *load.Program, g *callgraph.Graph, fn *callgraph.Functio
 	if o.refused != nil {
 		return refuse(o.refused.At, o.refused.Text)
 	}
-	var variants []*variant
-	for _, v := range c.locals() {
-		if _, ok := v.Type().Underlying().(*types.Interface); ok && !load.IsError(v.Type()) {
-			for _, t := range d.implementations(v.Type()) {
-				variants = append(variants, &variant{v, t})
-			}
-			if len(variants) > 0 {
-				break
-			}
-		}
-	}
-	if len(variants) == 0 {
-		variants = []*variant{nil}
-	}
-	for _, v := range variants {
+	for _, v := range c.variants(d) {
 		x := *c
 		if v != nil {
 			x.d = newCalls(ld, g, v)
