@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -107,11 +108,7 @@ func (c *call) tiersText(list []supervise.TieredCheckpoint) {
 	c.printf("\n")
 	t := c.table("", "CHECKPOINT", "AGE", "ON TIERS", "MAY LOSE")
 	for _, x := range list {
-		on := strings.Join(x.Tiers, ", ")
-		if on == "" {
-			on = "in pieces"
-		}
-		t.row(fmt.Sprint(x.Index), age(c.now, x.Time), on, x.Survives)
+		t.row(fmt.Sprint(x.Index), age(c.now, x.Time), cmp.Or(strings.Join(x.Tiers, ", "), "in pieces"), x.Survives)
 	}
 	t.flush()
 	c.printf("\n")

@@ -99,9 +99,7 @@ func pin(ctx context.Context, c *call, name string) error {
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		name = filepath.Base(from)
-	}
+	name = cmp.Or(name, filepath.Base(from))
 	to := filepath.Join(g.dir, pinned, name)
 	put := func(tmp string) error {
 		if err := linkCheckpoint(from, filepath.Join(tmp, filepath.Base(from))); err != nil {

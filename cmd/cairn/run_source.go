@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,9 +42,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Run == "" {
-		o.Run = strings.TrimSuffix(made.Name, filepath.Ext(made.Name)) + ".cairn"
-	}
+	o.Run = cmp.Or(o.Run, strings.TrimSuffix(made.Name, filepath.Ext(made.Name))+".cairn")
 	program := r.program(made, o.Run)
 	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
 	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -107,10 +108,7 @@ func listenHTTP(command, at string) (net.Listener, error) {
 	if err != nil {
 		return nil, usagef("%s: --http %s: %v; write HOST:PORT, such as %s", command, at, err, defaultHTTP)
 	}
-	if host == "" {
-		host = "localhost"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "localhost"), port))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, usagef("%s: --http %s: another program listens there; choose another port, or 0 for a free one", command, at)
 	}

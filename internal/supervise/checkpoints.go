@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -69,9 +70,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 		p = &partialCheckpoint{CheckpointState: &control.CheckpointState{Index: m.Index}}
 		s.pending[m.Index] = p
 	}
-	if p.Reason == "" {
-		p.Reason = m.Reason
-	}
+	p.Reason = cmp.Or(p.Reason, m.Reason)
 	p.parts++
 	p.State += m.State
 	p.Written += m.Written

@@ -263,10 +263,7 @@ func (s *Supervisor) prepareHosts() error {
 		if slices.ContainsFunc(s.hosts, func(x *host) bool { return x.name == h.Name }) {
 			return optionError("--hosts: host %s is named twice; give it more slots (%s:%d)", h.Name, h.Name, max(2, 2*h.Slots))
 		}
-		slots := h.Slots
-		if slots == 0 {
-			slots = max(1, (s.n+len(o.Hosts)-1)/len(o.Hosts))
-		}
+		slots := cmp.Or(h.Slots, max(1, (s.n+len(o.Hosts)-1)/len(o.Hosts)))
 		sum += slots
 		local := h.Name == "localhost" || h.Name == "127.0.0.1" || h.Name == own
 		s.hosts = append(s.hosts, &host{s: s, name: h.Name, slots: slots, local: local})

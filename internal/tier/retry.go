@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,16 +19,7 @@ type Retry struct {
 }
 
 func (r Retry) withDefaults() Retry {
-	if r.Tries == 0 {
-		r.Tries = 8
-	}
-	if r.First == 0 {
-		r.First = 200 * time.Millisecond
-	}
-	if r.Max == 0 {
-		r.Max = 20 * time.Second
-	}
-	return r
+	return Retry{cmp.Or(r.Tries, 8), cmp.Or(r.First, 200*time.Millisecond), cmp.Or(r.Max, 20*time.Second)}
 }
 
 // Do calls f until it succeeds, fails with another error than ErrTemporary, was

@@ -2,6 +2,7 @@ package commcheck
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -266,13 +267,8 @@ func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 			put(int64(e.sym), e.v)
 		}
 	}
-	facts := make([]int32, 0, len(s.facts))
-	for k := range s.facts {
-		facts = append(facts, k)
-	}
-	slices.Sort(facts)
 	b = append(b, ';')
-	for _, k := range facts {
+	for _, k := range slices.Sorted(maps.Keys(s.facts)) {
 		put(int64(k), s.facts[k])
 	}
 	return string(b)

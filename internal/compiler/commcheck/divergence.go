@@ -1,6 +1,10 @@
 package commcheck
 
-import "github.com/cairnrun/cairn/internal/compiler/ir"
+import (
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
 
 // level is a list that is being interpreted in a frame, and the current
 // position in it.
@@ -68,10 +72,7 @@ func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 // and makes everything that the paths may write unknown. It reports whether
 // there is such a place.
 func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
-	var region []ir.Stmt
-	for _, l := range lists {
-		region = append(region, l...)
-	}
+	region := slices.Concat(lists...)
 	f := a.frames[len(a.frames)-1]
 	ways := map[out]bool{}
 	outs(region, a.inMain(), ways)

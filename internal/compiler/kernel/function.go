@@ -114,9 +114,7 @@ func (p *program) instance(n ast.Node, obj types.Object, spaces string) string {
 		f.slices[v] = of
 	}
 	result := "void"
-	for v := range sig.Results().Variables() {
-		f.results = append(f.results, v)
-	}
+	f.results = slices.AppendSeq(f.results, sig.Results().Variables())
 	switch len(f.results) {
 	case 0:
 	case 1:

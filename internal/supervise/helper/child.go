@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -310,9 +311,7 @@ func (c *child) listen() {
 			if c.byMove != 0 {
 				w.Stdout, w.Stderr = rundir.OutputFile(c.s.Output, c.rank, control.Stdout), c.stderr.to
 			}
-			if w.Host == "" {
-				w.Host = c.h.name
-			}
+			w.Host = cmp.Or(w.Host, c.h.name)
 			c.queue.Send(&w)
 			c.mu.Lock()
 			c.hello = true // from now on messages can be sent to it

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -31,10 +32,7 @@ func (s Source) Publish(ctx context.Context, t tier.Tier, index uint64, as strin
 		return nil, err
 	}
 	defer os.RemoveAll(packs)
-	dir := s.Run
-	if dir == "" {
-		dir = packs // there is no output
-	}
+	dir := cmp.Or(s.Run, packs) // without a run, there is no output
 	x := &uploadFiles{o: tier.UploadOptions{Dir: s.Checkpoints, Index: index, Part: "copy", As: as}}
 	defer x.close()
 	var ranks []int

@@ -18,6 +18,7 @@ package recovery
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -150,14 +151,9 @@ func (inv *Inventory) Checkpoints() []Checkpoint {
 			}
 		}
 	}
-	out := make([]Checkpoint, 0, len(times))
-	for c := range times {
-		out = append(out, c)
-	}
-	slices.SortFunc(out, func(a, b Checkpoint) int {
+	return slices.SortedFunc(maps.Keys(times), func(a, b Checkpoint) int {
 		return -cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(times[a], times[b]), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	return out
 }
 
 // index is an Inventory by names.

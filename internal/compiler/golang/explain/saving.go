@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -55,10 +56,7 @@ func (s *Saving) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "  %s %s at %s:%d\n", strings.ReplaceAll(f.Func, "_", "."), what, f.File, f.Line)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, v := range f.Saved {
-			name := v.Name
-			if name == "" {
-				name = "(" + v.What + ")"
-			}
+			name := cmp.Or(v.Name, "("+v.What+")")
 			size := fmt.Sprintf("%d B", v.Size)
 			if v.Refers {
 				size += " and what it refers to"
