@@ -86,7 +86,8 @@ func TestSlurm_NoNodeToSpare(t *testing.T) {
 
 // TestSlurm_Ended has Slurm end the job in all its ways, while the ranks are
 // busy. They save as soon as they can, in the time that Slurm gives, and the
-// run resumes when the job is started again.
+// run resumes when the job is started again. Where Slurm signals script and
+// ranks, either may be first.
 func TestSlurm_Ended(t *testing.T) {
 	onlyLong(t)
 	want := travelled(t, "4")
@@ -101,9 +102,9 @@ func TestSlurm_Ended(t *testing.T) {
 		says        string // why the run stops
 		least, most int    // seconds that the ranks have
 	}{
-		{"requeue", "", nil, func(c *cluster, b *batch) { c.do("scontrol", "requeue", b.id) }, "interrupted: ranks are to save and stop, within SECONDS s (Slurm's KillWait)", 27, 27},
+		{"requeue", "", nil, func(c *cluster, b *batch) { c.do("scontrol", "requeue", b.id) }, ": ranks are to save and stop, within SECONDS s (Slurm's KillWait)", 27, 27},
 		{"node down", "", []string{"--no-kill=off"}, func(c *cluster, b *batch) { c.do("scontrol", "update", "nodename=n3", "state=down", "reason=test") },
-			"interrupted: ranks are to save and stop, within SECONDS s (Slurm's KillWait)", 27, 27},
+			": ranks are to save and stop, within SECONDS s (Slurm's KillWait)", 27, 27},
 		{"preemption", "", nil, high, ": ranks are to save and stop, within SECONDS s (Slurm's KillWait)", 27, 27},
 		{"preemption with grace", "GraceTime=60", []string{"--time=UNLIMITED"}, high, "Slurm ends the job: ranks are to save and stop, within SECONDS s (Slurm's preemption)", 81, 81},
 		{"preemption with grace and a time limit", "GraceTime=60", []string{"--time=60"}, high, "Slurm ends the job: ranks are to save and stop, within SECONDS s (Slurm's preemption)", 40, 81},

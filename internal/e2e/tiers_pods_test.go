@@ -26,6 +26,9 @@ type pod struct {
 	slow   atomic.Bool // the object store takes nothing
 }
 
+// podSteps is how many steps the program has: more than its pods do.
+const podSteps = 100
+
 func newPod(t *testing.T, ranks int) *pod {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -40,7 +43,7 @@ func newPod(t *testing.T, ranks int) *pod {
 		return s3test.None
 	}
 	limit := filepath.Join(t.TempDir(), "limit")
-	p.wanderer = &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-limit", limit), ranks: ranks, limit: limit}
+	p.wanderer = &wanderer{runOf: newRun(t, program(t, "wander"), "-size", "2000", "-steps", fmt.Sprint(podSteps), "-limit", limit), ranks: ranks, limit: limit}
 	p.job = &job{runOf: p.runOf}
 	text := example(t, "kubernetes-s3.yaml")
 	if grace, given := setting(t, text, `^ *terminationGracePeriodSeconds: (\d+)$`), setting(t, text, `name: CAIRN_GRACE\n *value: "(\d+)"$`); given != grace {
@@ -87,7 +90,7 @@ func (p *pod) signals(sig syscall.Signal) {
 func TestKubernetes_BlankDisks(t *testing.T) {
 	t.Parallel()
 	const n = 2
-	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000", "-steps", fmt.Sprint(podSteps))
 	p := newPod(t, n)
 	p.lets(4)
 	p.starts()
@@ -136,7 +139,7 @@ func TestKubernetes_BlankDisks(t *testing.T) {
 			t.Errorf("%s has the secret key: %v", name, errors.Join(err))
 		}
 	}
-	p.lets(60)
+	p.lets(podSteps)
 	p.finishes()
 	sameOutput(t, p.output(), want)
 	p.leftAtEnd()
