@@ -57,6 +57,51 @@ func TestTiers_RunDirectoryLost(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
+// TestTiers_HoldersLeft loses the host that has all ranks, with its disk and
+// the run directory. The hosts that are left have only copies or shards. They
+// know the run, and the same command resumes it.
+func TestTiers_HoldersLeft(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	for _, tier := range []string{"partner", "rs=2+1:every=1"} {
+		t.Run(tier, func(t *testing.T) {
+			if tier != "partner" {
+				onlyLong(t)
+			}
+			t.Parallel()
+			w := wanderOn(t, 3, n, "-size", "2000")
+			flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + "," + tier}
+			w.lets(5)
+			w.begins("2 2 2", flags...)
+			w.reachesStep(5)
+			w.saves()
+			w.awaits("checkpoint 1 is on " + strings.Split(tier, ":")[0])
+			if known, _ := filepath.Glob(filepath.Join(w.disks, "*", "me", "run-*", "attempt")); len(known) != 3 {
+				t.Errorf("the start is recorded in %v only", known)
+			}
+			if !stressed() { // a start waits a minute for ranks on a lost host
+				w.lets(60)
+				w.finishes()
+				return
+			}
+			w.goes(7)
+			w.stops()
+			removes(t, w.run())
+			w.loses(w.net.Hosts[0])
+			w.newDisk(t, w.net.Hosts[0])
+			w.lets(60)
+			w.begins("2 2 2", append(flags, "--grace", "1s")...)
+			if _, ok := w.seesWithin(3*patience, 0, "restored checkpoint 2"); !ok { // it waits for ranks on the lost host
+				t.Fatalf("it does not resume:\n%s", w.text())
+			}
+			must(t, w.text(), "this run directory is new; the run on the hosts")
+			w.finishes()
+			sameOutput(t, w.output(), want)
+		})
+	}
+}
+
 // TestTiers_NotMounted starts a run with a new run directory and a shared tier
 // whose file system is not mounted. It must not begin: an earlier run may be
 // there.

@@ -364,8 +364,31 @@ func (s *Supervisor) prepareLocal(ctx context.Context) bool {
 		s.a.failure = &failure{why: fmt.Sprintf("the start could not be recorded: %v%s", err, then), status: 1, fatal: true}
 		return false
 	}
+	s.shareRecord(ctx)
+	if s.stopping || s.killed {
+		return false
+	}
 	step.At("start.placed")
 	return true
+}
+
+// shareRecord stores the record of this start on the hosts that keep copies for
+// others and run no rank. (The others get it with the order to start ranks.) So
+// each host knows the run if all others are lost, with the run directory.
+func (s *Supervisor) shareRecord(ctx context.Context) {
+	if len(s.tiers) == len(s.outer()) {
+		return
+	}
+	s.askHosts(ctx, func(h *host) control.Message {
+		if h.files == nil || len(h.peer) == 0 || s.helperFor(h.files.ID) != h || slices.Contains(s.local.at, h.files.ID) {
+			return nil
+		}
+		return &control.StoreAttempt{AttemptRecord: *s.rec.Started}
+	}, func(h *host, m control.Message) {
+		if x, ok := m.(*control.AttemptStored); ok && x.Error != "" {
+			s.say("the record of this start could not be stored on %s: %s", h.title(), x.Error)
+		}
+	})
 }
 
 // assign decides which ranks run on which hosts. It returns nil if there is no
@@ -493,7 +516,7 @@ func (s *Supervisor) recordStart(own map[int]string) error {
 		s.rec.Started.Homes = append(s.rec.Started.Homes, home)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.found.dirs)) {
-		if d := l.found.dirs[id]; d.Attempt != nil && !slices.Contains(l.at, id) { // until it is tidied up
+		if d := l.found.dirs[id]; len(d.Parts)+len(d.Lines)+len(d.Journals) > 0 && !slices.Contains(l.at, id) { // until it is tidied up
 			s.rec.Started.Holders = append(s.rec.Started.Holders, control.Home{Host: d.host, Dir: id})
 		}
 	}

@@ -99,6 +99,11 @@ func (s *Supervisor) storeHomes(m *move) {
 		s.moveFailed(fmt.Sprintf("cannot record where the ranks are now: %v", err))
 		return
 	}
+	for _, h := range s.hosts { // those that keep copies for others need not have it to continue
+		if h.state == hostUp && len(h.peer) > 0 && !slices.Contains(to, h) {
+			h.ask(&control.StoreAttempt{AttemptRecord: now}, func(control.Message) {})
+		}
+	}
 	waiting := len(to)
 	for _, h := range to {
 		if h.state != hostUp {
