@@ -334,8 +334,8 @@ func (c *call) open(t target) (*ckpt.File, error) {
 			return nil, fmt.Errorf("%s: %w: %s; name a checkpoint, a file of it, a directory of checkpoints, or a file of 'cairn export'", t.file, errNotCheckpoint, why)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) && t.dir != "" {
-		return nil, fmt.Errorf("%s: the run has removed checkpoint %d meanwhile; try again: %w", t.dir, t.index, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, t.removed(err)
 	}
 	if err == nil && t.dir != "" {
 		if err := c.belongs(locate(t.file), &s.Header); err != nil {
@@ -344,6 +344,14 @@ func (c *call) open(t target) (*ckpt.File, error) {
 		}
 	}
 	return s, err
+}
+
+// removed says that a file of a directory of checkpoints is not there any more.
+func (t target) removed(err error) error {
+	if t.dir == "" {
+		return err
+	}
+	return fmt.Errorf("%s: the run has removed checkpoint %d meanwhile; try again: %w", t.dir, t.index, err)
 }
 
 // belongs compares what a file says it is with where it is.
@@ -426,7 +434,7 @@ func (c *call) check(t target) (*ckpt.File, error) {
 		if err != nil {
 			s.Close()
 			if _, gone := c.fsys.Stat(t.file); errors.Is(gone, fs.ErrNotExist) {
-				return nil, gone
+				return nil, t.removed(gone)
 			}
 			return nil, fmt.Errorf("%s: %w: a file of an older checkpoint that it needs: %w", t.file, ckpt.ErrCorrupt, err)
 		}

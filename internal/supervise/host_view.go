@@ -282,6 +282,8 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 	switch {
 	case err != nil:
 		return nil, true, fmt.Errorf("host %s: %w", h.Name, err)
+	case (answer.Error != "" || len(answer.Damage) > 0) && h.lacks(rank, index):
+		return nil, true, fmt.Errorf("host %s: %w", h.Name, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist})
 	case answer.Corrupt:
 		return nil, true, fmt.Errorf("%w: on %s: %s", ckpt.ErrCorrupt, h.Name, answer.Error)
 	case answer.Error != "":
@@ -291,4 +293,11 @@ func (v *HostView) Verify(path string) (found []ckpt.Damage, ok bool, err error)
 		found = append(found, ckpt.Damage{Name: d.Block, Err: errors.New(d.Reason)})
 	}
 	return found, true, nil
+}
+
+// lacks reports whether a host does not have a rank's file any more: the run
+// has removed it meanwhile.
+func (h *ViewedHost) lacks(rank int, index uint64) bool {
+	size, err := h.size(fmt.Sprintf("ckpt/ckpt-%08d/rank-%04d.h5", index, rank))
+	return err == nil && size == 0
 }

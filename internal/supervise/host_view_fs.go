@@ -144,6 +144,9 @@ func (f *viewFS) Stat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	if size, err := h.size(info.Path); err == nil && size == 0 && info.Size > 0 { // the run has removed it since it was listed
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
 	return f.info(h, info), nil
 }
 
@@ -166,7 +169,10 @@ func (f *viewFS) ReadDir(name string) (out []fs.DirEntry, err error) {
 	slices.Sort(all[index])
 	for _, rank := range all[index] {
 		list, err := f.list(rank, index)
-		if errors.Is(err, fs.ErrNotExist) { // the run has removed it meanwhile
+		if errors.Is(err, fs.ErrNotExist) {
+			if h := f.v.holder(rank, index); h != nil && h.lacks(rank, index) { // the run is removing the checkpoint
+				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
 			continue
 		}
 		if err != nil {
@@ -344,6 +350,9 @@ func (h *ViewedHost) file(path string, size int64) *viewFile {
 		answer, err := h.read(&control.ReadFile{Path: path, Offset: at})
 		if err != nil {
 			return nil, err
+		}
+		if answer.Size == 0 && size > 0 { // the run has removed it meanwhile
+			return nil, fmt.Errorf("host %s: %w", h.Name, &fs.PathError{Op: "read", Path: path, Err: fs.ErrNotExist})
 		}
 		return answer.Data, nil
 	}}

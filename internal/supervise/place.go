@@ -175,14 +175,24 @@ func (p *Place) Verify(ctx context.Context) (*VerifiedTier, error) {
 	return out, nil
 }
 
-// verify reads the objects of a manifest that are not in seen.
+// verify reads the objects of a manifest that are not in seen. If the run
+// removes the checkpoint meanwhile, nothing of it is damaged.
 func (v *VerifiedTier) verify(ctx context.Context, t tier.Tier, m *tier.Manifest, seen map[string]error) error {
+	var damage []TierDamage
 	n, err := tier.Verify(ctx, t, m, seen, func(object string, err error) {
-		v.Damage = append(v.Damage, TierDamage{tier.Title(m.Index), object, tier.Readable(err.Error())})
+		damage = append(damage, TierDamage{tier.Title(m.Index), object, tier.Readable(err.Error())})
 	})
+	if len(damage) > 0 {
+		gone, gerr := tier.Gone(ctx, t, m)
+		if gone {
+			return err
+		}
+		err = errors.Join(err, gerr)
+	}
 	if err != nil {
 		return err
 	}
+	v.Damage = append(v.Damage, damage...)
 	v.Bytes += n
 	if m.End != nil {
 		v.End = true

@@ -337,6 +337,15 @@ func readManifest(ctx context.Context, t Tier, run string, index uint64) (*Manif
 	return m, nil
 }
 
+// Gone reports whether a manifest was removed since it was read.
+func Gone(ctx context.Context, t Tier, m *Manifest) (bool, error) {
+	_, err := t.Stat(ctx, manifestName(m.Run, m.Index))
+	if errors.Is(err, ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Runs returns the runs that have something on a tier.
 func Runs(ctx context.Context, t Tier) ([]string, error) {
 	var runs []string
