@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -321,4 +322,60 @@ func TestTiers_EndRepaired(t *testing.T) {
 	removes(t, one(t, shared, "run-*", "*", "parts"))
 	onS3("/files/")
 	tells(1, "repair", w.run(), "s3="+place+": cannot be repaired: of the end of the run, rank ", "shared="+shared+": cannot be repaired: the end of the run: ")
+}
+
+// TestTiers_EndOnLyingStore ends a run while an object store confirms writes
+// and keeps half of them, or others. What such a store admits by its checksums
+// is written again. What it hides is found when the end is read: then the same
+// command on a blank machine refuses, and names the object.
+func TestTiers_EndOnLyingStore(t *testing.T) {
+	t.Parallel()
+	for _, hidden := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hidden=%t", hidden), func(t *testing.T) {
+			t.Parallel()
+			server := s3test.New()
+			t.Cleanup(server.Close)
+			server.IgnoreChecksums = hidden
+			var writes atomic.Int64
+			ends := make(chan bool)
+			server.Fault = func(op, key string) s3test.Fault {
+				select {
+				case <-ends:
+				default:
+					return s3test.None
+				}
+				switch {
+				case hidden && op == "PutObject" && strings.Contains(key, "/files/"):
+					writes.Add(1)
+					return s3test.Flip
+				case !hidden && op == "PutObject":
+					return []s3test.Fault{s3test.Short, s3test.Flip, s3test.None}[writes.Add(1)%3]
+				}
+				return s3test.None
+			}
+			local := filepath.Join(t.TempDir(), "local")
+			w := wandersTo(t, 5, s3Access(server), "--tiers", "local="+local+",s3=s3://"+s3test.Bucket+"/sim:every=1")
+			w.reachesStep(5)
+			close(ends)
+			w.lets(60)
+			w.finishes()
+			if n := writes.Load(); n < 3 && !hidden || n == 0 {
+				t.Fatalf("the store has lied %d times", n)
+			}
+			want := w.output()
+			removes(t, w.run())
+			removes(t, local)
+			w.again(s3Access(server), "--tiers", "local="+local+",s3=s3://"+s3test.Bucket+"/sim:every=1")
+			if !hidden {
+				w.finishes()
+				must(t, w.text(), "the run has finished, at ", "nothing is computed")
+				sameOutput(t, w.output(), want)
+				return
+			}
+			if code := w.ends(); code == 0 {
+				t.Errorf("it gives what the store has:\n%s", w.text())
+			}
+			must(t, w.text(), "its files and its output cannot be fetched", "/files/")
+		})
+	}
 }
