@@ -178,6 +178,8 @@ type Part struct {
 	Bytes   int64     `json:"bytes"`            // with its bases
 	Time    time.Time `json:"time"`
 	Error   string    `json:"error,omitempty"` // why it cannot be loaded, as far as its metadata shows
+	// Writes says that the rank writes files which only this host sees.
+	Writes bool `json:"writes,omitempty"`
 }
 
 // RankLine is the recovery line that a rank has recorded.

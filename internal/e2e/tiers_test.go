@@ -185,6 +185,80 @@ func TestTiers_HostLost(t *testing.T) {
 	sameOutput(t, w.output(), want)
 }
 
+// TestTiers_RanksElsewhere resumes a run with its ranks on other hosts than
+// before, and back again. No host is lost. The files that ranks write go where
+// the ranks go.
+func TestTiers_RanksElsewhere(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	for _, c := range []struct {
+		tier string
+		long bool
+	}{{"partner", false}, {"shared", false}, {"rs=2+1:every=1", true}} {
+		t.Run(c.tier, func(t *testing.T) {
+			if c.long {
+				onlyLong(t)
+			}
+			t.Parallel()
+			w := wanderOn(t, 3, n, "-size", "2000")
+			data := filepath.Join(w.local, "data")
+			w.command = append(w.command, "-data", data)
+			want := t.TempDir()
+			for _, h := range w.net.Hosts {
+				dir := filepath.Join(w.disks, h, "data")
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				for r := range n {
+					name := fmt.Sprintf("input-%d.txt", r)
+					write(t, filepath.Join(dir, name), lines(100))
+					write(t, filepath.Join(want, name), lines(100))
+				}
+			}
+			tier := c.tier
+			if tier == "shared" {
+				tier += "=" + sharedDir(t) + ":every=1"
+			}
+			flags := []string{"--tiers", "local=" + filepath.Join(w.local, "me") + "," + tier}
+			for i, slots := range []string{"3 1 1", "1 1 1", "0 2 1", "3 1 1"} {
+				w.lets(5 + 2*i)
+				w.begins(slots, flags...)
+				if i > 0 {
+					w.awaits("restored checkpoint")
+				}
+				w.reachesStep(5 + 2*i)
+				if i < 3 {
+					w.stops()
+				}
+			}
+			w.lets(60)
+			w.finishes()
+			x := newRun(t, program(t, "wander"), "-size", "2000", "-data", want)
+			x.start("-n", fmt.Sprint(n)).finishes()
+			sameOutput(t, w.output(), x.output())
+			for rank := range n {
+				name := fmt.Sprintf("rank-%d.txt", rank)
+				right := func(host string) bool {
+					got, _ := os.ReadFile(filepath.Join(w.disks, host, "data", name))
+					return string(got) == tool(t, "cat", filepath.Join(want, name))
+				}
+				if !slices.ContainsFunc(w.net.Hosts, right) {
+					t.Errorf("no host has the right %s", name)
+				}
+			}
+		})
+	}
+}
+
+// lines returns lines with their numbers, as wander reads them.
+func lines(n int) string {
+	text := ""
+	for i := range n {
+		text += fmt.Sprintf("%04d\n", i)
+	}
+	return text
+}
+
 // TestTiers_HostVanishes loses a host with its disk and its processes while the
 // run computes. The supervisor waits until no rank can run there any more, and
 // resumes on the other host. Then the lost host comes back.

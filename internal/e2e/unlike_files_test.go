@@ -22,10 +22,7 @@ func TestMigrate_FilesNotShared(t *testing.T) {
 	}
 	want := undisturbed(t, 3, program(t, "wander"))
 	data := t.TempDir()
-	input := ""
-	for i := range 100 {
-		input += fmt.Sprintf("%04d\n", i)
-	}
+	input := lines(100)
 	for r := range 3 {
 		if err := os.WriteFile(filepath.Join(data, fmt.Sprintf("input-%d.txt", r)), []byte(input), 0o644); err != nil {
 			t.Fatal(err)

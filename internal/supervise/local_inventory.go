@@ -121,6 +121,76 @@ func ownObject(rank int) recovery.Object {
 	return recovery.Object{Name: fmt.Sprintf("rank-%04d-own", rank)}
 }
 
+// isOwn reports whether an object is the journal and the output of a rank.
+func isOwn(o recovery.Object, rank int) bool { return o.Name == ownObject(rank).Name }
+
+// farFromHome is the size that a plan gives to the journal and the output of a
+// rank: they are brought to another host only if no pack is there, because the
+// files of the program stay at home.
+const farFromHome = 1 << 45
+
+// preferPacks makes plans bring a pack to a rank that does not run at home.
+func preferPacks(inv *recovery.Inventory) {
+	for i := range inv.Stores {
+		for _, part := range inv.Stores[i].Parts {
+			for k := range part.Objects {
+				if isOwn(part.Objects[k], part.Rank) {
+					part.Objects[k].Size = farFromHome
+				}
+			}
+		}
+	}
+}
+
+// bringsOwn returns the ranks whose journals and output a plan brings to other
+// hosts, without the files of the program.
+func bringsOwn(plan *recovery.Plan) (ranks []int) {
+	for _, f := range plan.Fetches {
+		if isOwn(f.Object, f.Rank) {
+			ranks = append(ranks, f.Rank)
+		}
+	}
+	return ranks
+}
+
+// writesAtHome reports whether a rank writes files that only its home has.
+func (p *localInventory) writesAtHome(rank int) bool {
+	d := p.dirs[p.record.Homes[rank].Dir]
+	return d != nil && slices.ContainsFunc(d.Parts, func(x control.Part) bool { return x.Rank == rank && x.Writes })
+}
+
+// withPacks returns a plan that brings packs to those ranks of another plan
+// that write files at home; nil: there is none. It may restore an older
+// checkpoint: without its files, a rank cannot restore the newer one.
+func (p *localInventory) withPacks(plan *recovery.Plan, want recovery.Want) *recovery.Plan {
+	const why = "the files that the program writes are there, and the rank is to run on another host"
+	inv := p.inventory()
+	stay := false
+	for _, rank := range bringsOwn(plan) {
+		if !p.writesAtHome(rank) {
+			continue
+		}
+		stay = true
+		own := ownObject(rank)
+		for i := range inv.Stores {
+			s := &inv.Stores[i]
+			if slices.Contains(s.Copies, own.Name) {
+				s.Copies = slices.DeleteFunc(s.Copies, func(name string) bool { return name == own.Name })
+				s.Damaged = append(s.Damaged, recovery.Damage{Object: own.Name, Why: why})
+			}
+		}
+	}
+	if !stay {
+		return nil
+	}
+	preferPacks(inv)
+	other, err := recovery.MakePlan(inv, want)
+	if err != nil {
+		return nil
+	}
+	return other
+}
+
 // fileObject names a rank's file of a checkpoint, with its bases.
 func fileObject(part *control.Part) recovery.Object {
 	name := fmt.Sprintf("rank-%04d-%08d", part.Rank, part.Index)
@@ -285,7 +355,11 @@ func (p *localInventory) plan(at []string) (*recovery.Plan, error) {
 	for _, id := range at {
 		want.Hosts = append(want.Hosts, names[id])
 	}
+	preferPacks(inv)
 	plan, err := recovery.MakePlan(inv, want)
+	if plan != nil {
+		plan = cmp.Or(p.withPacks(plan, want), plan)
+	}
 	switch {
 	case plan == nil && homes != nil: // and no tier has enough
 		if err != nil {
@@ -408,12 +482,12 @@ func (p *localInventory) fetches(plan *recovery.Plan, at []string) map[string][]
 		out[at[item.Rank]] = append(out[at[item.Rank]], item)
 	}
 	for _, f := range plan.Fetches {
-		if f.From[0].Store >= len(ids) || brought[f.Rank] && f.Object != ownObject(f.Rank) { // from a tier
+		if f.From[0].Store >= len(ids) || brought[f.Rank] && !isOwn(f.Object, f.Rank) { // from a tier
 			continue
 		}
 		from := p.dirs[ids[f.From[0].Store]]
 		item := control.FetchItem{Rank: f.Rank, Host: from.host, Addresses: from.addresses}
-		if f.Object == ownObject(f.Rank) {
+		if isOwn(f.Object, f.Rank) {
 			item.Own = true
 		} else {
 			item.Index, item.Attempt, brought[f.Rank] = plan.Index, plan.Attempt, true

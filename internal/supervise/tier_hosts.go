@@ -236,9 +236,9 @@ func (p *localInventory) keptFetches(plan *recovery.Plan) (out []control.FetchIt
 			continue
 		}
 		x := helper.KeptItem{Part: part, Stores: stores}
-		x.Part.Objects = slices.DeleteFunc(slices.Clone(part.Objects), func(o recovery.Object) bool { return o == ownObject(r) })
+		x.Part.Objects = slices.DeleteFunc(slices.Clone(part.Objects), func(o recovery.Object) bool { return isOwn(o, r) })
 		for _, f := range plan.Fetches {
-			if f.Rank == r && f.Object != ownObject(r) {
+			if f.Rank == r && !isOwn(f.Object, r) {
 				x.Fetches = append(x.Fetches, f)
 			}
 		}

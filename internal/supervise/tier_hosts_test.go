@@ -5,6 +5,7 @@ package supervise
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,12 +64,14 @@ func TestHostView_Tiers(t *testing.T) {
 }
 
 // TestKeptInventory_Plan has rank 0 in directory a, and rank 1 with its home in
-// b. Directory a keeps a copy of rank 1's part.
+// b. Directory a keeps a copy of rank 1's part. If the rank runs there, it gets
+// its pack, because the home's journal and output have none of its files.
 func TestKeptInventory_Plan(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		absent  []string
 		gone    bool // b is
+		away    bool // rank 1 runs in a
 		damaged bool // rank 1's file in b is
 		refuses string
 		fetches int // of rank 1
@@ -76,6 +79,7 @@ func TestKeptInventory_Plan(t *testing.T) {
 	}{
 		{name: "home gone", gone: true, ownKept: true},
 		{name: "home gone, and its pack lacks a file", absent: []string{"/gpfs/result"}, gone: true, refuses: "it does not have /gpfs/result"},
+		{name: "away from home", away: true, ownKept: true},
 		{name: "file at home damaged", absent: []string{"/gpfs/result"}, damaged: true, fetches: 1},
 	} {
 		a, b := dirNamed("a"), dirNamed("b")
@@ -88,7 +92,10 @@ func TestKeptInventory_Plan(t *testing.T) {
 		keeps(t, b, c.absent)
 		dirs, at := []*hostDir{a, b}, []string{"a", "b"}
 		if c.gone {
-			dirs, at = dirs[:1], []string{"a", "a"}
+			dirs = dirs[:1]
+		}
+		if c.gone || c.away {
+			at = []string{"a", "a"}
 		}
 		p := newLocalInventory(2, startedOn("a", "b"), dirs)
 		if c.damaged {
@@ -111,8 +118,43 @@ func TestKeptInventory_Plan(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", c.name, items, x)
 		}
 		for _, o := range x.Part.Objects {
-			if o == ownObject(1) {
+			if isOwn(o, 1) {
 				t.Errorf("%s: the helper is to place %s", c.name, o.Name)
+			}
+		}
+	}
+}
+
+// TestKeptInventory_NewerAtHome has a checkpoint that was not copied yet, and
+// rank 1 is to run on another host than its home. If the program writes files
+// at home, the rank gets the older checkpoint with its pack. Otherwise it gets
+// the newer one.
+func TestKeptInventory_NewerAtHome(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		a, b := dirNamed("a"), dirNamed("b")
+		for _, index := range []uint64{3, 2} {
+			for rank, d := range []*hostDir{a, b} {
+				d.Parts = append(d.Parts, control.Part{Rank: rank, Index: index, Attempt: "y", Header: "h", Writes: writes})
+			}
+		}
+		a.Lines, b.Lines = []control.RankLine{{Rank: 0, Index: 3}}, []control.RankLine{{Rank: 1, Index: 3}}
+		keeps(t, a, nil)
+		keeps(t, b, nil)
+		p := newLocalInventory(2, startedOn("a", "b"), []*hostDir{a, b})
+		for at, want := range map[string]uint64{"a": 3, "b": 3} {
+			if at == "a" && writes {
+				want = 2
+			}
+			plan, err := p.plan([]string{"a", at})
+			if err != nil || plan.Index != want {
+				t.Errorf("writes %v, rank 1 on %s: %+v, %v; want checkpoint %d", writes, at, plan, err, want)
+				continue
+			}
+			if why := p.skipped(plan); want == 2 && !strings.Contains(why, "rank 1's journal and output on host b cannot be loaded: the files that the program writes are there") {
+				t.Errorf("it says: %s", why)
+			}
+			if packed := slices.ContainsFunc(p.keptFetches(plan), func(x control.FetchItem) bool { return x.Rank == 1 && x.Own }); packed != (want == 2) {
+				t.Errorf("writes %v, rank 1 on %s: its pack is brought: %v", writes, at, packed)
 			}
 		}
 	}

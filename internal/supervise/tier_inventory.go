@@ -154,7 +154,8 @@ func fromTier(items map[string][]control.FetchItem) map[int]string {
 }
 
 // needsTiers reports whether a start should look at the tiers outside of the
-// hosts: a home is gone, or hosts do not have the newest checkpoint.
+// hosts: a home is gone, a rank will run elsewhere, or hosts do not have the
+// newest checkpoint.
 func (p *localInventory) needsTiers(plan *recovery.Plan, err error) bool {
 	switch {
 	case p.record == nil:
@@ -164,7 +165,7 @@ func (p *localInventory) needsTiers(plan *recovery.Plan, err error) bool {
 	case plan == nil:
 		return len(p.missingHomes()) > 0
 	}
-	return plan.Index < p.committed() && !slices.Contains(p.avoid, p.committed())
+	return len(bringsOwn(plan)) > 0 || plan.Index < p.committed() && !slices.Contains(p.avoid, p.committed())
 }
 
 // missingHomes returns the homes of ranks whose directories were not found.

@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/tier/pack"
 )
 
 // Scan returns what the directory has. It reads the metadata of checkpoints,
@@ -52,7 +53,23 @@ func (d *Dir) Scan() (*control.HostFiles, error) {
 	if out.Lines, err = d.lines(); err == nil {
 		out.Journals, err = d.journals()
 	}
+	if out.Attempt != nil && pack.OnLocalDisk(filepath.Join(out.Attempt.Cwd, "file")) {
+		for i := range out.Parts {
+			p := &out.Parts[i]
+			p.Writes = p.Writes || slices.Contains(out.Journals, p.Rank)
+		}
+	}
 	return out, err
+}
+
+// writesHere reports whether a rank had files open for writing, at a
+// checkpoint, that only this host sees.
+func writesHere(s *ckpt.File) bool {
+	files, err := s.Files()
+	return err == nil && slices.ContainsFunc(files, func(f ckpt.FileEntry) bool {
+		at := cmp.Or(f.At, f.Path)
+		return !f.IsStream() && !f.Closed && f.Mode != "r" && filepath.IsAbs(at) && pack.OnLocalDisk(at)
+	})
 }
 
 // journals returns the ranks that have a journal here.
@@ -88,7 +105,7 @@ func (d *Dir) part(rank int, index uint64) (*control.Part, error) {
 	s, err := ckpt.Open(d.fs, path)
 	if err == nil {
 		defer s.Close()
-		p.Attempt, p.Header = s.Header.Attempt, s.Digest()
+		p.Attempt, p.Header, p.Writes = s.Header.Attempt, s.Digest(), writesHere(s)
 		if at, terr := time.Parse(time.RFC3339, s.Header.Time); terr == nil {
 			p.Time = at
 		}

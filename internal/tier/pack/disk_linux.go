@@ -20,9 +20,9 @@ var localDisks = []uint32{
 	0xca451a4e, // bcachefs
 }
 
-// onLocalDisk reports whether only this host sees the file system of a path. It
+// OnLocalDisk reports whether only this host sees the file system of a path. It
 // is that of the nearest directory that exists.
-func onLocalDisk(path string) bool {
+func OnLocalDisk(path string) bool {
 	for {
 		path = filepath.Dir(path)
 		var st syscall.Statfs_t

@@ -453,7 +453,7 @@ func (m *maker) addFiles(ctx context.Context, p *rankPack, files []journal.Saved
 		if !slices.Contains(s.Ranks, p.x.Rank) || s.Path == p.x.Home || inDir(s.Path, m.Dir) {
 			continue
 		}
-		shared := m.All > 1 && !s.Gone && !onLocalDisk(s.Path)
+		shared := m.All > 1 && !s.Gone && !OnLocalDisk(s.Path)
 		if shared && !p.x.Journal && m.File != nil { // as in a run whose hosts share everything, it stays where it is
 			continue
 		}
