@@ -210,14 +210,10 @@ func Waiter() *routine {
 // Waits is called before a send or receive. It returns false if that is to be
 // done by BareSend or BareRecv.
 func (g *routine) Waits(channel unsafe.Pointer) bool {
-	if g == nil || channel == nil {
+	if g == nil || channel == nil || cuts.wanted.now != 0 {
 		return false
 	}
-	g.channel = channel
-	if cuts.wanted.now != 0 {
-		g.channel = nil
-		return false
-	}
+	g.channel = channel // a cut that begins now looks at it again and again
 	return true
 }
 
@@ -260,8 +256,9 @@ func (s Sender[T]) Value(v T) (_ T, interrupted bool) { return v, false }
 // A select statement without a default waits as the program's own, if a cut can
 // wake it:
 //
+//	w := Waiter()
 //	i, s := 0, Selected{}
-//	if g, ok := Selecting(0, a.Channel(), b.Channel()); !ok {
+//	if !w.SelectsTwo(0, a.Channel(), b.Channel()) {
 //		i, s = BareSelect(a, b)
 //	} else {
 //		select {
@@ -269,29 +266,33 @@ func (s Sender[T]) Value(v T) (_ T, interrupted bool) { return v, false }
 //		case b.V, b.OK = <-b.C:
 //			i = 1
 //		}
-//		if g.Woken() {
+//		if w.Woken() {
 //			InterruptSelect(a, b)
 //		}
 //	}
 
-// Selecting is called before a select statement with these channels; the first
-// ones are those that it sends to. ok is false if a cut could not wake it.
-func Selecting(sends int, channels ...unsafe.Pointer) (g *routine, ok bool) {
-	if run == nil {
-		return nil, true
+// SelectsTwo is Selects for two channels.
+func (g *routine) SelectsTwo(sends int, a, b unsafe.Pointer) bool {
+	first := a
+	if first == nil {
+		first = b
 	}
-	return selecting(sends, channels)
+	if g == nil || first == nil || sends != 0 || cuts.wanted.now != 0 {
+		return g.Selects(sends, a, b)
+	}
+	setPointer(&g.receives[0], a)
+	setPointer(&g.receives[1], b)
+	set(&g.cases, 2)
+	setPointer(&g.selecting, first)
+	return true
 }
 
-func selecting(sends int, channels []unsafe.Pointer) (g *routine, ok bool) {
-	if !plainWaits {
-		return nil, false
-	}
-	if g = current(); g == nil {
-		return nil, true // it is not saved
-	}
-	if len(channels) > len(g.receives) {
-		return nil, false
+// Selects is called before a select statement with these channels; the first
+// ones are those that it sends to. It returns false if that is to be done by
+// BareSelect.
+func (g *routine) Selects(sends int, channels ...unsafe.Pointer) bool {
+	if g == nil || len(channels) > len(g.receives) {
+		return false
 	}
 	// Of several channels that it sends to, one may be closed. The statement
 	// panics, and leaves selecting as it is. That does no harm if it is the
@@ -303,7 +304,7 @@ func selecting(sends int, channels []unsafe.Pointer) (g *routine, ok bool) {
 		case first == nil:
 			first = c
 		case i < sends && c != first:
-			return nil, false
+			return false
 		}
 		if i < sends {
 			c = nil
@@ -311,22 +312,20 @@ func selecting(sends int, channels []unsafe.Pointer) (g *routine, ok bool) {
 		setPointer(&g.receives[i], c)
 	}
 	if first == nil { // nothing can wake it
-		return nil, false
+		return false
 	}
 	set(&g.cases, uint32(len(channels)))
 	setPointer(&g.selecting, first)
 	if cuts.wanted.Load() {
 		setPointer(&g.selecting, nil)
-		return nil, false
+		return false
 	}
-	return g, true
+	return true
 }
 
-// Woken ends what Selecting has begun. It reports whether a cut has woken the
+// Woken ends what Selects has begun. It reports whether a cut has woken the
 // goroutine; then no case was chosen.
-func (g *routine) Woken() bool { return g != nil && g.selectEnded() }
-
-func (g *routine) selectEnded() bool {
+func (g *routine) Woken() bool {
 	setPointer(&g.selecting, nil)
 	woken := g.woken
 	g.woken = false
@@ -353,8 +352,14 @@ func BareSelect(list ...CaseOf) (int, Selected) {
 	return -1, Selected{}
 }
 
-// bareLockMutex is the part of BareLock that is not inlined.
-func bareLockMutex(m *sync.Mutex) (interrupted bool) {
+// A function that locks a mutex tries that first in its own code:
+//
+//	if (!Barging() || !TryLock(m)) && BareLock(m) {
+//		store the frame
+//		...
+
+// BareLock stands for m.Lock().
+func BareLock(m *sync.Mutex) (interrupted bool) {
 	return (m == nil || locks.urgent.may(unsafe.Pointer(m)) || !m.TryLock()) && bareLock(lock{M: m})
 }
 

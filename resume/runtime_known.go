@@ -355,12 +355,13 @@ func Lock(m *sync.Mutex) {
 	}
 }
 
-// BareLock stands for m.Lock().
-func BareLock(m *sync.Mutex) (interrupted bool) {
-	if urgentLocks != 0 || !atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1) {
-		return bareLockMutex(m)
-	}
-	return false
+// Barging reports whether any goroutine may lock before those that wait, so
+// that TryLock may be tried.
+func Barging() bool { return urgentLocks == 0 }
+
+// TryLock stands for m.TryLock().
+func TryLock(m *sync.Mutex) bool {
+	return atomic.CompareAndSwapInt32((*int32)(unsafe.Pointer(m)), 0, 1)
 }
 
 // Unlock stands for m.Unlock().
@@ -376,24 +377,28 @@ func Unlock(m *sync.Mutex) {
 // initializes the checker, and reports copies.
 type condData struct {
 	locker  [2]uintptr
-	list    condList
+	wait    uint32 // these are the list
+	notify  uint32
+	others  [3]uintptr
 	checker uintptr // its own address, once the sync.Cond was used
 }
 
-func (c *condData) idle() bool {
-	return c.checker == uintptr(unsafe.Pointer(&c.checker)) && atomic.LoadUint32(&c.list.wait) == atomic.LoadUint32(&c.list.notify)
+// calls reports whether a goroutine may wait. For notify a plain read suffices:
+// it follows an atomic one, and an older value is a smaller one.
+func (c *condData) calls() bool {
+	return c.checker != uintptr(unsafe.Pointer(&c.checker)) || atomic.LoadUint32(&c.wait) != c.notify
 }
 
 // Signal stands for c.Signal().
 func Signal(c *sync.Cond) {
-	if !(*condData)(unsafe.Pointer(c)).idle() {
+	if (*condData)(unsafe.Pointer(c)).calls() {
 		signalCond(c)
 	}
 }
 
 // Broadcast stands for c.Broadcast().
 func Broadcast(c *sync.Cond) {
-	if !(*condData)(unsafe.Pointer(c)).idle() {
+	if (*condData)(unsafe.Pointer(c)).calls() {
 		broadcastCond(c)
 	}
 }
@@ -500,12 +505,12 @@ func tryWakeOne(c, other *chanHeader, sends, selects bool, ended <-chan bool) bo
 // tryWakeCond wakes a goroutine that waits for a sync.Cond, among others.
 func tryWakeCond() bool {
 	field, ok := reflect.TypeFor[sync.Cond]().FieldByName("notify")
-	if !ok || field.Type.Size() != unsafe.Sizeof(condList{}) || field.Offset != unsafe.Offsetof(condData{}.list) || !condsKnown() {
+	if !ok || field.Type.Size() != unsafe.Sizeof(condList{}) || field.Offset != unsafe.Offsetof(condData{}.wait) || !condsKnown() {
 		return false
 	}
 	c := sync.NewCond(new(sync.Mutex))
 	used := (*condData)(unsafe.Pointer(c))
-	if c.Signal(); !used.idle() {
+	if c.Signal(); used.calls() {
 		return false
 	}
 	l := (*condList)(unsafe.Add(unsafe.Pointer(c), condOffset))

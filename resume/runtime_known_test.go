@@ -136,7 +136,8 @@ func TestWakeChannel_Exchange(t *testing.T) {
 				send, never := To(a).Case(p), CaseRecv[*message](make(chan *message, 1))
 				for again := true; again; {
 					n := 0
-					g, _ := Selecting(1, send.Channel(), never.Channel())
+					g := Waiter()
+					g.SelectsTwo(1, send.Channel(), never.Channel())
 					deeper(k%200, func() {
 						select {
 						case send.C <- send.V:
@@ -155,7 +156,8 @@ func TestWakeChannel_Exchange(t *testing.T) {
 		begin(func(*routine) {
 			for k := 0; a != nil || b != nil; k++ {
 				n, x, y := 0, CaseRecv(a), CaseRecv(b)
-				g, _ := Selecting(0, x.Channel(), y.Channel())
+				g := Waiter()
+				g.SelectsTwo(0, x.Channel(), y.Channel())
 				deeper(k%200, func() {
 					select {
 					case x.V, x.OK = <-x.C:
@@ -245,7 +247,8 @@ func TestWakeChannel_Exchange(t *testing.T) {
 			ticks.Store(&c)
 			for again := true; again; {
 				x, never := CaseRecv(c), CaseRecv[int](make(chan int))
-				g, _ := Selecting(0, x.Channel(), never.Channel())
+				g := Waiter()
+				g.SelectsTwo(0, x.Channel(), never.Channel())
 				select {
 				case x.V = <-x.C:
 				case <-never.C:
@@ -306,9 +309,9 @@ func TestWakeChannel_Exchange(t *testing.T) {
 	t.Logf("%d values (%d selected), %d interrupted waits, %d rounds of wakes", received.Load(), selected.Load(), interrupted.Load(), wakes)
 }
 
-// TestSelecting_Closed has a select that panics: what it leaves behind must not
+// TestSelects_Closed has a select that panics: what it leaves behind must not
 // let a cut interrupt other selects.
-func TestSelecting_Closed(t *testing.T) {
+func TestSelects_Closed(t *testing.T) {
 	usePlainWaits(t)
 	r := &routine{wake: make(chan struct{}, 1)}
 	open, closed, second := make(chan int), make(chan int), make(chan int)
@@ -324,7 +327,7 @@ func TestSelecting_Closed(t *testing.T) {
 				}
 			}()
 			recv, send := CaseRecv(open), To(closed).Case(1)
-			if _, ok := Selecting(1, send.Channel(), recv.Channel()); !ok {
+			if !r.Selects(1, send.Channel(), recv.Channel()) {
 				t.Error("a select with one channel to send to does not wait plainly")
 			}
 			select {
@@ -332,7 +335,7 @@ func TestSelecting_Closed(t *testing.T) {
 			case send.C <- send.V:
 			}
 		}()
-		if _, ok := Selecting(2, To(open).Case(1).Channel(), To(closed).Case(1).Channel()); ok {
+		if r.SelectsTwo(2, To(open).Case(1).Channel(), To(closed).Case(1).Channel()) {
 			t.Error("a select with two channels to send to waits plainly: it may panic because of either")
 		}
 		select { // of a library

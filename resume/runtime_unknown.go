@@ -14,8 +14,11 @@ func tryPlainWaits() {}
 // Lock stands for m.Lock().
 func Lock(m *sync.Mutex) { lockMutex(m) }
 
-// BareLock stands for m.Lock().
-func BareLock(m *sync.Mutex) (interrupted bool) { return bareLockMutex(m) }
+// Barging reports that TryLock is not to be tried.
+func Barging() bool { return false }
+
+// TryLock stands for m.TryLock().
+func TryLock(m *sync.Mutex) bool { return m.TryLock() }
 
 // Unlock stands for m.Unlock().
 func Unlock(m *sync.Mutex) { unlockMutex(m, false) }

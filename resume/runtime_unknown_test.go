@@ -20,7 +20,7 @@ func TestRuntimeKnown_WithLinkerFlag(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, procs := range []int{1, 2, 8} {
-		cmd := exec.Command(binary, "-test.v", "-test.run=^(TestWakeChannel_Exchange|TestWakeCond_Queue|TestSelecting_Closed|TestBlockedForEver_Unsaved|TestMutex_Layout|TestRoutine_Memory)$")
+		cmd := exec.Command(binary, "-test.v", "-test.run=^(TestWakeChannel_Exchange|TestWakeCond_Queue|TestSelects_Closed|TestBlockedForEver_Unsaved|TestMutex_Layout|TestRoutine_Memory)$")
 		cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", procs), "GODEBUG=adaptivestackstart=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestWakeChannel_Exchange") {

@@ -23,10 +23,10 @@ import (
 //	                                …
 //	                        }
 //
-// A select is written as the program's own statement: see resume/bare.go. So
-// are sends and receives in functions with a loop that has one. These look up
-// the goroutine's control block when they begin; without a loop, that would
-// cost more than it saves.
+// A mutex is tried first in the function's own code. A select is written as the
+// program's own statement: see resume/bare.go. So are sends and receives in
+// functions with a loop that has one. These look up the goroutine's control
+// block when they begin; without a loop, that would cost more than it saves.
 
 // bareWaits are the functions of the run time that have a bare form.
 var bareWaits = []string{"Recv", "RecvOK", "Send", "Select", "Lock", "LockRW", "RLock", "LockAny", "CondWait"}
@@ -108,15 +108,22 @@ func (e *emitter) ownSelect(m *mark) string {
 		return fmt.Sprintf("%[1]s := 0, %[2]s.Selected{}\nif %[2]s.Alone() {\n%[3]s} else {\n%[4]s%[1]s = %[2]s.Select(%[5]s)\n}",
 			both, rewrite.Prefix, wait, line, list)
 	}
-	return fmt.Sprintf("%[1]s := 0, %[2]s.Selected{}\nif %[2]sg, %[2]sok := %[2]s.Selecting(%[3]d, %[4]s); !%[2]sok {\n%[5]s%[1]s = %[2]s.BareSelect(%[6]s)\n} else {\n%[7]sif %[2]sg.Woken() {\n%[2]s.InterruptSelect(%[6]s)\n}\n}",
-		both, rewrite.Prefix, len(sends), strings.Join(append(sends, receives...), ", "), line, list, wait)
+	lookUp, selects := "", "Selects"
+	if !e.fn.waiter {
+		lookUp = fmt.Sprintf("%[1]sw := %[1]s.Waiter(); ", rewrite.Prefix)
+	}
+	if len(names) == 2 {
+		selects = "SelectsTwo"
+	}
+	return fmt.Sprintf("%[1]s := 0, %[2]s.Selected{}\nif %[8]s!%[2]sw.%[9]s(%[3]d, %[4]s) {\n%[5]s%[1]s = %[2]s.BareSelect(%[6]s)\n} else {\n%[7]sif %[2]sw.Woken() {\n%[2]s.InterruptSelect(%[6]s)\n}\n}",
+		both, rewrite.Prefix, len(sends), strings.Join(append(sends, receives...), ", "), line, list, wait, lookUp, selects)
 }
 
-// waitsInLoop reports whether a function sends or receives in a loop.
+// waitsInLoop reports whether a function sends, receives or selects in a loop.
 func (e *emitter) waitsInLoop() bool {
 	return slices.ContainsFunc(e.fn.marks, func(m *mark) bool {
 		name := e.waitName(m)
-		return name != nil && slices.Contains([]string{"Recv", "RecvOK", "Send"}, name.Name) && slices.ContainsFunc(m.path[:len(m.path)-1], func(st step) bool {
+		return name != nil && slices.Contains([]string{"Recv", "RecvOK", "Send", "Select"}, name.Name) && slices.ContainsFunc(m.path[:len(m.path)-1], func(st step) bool {
 			switch unlabelled(st.list[st.i]).(type) {
 			case *ast.ForStmt, *ast.RangeStmt:
 				return true
@@ -181,6 +188,11 @@ func (e *emitter) bareStatement(m *mark) string {
 					rewrite.Prefix, id.Name, v, cut, args, line) + e.ifInterrupted(m, cut)
 			}
 		}
+	}
+	if name.Name == "Lock" {
+		lock := fmt.Sprintf("%slock%d", rewrite.Prefix, m.n)
+		return fmt.Sprintf("%s := %s\n", lock, args) +
+			e.ifInterrupted(m, fmt.Sprintf("(!%[1]s.Barging() || !%[1]s.TryLock(%[2]s)) && %[1]s.BareLock(%[2]s)", rewrite.Prefix, lock))
 	}
 	text := fmt.Sprintf("%s.Bare%s(%s)", e.region(on.Pos(), on.End(), on), name.Name, args)
 	if name.Name == "Recv" || name.Name == "RecvOK" {
