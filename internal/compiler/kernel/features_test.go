@@ -500,6 +500,14 @@ func k_items(w *device.Work) {
 				}
 			}
 		}
+		for half := 4; half > 0; half /= 2 { // a tree in each row
+			for y := range high {
+				line := tile[y*wide:][:wide]
+				for x := range min(wide, half, wide-half) {
+					line[x] += line[x+half]
+				}
+			}
+		}
 		for y := range high {
 			to := out[(y0+y)*n+x0:][:wide]
 			for x := range wide {

@@ -50,6 +50,12 @@ func (f *function) looping() bool {
 	return slices.ContainsFunc(f.targets, func(t *target) bool { return t.kind == 'f' })
 }
 
+// repeating reports whether a loop is open inside of a loop over items.
+func (f *function) repeating() bool {
+	i := slices.IndexFunc(f.targets, func(t *target) bool { return t.kind == 'i' })
+	return i >= 0 && slices.ContainsFunc(f.targets[i:], func(t *target) bool { return t.kind == 'f' })
+}
+
 // offset returns the sum of the constants in a sum of 64-bit integers.
 func (f *function) offset(x ast.Expr) int64 {
 	if v := f.Info.Types[x].Value; v != nil {

@@ -486,7 +486,7 @@ func (f *function) items(s ast.Stmt, label string, id *ast.Ident, high bound, lo
 	}
 	in, again := it.in, it.again
 	it.last++
-	it.in, it.again = append(slices.Clone(in), it.last), again || !outer && f.looping()
+	it.in, it.again = append(slices.Clone(in), it.last), again || f.repeating()
 	t := f.push(label, 'i')
 	it.open = append(it.open, high.dim)
 	obj := f.Info.Defs[id]
