@@ -104,8 +104,13 @@ func Find(ld *load.Program, g *callgraph.Graph) *Result {
 // unsupported returns something for which programs keep their devices.
 func (d *dependence) unsupported() (at token.Pos, why string) {
 	for fn := range d.kernels {
-		if _, ok := fn.Node.(*ast.FuncLit); ok && fn.Decl != nil && !d.live[d.g.ByNode[fn.Decl]] {
+		switch fn.Node.(type) {
+		case *ast.RangeStmt: // the function around it has the same writes
 			continue
+		case *ast.FuncLit:
+			if fn.Decl != nil && !d.live[d.g.ByNode[fn.Decl]] {
+				continue
+			}
 		}
 		for _, w := range writes(fn, fn.Body) {
 			v, ok := w.obj.(*types.Var)

@@ -19,6 +19,19 @@ var (
 	size   = device.Size{64}
 )
 
+// grouped writes an array in a loop over groups.
+func grouped(w *device.Work) {
+	y := device.Slice[float64](w, 0)
+	for g := range w.Groups() {
+		lo, hi := g.Range(0)
+		for i := lo; i < hi; i++ {
+			y[i] = 1
+		}
+	}
+}
+
+var groups = device.KernelOf(grouped)
+
 func launch(args ...any) error { return dev.Launch(kernel, size, args...) }
 
 func first() {
