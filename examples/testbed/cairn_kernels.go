@@ -128,8 +128,8 @@ func init() {
 }`,
 		`func mgReduce(w *device.Work) {
 	coarse, fine := device.Slice[float64](w, 0), device.Slice[float64](w, 1)
-	n, first := int(device.Value[int32](w, 2)), int(device.Value[int32](w, 3))
-	side, cross := device.LocalSlice[float64](w, 4), device.LocalSlice[float64](w, 5)
+	n := int(device.Value[int32](w, 2))
+	side, cross := device.LocalSlice[float64](w, 3), device.LocalSlice[float64](w, 4)
 	m := 2 * n
 	for g := range w.Groups() {
 		xlo, xhi := g.Range(0)
@@ -155,7 +155,7 @@ func init() {
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
 				line := fine[((2*z+2)*m+2*y+1)*m:][:m]
-				to := coarse[((z+first)*n+y)*n:][:xhi]
+				to := coarse[(z*n+y)*n:][:xhi]
 				s, c := side[:m], cross[:m]
 				for x := xlo; x < xhi; x++ {
 					f, west, east := 2*x+1, 2*x, (2*x+2)&(m-1)
@@ -192,8 +192,8 @@ func init() {
 		}
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
-				at := ((z+1)*n + y) * n
-				to, from, here := r[at:][:xhi], v[at:][:xhi], u[at:][:xhi]
+				at := (z*n + y) * n
+				to, from, here := r[at:][:xhi], v[at:][:xhi], u[at+n*n:][:xhi]
 				s, c := side[:n], cross[:n]
 				for x := xlo; x < xhi; x++ {
 					west, east := (x+n-1)&(n-1), (x+1)&(n-1)
@@ -229,8 +229,8 @@ func init() {
 		}
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
-				at := ((z+1)*n + y) * n
-				to, here := u[at:][:xhi], r[at:][:n]
+				at := (z*n + y) * n
+				to, here := u[at:][:xhi], r[at+n*n:][:n]
 				s, c := side[:n], cross[:n]
 				for x := xlo; x < xhi; x++ {
 					west, east := (x+n-1)&(n-1), (x+1)&(n-1)
@@ -244,13 +244,6 @@ func init() {
 				}
 			}
 		}
-	}
-}`,
-		`func mgWrap(w *device.Work) {
-	a, n, planes := device.Slice[float64](w, 0), int(device.Value[int32](w, 1)), int(device.Value[int32](w, 2))
-	lo, hi := w.Range(0)
-	for i := lo; i < hi; i++ {
-		a[i], a[(planes+1)*n+i] = a[planes*n+i], a[n+i]
 	}
 }`,
 		`func mgZero(w *device.Work) {
@@ -585,7 +578,7 @@ __kernel void mgGhosts_(__global double *below_, __global double *above_, __glob
 	}
 }
 
-__kernel void mgReduce_(__global double *coarse_, __global const double *fine_, int a2, int a3, __local double *side_, __local double *cross_, long size0, long size1, long size2)
+__kernel void mgReduce_(__global double *coarse_, __global const double *fine_, int a2, __local double *side_, __local double *cross_, long size0, long size1, long size2)
 {
 	const long n0 = (long)(CAIRN_INDEX)size0;
 	const long n1 = (long)(CAIRN_INDEX)size1;
@@ -594,7 +587,6 @@ __kernel void mgReduce_(__global double *coarse_, __global const double *fine_, 
 	const long lo1 = (long)(CAIRN_INDEX)(get_group_id(1) * get_local_size(1)), hi1 = cairn_min_long(lo1 + (long)get_local_size(1), n1);
 	const long lo2 = (long)(CAIRN_INDEX)(get_group_id(2) * get_local_size(2)), hi2 = cairn_min_long(lo2 + (long)get_local_size(2), n2);
 	long n_ = (long)a2;
-	long first_ = (long)a3;
 	long m_ = (long)((ulong)2L * (ulong)n_);
 	{
 		const long xlo_ = lo0;
@@ -653,7 +645,7 @@ __kernel void mgReduce_(__global double *coarse_, __global const double *fine_, 
 					const long y_1 = (long)(CAIRN_INDEX)get_global_id(1);
 					if (y_1 < n1) do {
 						__global const double *line_ = (fine_ + (CAIRN_INDEX)(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)2L * (ulong)z_1) + (ulong)2L) * (ulong)m_) + (ulong)(long)((ulong)2L * (ulong)y_1)) + (ulong)1L) * (ulong)m_));
-						__global double *to_ = (coarse_ + (CAIRN_INDEX)(long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)z_1 + (ulong)first_) * (ulong)n_) + (ulong)y_1) * (ulong)n_));
+						__global double *to_ = (coarse_ + (CAIRN_INDEX)(long)((ulong)(long)((ulong)(long)((ulong)z_1 * (ulong)n_) + (ulong)y_1) * (ulong)n_));
 						__local double *s_1 = side_;
 						__local double *c_1 = cross_;
 						{
@@ -727,10 +719,10 @@ __kernel void mgResidual_(__global double *r_, __global const double *v_, __glob
 				{
 					const long y_1 = (long)(CAIRN_INDEX)get_global_id(1);
 					if (y_1 < n1) do {
-						long at_ = (long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)z_1 + (ulong)1L) * (ulong)n_) + (ulong)y_1) * (ulong)n_);
+						long at_ = (long)((ulong)(long)((ulong)(long)((ulong)z_1 * (ulong)n_) + (ulong)y_1) * (ulong)n_);
 						__global double *to_ = (r_ + (CAIRN_INDEX)at_);
 						__global const double *from_ = (v_ + (CAIRN_INDEX)at_);
-						__global const double *here_ = (u_ + (CAIRN_INDEX)at_);
+						__global const double *here_ = (u_ + (CAIRN_INDEX)(long)((ulong)at_ + (ulong)(long)((ulong)n_ * (ulong)n_)));
 						__local double *s_1 = side_;
 						__local double *c_1 = cross_;
 						{
@@ -804,9 +796,9 @@ __kernel void mgSmooth_(__global double *u_, __global const double *r_, int a2, 
 				{
 					const long y_1 = (long)(CAIRN_INDEX)get_global_id(1);
 					if (y_1 < n1) do {
-						long at_ = (long)((ulong)(long)((ulong)(long)((ulong)(long)((ulong)z_1 + (ulong)1L) * (ulong)n_) + (ulong)y_1) * (ulong)n_);
+						long at_ = (long)((ulong)(long)((ulong)(long)((ulong)z_1 * (ulong)n_) + (ulong)y_1) * (ulong)n_);
 						__global double *to_ = (u_ + (CAIRN_INDEX)at_);
-						__global const double *here_ = (r_ + (CAIRN_INDEX)at_);
+						__global const double *here_ = (r_ + (CAIRN_INDEX)(long)((ulong)at_ + (ulong)(long)((ulong)n_ * (ulong)n_)));
 						__local double *s_1 = side_;
 						__local double *c_1 = cross_;
 						{
@@ -825,30 +817,6 @@ __kernel void mgSmooth_(__global double *u_, __global const double *r_, int a2, 
 				}
 			} while (0);
 		}
-	}
-}
-
-__kernel void mgWrap_(__global double *a_, int a1, int a2, long size0, long size1, long size2)
-{
-	const long n0 = (long)(CAIRN_INDEX)size0;
-	const long n1 = (long)(CAIRN_INDEX)size1;
-	const long n2 = (long)(CAIRN_INDEX)size2;
-	if ((long)(CAIRN_INDEX)get_global_id(0) >= n0 || (long)(CAIRN_INDEX)get_global_id(1) >= n1 || (long)(CAIRN_INDEX)get_global_id(2) >= n2)
-		return;
-	long n_ = (long)a1;
-	long planes_ = (long)a2;
-	const long lo_ = 0L;
-	const long hi_ = n0;
-	{
-		const long i_ = (long)(CAIRN_INDEX)get_global_id(0);
-		do {
-			double t = a_[(CAIRN_INDEX)(long)((ulong)(long)((ulong)planes_ * (ulong)n_) + (ulong)i_)];
-			double t1 = a_[(CAIRN_INDEX)(long)((ulong)n_ + (ulong)i_)];
-			long i = i_;
-			long i1 = (long)((ulong)(long)((ulong)(long)((ulong)planes_ + (ulong)1L) * (ulong)n_) + (ulong)i_);
-			a_[i] = t;
-			a_[i1] = t1;
-		} while (0);
 	}
 }
 
@@ -900,7 +868,6 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 			{Type: "float64", Size: 8, Array: true, Local: false, Writes: true, Len: false},
 			{Type: "float64", Size: 8, Array: true, Local: false, Writes: false, Len: false},
 			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
-			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
 			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
 			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
 		},
@@ -935,16 +902,6 @@ __kernel void mgZero_(__global double *a_, long size0, long size1, long size2)
 			{Type: "float64", Size: 8, Array: false, Local: false, Writes: false, Len: false},
 			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
 			{Type: "float64", Size: 8, Array: true, Local: true, Writes: true, Len: false},
-		},
-	})
-	cairndevice.Register(mgWrap, cairndevice.Translation{
-		Source: source1, Entry: "mgWrap_",
-		Dims: [3]bool{true, false, false}, Groups: false,
-		Unchanged: current,
-		Params: []cairndevice.Param{
-			{Type: "float64", Size: 8, Array: true, Local: false, Writes: true, Len: false},
-			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
-			{Type: "int32", Size: 4, Array: false, Local: false, Writes: false, Len: false},
 		},
 	})
 	cairndevice.Register(mgZero, cairndevice.Translation{

@@ -28,7 +28,7 @@ type mg struct {
 	u, r, v []*device.Array[float64] // on the finest grid, by slab
 	grids   []mgGrid                 // coarsest first
 
-	residual, smooth, reduce, extend, ghosts, wrap, zero *device.Kernel
+	residual, smooth, reduce, extend, ghosts, zero *device.Kernel
 }
 
 // mgClass is a size of the problem, with the published norm of the residual.
@@ -54,6 +54,7 @@ var mgClasses = map[string]mgClass{
 type mgGrid struct {
 	side  int
 	slabs []mgSlab
+	u, r  []*device.Array[float64] // by slab; nil for the finest grid, which has those of mg
 }
 
 // mgSlab is planes first…last of a grid, on a device. Its arrays have one more
@@ -61,7 +62,6 @@ type mgGrid struct {
 type mgSlab struct {
 	dev         *device.Device
 	first, last int
-	u, r, v     *device.Array[float64] // only the finest grid has a v of its own
 }
 
 func (s *mgSlab) planes() int { return s.last - s.first }
@@ -80,7 +80,7 @@ func (m *mg) setup(size string, devs []*device.Device) error {
 	m.class = class
 	m.residual, m.smooth = device.KernelOf(mgResidual), device.KernelOf(mgSmooth)
 	m.reduce, m.extend = device.KernelOf(mgReduce), device.KernelOf(mgExtend)
-	m.ghosts, m.wrap, m.zero = device.KernelOf(mgGhosts), device.KernelOf(mgWrap), device.KernelOf(mgZero)
+	m.ghosts, m.zero = device.KernelOf(mgGhosts), device.KernelOf(mgZero)
 
 	m.group = *device.NewGroup(devs[:min(len(devs), 1<<class.levels/4)]...)
 	m.u, m.r, m.v = nil, nil, nil
@@ -173,10 +173,10 @@ func (m *mg) protect(p *cairn.Run) {
 
 // spread does not change the slabs: the group knows which device has which.
 func (m *mg) spread(_ []*device.Device) error {
-	for _, g := range m.grids[:max(len(m.grids)-1, 0)] {
-		for _, s := range g.slabs {
-			s.u.Free()
-			s.r.Free()
+	for _, g := range m.grids {
+		for i := range g.u {
+			g.u[i].Free()
+			g.r[i].Free()
 		}
 	}
 	m.grids = nil
@@ -190,14 +190,12 @@ func (m *mg) spread(_ []*device.Device) error {
 		for i, b := range bounds {
 			s := mgSlab{dev: m.group.At(i), first: b[0], last: b[1]}
 			if finest {
-				s.u, s.r, s.v = m.u[i], m.r[i], m.v[i]
-				s.u.Prefer(s.dev)
-				s.r.Prefer(s.dev)
-				s.v.Prefer(s.dev)
+				m.u[i].Prefer(s.dev)
+				m.r[i].Prefer(s.dev)
+				m.v[i].Prefer(s.dev)
 			} else {
-				s.u = device.New[float64](b[1]-b[0]+2, side, side)
-				s.r = device.New[float64](b[1]-b[0]+2, side, side)
-				s.v = s.r
+				g.u = append(g.u, device.New[float64](b[1]-b[0]+2, side, side))
+				g.r = append(g.r, device.New[float64](b[1]-b[0]+2, side, side))
 			}
 			g.slabs = append(g.slabs, s)
 		}
@@ -206,13 +204,34 @@ func (m *mg) spread(_ []*device.Device) error {
 	return nil
 }
 
+// mgU and mgR return an array of a slab.
+func mgU(m *mg, level, slab int) *device.Array[float64] {
+	if level == len(m.grids)-1 {
+		return m.u[slab]
+	}
+	return m.grids[level].u[slab]
+}
+
+func mgR(m *mg, level, slab int) *device.Array[float64] {
+	if level == len(m.grids)-1 {
+		return m.r[slab]
+	}
+	return m.grids[level].r[slab]
+}
+
+// own returns an array of a slab without the neighbours' planes.
+func own(a *device.Array[float64], s mgSlab) *device.Array[float64] {
+	return a.Rows(1, s.planes()+1)
+}
+
 func (m *mg) steps() int { return m.class.cycles * m.class.times }
 
 // restart sets u to zero, and r to the residual, which is then v.
 func (m *mg) restart() error {
 	top := len(m.grids) - 1
-	for _, s := range m.grids[top].slabs {
-		if err := s.dev.Launch(m.zero, device.Size{s.u.Len()}, device.Out(s.u)); err != nil {
+	for i, s := range m.grids[top].slabs {
+		u := m.u[i]
+		if err := s.dev.Launch(m.zero, device.Size{u.Len()}, device.Out(u)); err != nil {
 			return err
 		}
 	}
@@ -272,14 +291,14 @@ func (m *mg) down(l int) error {
 	for i, s := range fine.slabs {
 		// If the coarser grid is not divided, each device computes a
 		// part of it.
-		to, first := coarse.slabs[0].r, int32(1)
+		to := coarse.r[0]
 		if len(coarse.slabs) == len(fine.slabs) {
-			to = coarse.slabs[i].r
+			to = own(coarse.r[i], coarse.slabs[i])
 		} else {
-			to, first = to.Rows(s.first/2+1, s.last/2+1), 0
+			to = to.Rows(s.first/2+1, s.last/2+1)
 		}
 		err := s.dev.Launch(m.reduce, mgSize(coarse.side, s.planes()/2),
-			device.InOut(to), device.In(s.r), int32(coarse.side), first,
+			device.Out(to), device.In(mgR(m, l+1, i)), int32(coarse.side),
 			device.Local[float64](2*coarse.side), device.Local[float64](2*coarse.side))
 		if err != nil {
 			return err
@@ -292,14 +311,14 @@ func (m *mg) down(l int) error {
 func (m *mg) up(l int, add bool) error {
 	coarse, fine := m.grids[l-1], m.grids[l]
 	for i, s := range fine.slabs {
-		from := coarse.slabs[0].u
+		from := coarse.u[0]
 		if len(coarse.slabs) == len(fine.slabs) {
-			from = coarse.slabs[i].u
+			from = coarse.u[i]
 		} else {
 			from = from.Rows(s.first/2, s.last/2+2)
 		}
 		err := s.dev.Launch(m.extend, mgSize(fine.side, s.planes()+2),
-			written(s.u, add), device.In(from), int32(fine.side), asInt(add), device.Local[float64](fine.side/2))
+			written(mgU(m, l, i), add), device.In(from), int32(fine.side), asInt(add), device.Local[float64](fine.side/2))
 		if err != nil {
 			return err
 		}
@@ -309,10 +328,15 @@ func (m *mg) up(l int, add bool) error {
 
 // rest sets r of level l to v − A·u. On coarser grids, r takes the place of v.
 func (m *mg) rest(l int) error {
-	side := m.grids[l].side
-	for _, s := range m.grids[l].slabs {
+	side, coarse := m.grids[l].side, l < len(m.grids)-1
+	for i, s := range m.grids[l].slabs {
+		r := own(mgR(m, l, i), s)
+		v := r
+		if !coarse {
+			v = own(m.v[i], s)
+		}
 		err := s.dev.Launch(m.residual, mgSize(side, s.planes()),
-			device.InOut(s.r), device.In(s.v), device.In(s.u), int32(side), -8./3, 1./6, 1./12,
+			written(r, coarse), device.In(v), device.In(mgU(m, l, i)), int32(side), -8./3, 1./6, 1./12,
 			device.Local[float64](side), device.Local[float64](side))
 		if err != nil {
 			return err
@@ -324,9 +348,9 @@ func (m *mg) rest(l int) error {
 // relax smooths u of level l. If add is false, u was zero.
 func (m *mg) relax(l int, add bool) error {
 	w, side := m.class.smoother, m.grids[l].side
-	for _, s := range m.grids[l].slabs {
+	for i, s := range m.grids[l].slabs {
 		err := s.dev.Launch(m.smooth, mgSize(side, s.planes()),
-			device.InOut(s.u), device.In(s.r), int32(side), asInt(add), w[0], w[1], w[2],
+			written(own(mgU(m, l, i), s), add), device.In(mgR(m, l, i)), int32(side), asInt(add), w[0], w[1], w[2],
 			device.Local[float64](side), device.Local[float64](side))
 		if err != nil {
 			return err
@@ -335,24 +359,16 @@ func (m *mg) relax(l int, add bool) error {
 	return m.exchange(l, mgU)
 }
 
-// mgU and mgR choose an array of a slab.
-func mgU(s *mgSlab) *device.Array[float64] { return s.u }
-func mgR(s *mgSlab) *device.Array[float64] { return s.r }
-
-// exchange copies the neighbours' planes into the arrays of level l.
-func (m *mg) exchange(l int, of func(*mgSlab) *device.Array[float64]) error {
-	g := &m.grids[l]
-	points := g.side * g.side
-	if len(g.slabs) == 1 {
-		return g.slabs[0].dev.Launch(m.wrap, device.Size{points}, device.InOut(of(&g.slabs[0])), int32(points), int32(g.side))
-	}
+// exchange copies the neighbours' planes into arrays of level l.
+func (m *mg) exchange(l int, of func(m *mg, level, slab int) *device.Array[float64]) error {
+	g := m.grids[l]
 	n := len(g.slabs)
-	for i := range g.slabs {
-		s, below, above := &g.slabs[i], &g.slabs[(i+n-1)%n], &g.slabs[(i+1)%n]
-		end, last := s.planes()+1, below.planes()
-		err := s.dev.Launch(m.ghosts, device.Size{points},
-			device.Out(of(s).Rows(0, 1)), device.Out(of(s).Rows(end, end+1)),
-			device.In(of(below).Rows(last, last+1)), device.In(of(above).Rows(1, 2)))
+	for i, s := range g.slabs {
+		to, below, above := of(m, l, i), (i+n-1)%n, (i+1)%n
+		end, last := s.planes()+1, g.slabs[below].planes()
+		err := s.dev.Launch(m.ghosts, device.Size{g.side * g.side},
+			device.Out(to.Rows(0, 1)), device.Out(to.Rows(end, end+1)),
+			device.In(of(m, l, below).Rows(last, last+1)), device.In(of(m, l, above).Rows(1, 2)))
 		if err != nil {
 			return err
 		}

@@ -3,9 +3,9 @@ package main
 import "github.com/cairnrun/cairn/device"
 
 // The operations of multigrid on a slab of a periodic cubic grid of n points a
-// side, n a power of two. An array has the slab's planes of n × n points, and
-// a plane of a neighbour below and above them. Items are (x, y, plane), and a
-// group is a row.
+// side, n a power of two. An array has the slab's planes of n × n points. An
+// array that a kernel reads also has a plane of a neighbour below and above
+// them. Items are (x, y, plane), and a group is a row.
 //
 // For each point of a row, side is the sum of the four nearest points in y and
 // z, and cross that of the four points across. The items of a group share these
@@ -37,8 +37,8 @@ func mgResidual(w *device.Work) {
 		}
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
-				at := ((z+1)*n + y) * n
-				to, from, here := r[at:][:xhi], v[at:][:xhi], u[at:][:xhi]
+				at := (z*n + y) * n
+				to, from, here := r[at:][:xhi], v[at:][:xhi], u[at+n*n:][:xhi]
 				s, c := side[:n], cross[:n]
 				for x := xlo; x < xhi; x++ {
 					west, east := (x+n-1)&(n-1), (x+1)&(n-1)
@@ -76,8 +76,8 @@ func mgSmooth(w *device.Work) {
 		}
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
-				at := ((z+1)*n + y) * n
-				to, here := u[at:][:xhi], r[at:][:n]
+				at := (z*n + y) * n
+				to, here := u[at:][:xhi], r[at+n*n:][:n]
 				s, c := side[:n], cross[:n]
 				for x := xlo; x < xhi; x++ {
 					west, east := (x+n-1)&(n-1), (x+1)&(n-1)
@@ -94,12 +94,12 @@ func mgSmooth(w *device.Work) {
 	}
 }
 
-// coarse = means of fine. The planes of coarse begin at plane first; n is the
-// side of coarse. An item adds up around the points x and x+n of fine.
+// coarse = means of fine. n is the side of coarse. An item adds up around the
+// points x and x+n of fine.
 func mgReduce(w *device.Work) {
 	coarse, fine := device.Slice[float64](w, 0), device.Slice[float64](w, 1)
-	n, first := int(device.Value[int32](w, 2)), int(device.Value[int32](w, 3))
-	side, cross := device.LocalSlice[float64](w, 4), device.LocalSlice[float64](w, 5)
+	n := int(device.Value[int32](w, 2))
+	side, cross := device.LocalSlice[float64](w, 3), device.LocalSlice[float64](w, 4)
 	m := 2 * n
 	for g := range w.Groups() {
 		xlo, xhi := g.Range(0)
@@ -125,7 +125,7 @@ func mgReduce(w *device.Work) {
 		for z := zlo; z < zhi; z++ {
 			for y := ylo; y < yhi; y++ {
 				line := fine[((2*z+2)*m+2*y+1)*m:][:m]
-				to := coarse[((z+first)*n+y)*n:][:xhi]
+				to := coarse[(z*n+y)*n:][:xhi]
 				s, c := side[:m], cross[:m]
 				for x := xlo; x < xhi; x++ {
 					f, west, east := 2*x+1, 2*x, (2*x+2)&(m-1)
@@ -176,22 +176,13 @@ func mgExtend(w *device.Work) {
 	}
 }
 
-// The neighbours' planes, out of their arrays.
+// The neighbours' planes, out of their arrays. A slab may be its own neighbour.
 func mgGhosts(w *device.Work) {
 	below, above := device.Slice[float64](w, 0), device.Slice[float64](w, 1)
 	last, first := device.Slice[float64](w, 2), device.Slice[float64](w, 3)
 	lo, hi := w.Range(0)
 	for i := lo; i < hi; i++ {
 		below[i], above[i] = last[i], first[i]
-	}
-}
-
-// The same where one array has all planes: n points in each.
-func mgWrap(w *device.Work) {
-	a, n, planes := device.Slice[float64](w, 0), int(device.Value[int32](w, 1)), int(device.Value[int32](w, 2))
-	lo, hi := w.Range(0)
-	for i := lo; i < hi; i++ {
-		a[i], a[(planes+1)*n+i] = a[planes*n+i], a[n+i]
 	}
 }
 
