@@ -125,7 +125,10 @@ func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
 }
 
 func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
-	operations.Add(1)
+	dry := dryRunning.Load()
+	if dry == nil {
+		operations.Add(1)
+	}
 	if err := d.Err(); err != nil {
 		return err
 	}
@@ -148,7 +151,9 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	if err != nil {
 		return err
 	}
-	d.throttle.beforeLaunch(d)
+	if dry == nil {
+		d.throttle.beforeLaunch(d)
+	}
 	list := make([]driver.Arg, len(args))
 	var values []byte // of scalars, 8 bytes each
 	var few [8]Arg
@@ -183,6 +188,9 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	}
 	if err := overlaps(arrays, at); err != nil {
 		return err
+	}
+	if dry != nil {
+		return dry.launch(arrays)
 	}
 	var fewHeld [8]*memory
 	locked := lockAll(fewHeld[:0], arrays)

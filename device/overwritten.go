@@ -23,6 +23,84 @@ var overwritten struct {
 	parts map[*memory]rangeSet
 }
 
+// dryRun is a dry run of an iteration's launches: nothing is launched. It notes
+// which bytes the kernels would overwrite before they read them.
+type dryRun struct {
+	arrays      map[*memory]rangeSet // those that may be left out
+	overwritten map[*memory]rangeSet
+	needed      map[*memory]rangeSet // read before they were overwritten
+	launches    int
+}
+
+// dryRunning is the dry run that is under way, or nil.
+var dryRunning atomic.Pointer[dryRun]
+
+// mostDryLaunches bounds a dry run. Later launches do not count.
+const mostDryLaunches = 1 << 14
+
+// CairnDryRun begins a dry run, which CairnOverwritten ends, and reports
+// whether there is one. The code that Cairn's compiler adds calls it. The text
+// is as for CairnOverwritten, with the arrays that may be left out.
+func CairnDryRun(text string, variables ...any) bool {
+	arrays := findOverwritten(text, variables)
+	if len(arrays) == 0 {
+		return false
+	}
+	dryRunning.Store(&dryRun{arrays, map[*memory]rangeSet{}, map[*memory]rangeSet{}, 0})
+	return true
+}
+
+// launch notes a launch.
+func (r *dryRun) launch(args []Arg) error {
+	for i, a := range args {
+		a.h.m.mu.Lock()
+		freed := a.h.m.freed
+		a.h.m.mu.Unlock()
+		if freed {
+			return fmt.Errorf("argument %d: %w", i, errFreed)
+		}
+	}
+	if r.launches++; r.launches > mostDryLaunches {
+		return nil
+	}
+	for _, a := range args {
+		if a.mode&reads != 0 {
+			m := a.h.m
+			r.overwritten[m].pieces(a.lo, a.hi, func(lo, hi int64, in bool) error {
+				if !in {
+					r.needed[m] = r.needed[m].with(lo, hi)
+				}
+				return nil
+			})
+		}
+	}
+	for _, a := range args {
+		if a.mode == writes {
+			r.overwritten[a.h.m] = r.overwritten[a.h.m].with(a.lo, a.hi)
+		}
+	}
+	return nil
+}
+
+// addTo adds what need not be saved.
+func (r *dryRun) addTo(parts map[*memory]rangeSet) {
+	for m, arrays := range r.arrays {
+		for _, a := range arrays {
+			r.overwritten[m].pieces(a[0], a[1], func(lo, hi int64, in bool) error {
+				if !in {
+					return nil
+				}
+				return r.needed[m].pieces(lo, hi, func(lo, hi int64, in bool) error {
+					if !in {
+						parts[m] = parts[m].with(lo, hi)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
 // operations counts what the program does with its arrays.
 var operations atomic.Uint64
 
@@ -47,6 +125,12 @@ func CairnSaves() bool { return saving != nil && atomic.LoadUint32(saving) != 0 
 // with the number of a variable.
 func CairnOverwritten(text string, variables ...any) {
 	parts := findOverwritten(text, variables)
+	if r := dryRunning.Swap(nil); r != nil {
+		if parts == nil {
+			parts = map[*memory]rangeSet{}
+		}
+		r.addTo(parts)
+	}
 	for m, r := range parts {
 		m.mu.Lock()
 		for _, x := range r {

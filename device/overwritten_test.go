@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -131,5 +132,69 @@ func TestOverwritten_FirstCaseCounts(t *testing.T) {
 		if x, y := size(a.h.m), size(b.h.m); x != c.a || y != c.b {
 			t.Errorf("%q: %d and %d bytes, want %d and %d", c.text, x, y, c.a, c.b)
 		}
+	}
+}
+
+// TestDryRun shows that a dry run launches nothing, and that a checkpoint
+// leaves out what its launches overwrite before they read it, in the arrays
+// that may be left out.
+func TestDryRun(t *testing.T) {
+	d := discrete(t, 0, 1<<20)
+	start(t, d)
+	due(t)
+	ran := 0
+	k := NewKernel("", "k", func(w *Work) { ran++ })
+	a, b := New[uint32](100), New[uint32](100)
+	state := &overwrites{a: a, list: []*overwrites{{a: b}}}
+	for _, c := range []struct {
+		name, text string
+		launches   func() error
+		a, b       rangeSet // elements that are left out
+	}{
+		{"overwritten", ";;;0/a 0/list/*/a", func() error { return d.Launch(k, Size{1}, Out(a), In(b)) }, rangeSet{{0, 100}}, nil},
+		{"read in the same launch", ";;;0/a 0/list/*/a", func() error { return d.Launch(k, Size{1}, In(a), Out(a)) }, nil, nil},
+		{"not among the arrays", ";;;0/list/*/a", func() error { return d.Launch(k, Size{1}, Out(a), Out(b)) }, nil, rangeSet{{0, 100}}},
+		{"parts", ";;;0/a 0/list/*/a", func() error {
+			return errors.Join(d.Launch(k, Size{1}, Out(a.Rows(0, 20)), Out(a.Rows(30, 40))),
+				d.Launch(k, Size{1}, In(a.Rows(10, 35)), Out(b)), // 20 to 30 are needed
+				d.Launch(k, Size{1}, Out(a)), d.Launch(k, Size{1}, In(a), InOut(b)))
+		}, rangeSet{{0, 20}, {30, 100}}, rangeSet{{0, 100}}},
+		{"a launch that fails", ";;;0/a 0/list/*/a", func() error {
+			if err := d.Launch(k, Size{}, Out(a)); err == nil {
+				t.Error("a launch without a size succeeds")
+			}
+			return d.Launch(k, Size{1}, InOut(a))
+		}, nil, nil},
+	} {
+		if !CairnDryRun(c.text, state) {
+			t.Fatalf("%s: no dry run", c.name)
+		}
+		must(t, c.launches())
+		CairnOverwritten("", state)
+		must(t, d.Finish())
+		if ran != 0 || dryRunning.Load() != nil {
+			t.Fatalf("%s: %d kernels ran", c.name, ran)
+		}
+		for i, x := range []*Array[uint32]{a, b} {
+			var got rangeSet
+			for _, r := range x.h.m.leftOut() {
+				got = append(got, [2]int64{r[0] / 4, r[1] / 4})
+			}
+			if want := []rangeSet{c.a, c.b}[i]; !slices.Equal(got, want) {
+				t.Errorf("%s: of array %d, elements %v are left out, want %v", c.name, i, got, want)
+			}
+		}
+	}
+	if CairnDryRun("0=main.other;;;0/a", state) || dryRunning.Load() != nil {
+		t.Error("a dry run for another type")
+	}
+	CairnOverwritten(";;;0/a", state) // without a dry run
+	if len(a.h.m.leftOut()) != 1 {
+		t.Error("nothing is left out without a dry run")
+	}
+	must(t, d.Launch(k, Size{1}, Out(a)))
+	must(t, d.Finish())
+	if ran == 0 {
+		t.Error("no kernel runs after a dry run")
 	}
 }

@@ -18,6 +18,7 @@ type randomProgram struct {
 	*rand.Rand
 	b     strings.Builder
 	depth int
+	only  bool // launches only, so that a dry run is possible
 }
 
 const randomHead = `package main
@@ -136,7 +137,7 @@ func (p *randomProgram) stmt(in []string) {
 	defer func() { p.depth-- }()
 	c := p.IntN(100)
 	check := func(call string) {
-		if p.IntN(20) == 0 {
+		if !p.only && p.IntN(20) == 0 {
 			p.printf("_ = %s\n", call)
 		} else {
 			p.printf("if err := %s; err != nil { return err }\n", call)
@@ -156,7 +157,7 @@ func (p *randomProgram) stmt(in []string) {
 		check(fmt.Sprintf("w.%s(%s, %s, i+%d)", p.pick("move", "move", "add"), x, y, c))
 	case n == 7:
 		check(fmt.Sprintf("w.either(i%%%d == 0, w.b, w.c, i+%d)", 1+p.IntN(3), c))
-	case n == 8:
+	case n == 8 && !p.only:
 		p.printf("if v, err := %s.Read(); err != nil { return err } else { total = total*17 + sum(v) }\n", p.array(in))
 	case n < 11 && p.depth < 4:
 		p.printf("if i%%%d == %d {\n", 2+p.IntN(2), p.IntN(2))
@@ -212,8 +213,20 @@ func (p *randomProgram) stmts(in []string) {
 
 // function writes function n: a loop, and what it computed.
 func (p *randomProgram) function(n int) {
+	dry := p.IntN(2) == 0
+	if dry {
+		p.only = true
+		p.printf("\nfunc (w *work) step%d(i int) error {\n", n)
+		p.stmts(nil)
+		p.stmts(nil)
+		p.printf("return nil\n}\n")
+		p.only = false
+	}
 	p.printf("\nfunc run%d(w *work) error {\ntotal := uint32(0)\n", n)
 	p.printf("//cairn:point\nfor i := range 6 {\n")
+	if dry {
+		p.printf("if err := w.step%d(i); err != nil { return err }\n", n)
+	}
 	for _, x := range []string{"w.a", "w.b", "w.c", "w.d"} { // so that not all arrays are needed
 		if p.IntN(2) == 0 {
 			p.printf("if err := w.put(%s, i); err != nil { return err }\n", x)

@@ -25,6 +25,8 @@ import (
 //     overwritten the same array before.
 //
 // Arrays that nobody reads first, and that iterations overwrite, are left out.
+// If the iteration begins with calls that only launch kernels, the program
+// itself finds more (dryrun.go).
 // device.Out is trusted: the kernel overwrites the array. A launch that fails
 // overwrites nothing.
 
@@ -35,6 +37,8 @@ type Overwritten struct {
 	Loop  ast.Stmt
 	Body  *ast.BlockStmt
 	Cases []OverwrittenCase
+	// DryRuns are for different types of the variable with an interface type.
+	DryRuns []*DryRun
 	// Why says why there are no cases at all.
 	Why *Cause
 
@@ -158,6 +162,9 @@ func (w *Overwritten) variant(c *candidate, o *origins, v *variant) {
 	if !ok {
 		return
 	}
+	if r := w.dryRun(c, o, v, later); r != nil && !again {
+		w.DryRuns = append(w.DryRuns, r)
+	}
 	runs := iterations(c, o, v)
 	if again {
 		for _, r := range runs {
@@ -236,31 +243,40 @@ func (w *Overwritten) spec(p path) string {
 // Code returns a statement for the beginning of the loop's body, before the
 // point. It tells package device which arrays need not be saved.
 func (w *Overwritten) Code(fset *token.FileSet) string {
-	if len(w.Cases) == 0 {
+	if len(w.Cases) == 0 && len(w.DryRuns) == 0 {
 		return ""
 	}
 	var cases []string
 	for _, k := range w.Cases {
-		name := ""
-		if k.Type != nil {
-			pkg := k.Type.Pkg().Path()
-			if k.Type.Pkg().Name() == "main" {
-				pkg = "main"
-			}
-			name = fmt.Sprintf("%d=%s.%s", slices.Index(w.roots, w.variantOf), pkg, k.Type.Name())
-		}
-		var arrays []string
-		for _, a := range k.Arrays {
-			arrays = append(arrays, a.spec)
-		}
-		cases = append(cases, strings.Join([]string{name, strings.Join(k.Nil, " "), strings.Join(k.NotNil, " "), strings.Join(arrays, " ")}, ";"))
+		cases = append(cases, w.caseText(k))
 	}
 	var roots strings.Builder
 	for _, v := range w.roots {
 		roots.WriteString(", " + v.Name())
 	}
+	var dry strings.Builder
+	for _, r := range w.DryRuns {
+		fmt.Fprintf(&dry, "if %s.CairnDryRun(%q%s) { %s}; ", w.device, w.caseText(OverwrittenCase{Type: r.Type, Arrays: r.Arrays}), roots.String(), r.text)
+	}
 	at := fset.Position(w.Loop.Pos())
-	return fmt.Sprintf("/*line %s:%d:%d*/if %s.CairnSaves() { %[4]s.CairnOverwritten(%[5]q%[6]s) };", at.Filename, at.Line, at.Column, w.device, strings.Join(cases, "\n"), roots.String())
+	return fmt.Sprintf("/*line %s:%d:%d*/if %s.CairnSaves() { %s%[4]s.CairnOverwritten(%[6]q%[7]s) };", at.Filename, at.Line, at.Column, w.device, dry.String(), strings.Join(cases, "\n"), roots.String())
+}
+
+// caseText returns a case for package device.
+func (w *Overwritten) caseText(k OverwrittenCase) string {
+	name := ""
+	if k.Type != nil {
+		pkg := k.Type.Pkg().Path()
+		if k.Type.Pkg().Name() == "main" {
+			pkg = "main"
+		}
+		name = fmt.Sprintf("%d=%s.%s", slices.Index(w.roots, w.variantOf), pkg, k.Type.Name())
+	}
+	var arrays []string
+	for _, a := range k.Arrays {
+		arrays = append(arrays, a.spec)
+	}
+	return strings.Join([]string{name, strings.Join(k.Nil, " "), strings.Join(k.NotNil, " "), strings.Join(arrays, " ")}, ";")
 }
 
 // readLater returns the calls that made arrays which the program may read when

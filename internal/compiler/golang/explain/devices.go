@@ -445,6 +445,9 @@ type LeftOutInfo struct {
 	Array string `json:"array,omitempty"` // none: all arrays are saved
 	// Overwritten is the position of the launch.
 	Overwritten string `json:"overwritten,omitempty"`
+	// DryRun is the position of a call. Before a checkpoint, the program finds
+	// out which parts of the array the call overwrites before it reads them.
+	DryRun string `json:"dryRun,omitempty"`
 	// If are other conditions, which the program checks when it is saved.
 	If  []string `json:"if,omitempty"`
 	Why string   `json:"why,omitempty"` // why nothing is left out
@@ -622,6 +625,10 @@ func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 		}
 		if x.Type != "" {
 			fmt.Fprintf(b, "with a %s ", x.Type)
+		}
+		if x.DryRun != "" {
+			fmt.Fprintf(b, "the parts of %s are not saved that the call at %s overwrites before it reads them; a dry run finds them\n", x.Array, x.DryRun)
+			continue
 		}
 		fmt.Fprintf(b, "%s is not saved: the launch at %s overwrites it before it is read", x.Array, x.Overwritten)
 		if len(x.If) > 0 {

@@ -67,8 +67,9 @@ func (in *instrumenter) divisionFunctions() map[ast.Node]bool {
 }
 
 // markOverwritten returns the mark for a point at the beginning of a loop's
-// body, after code that says which arrays need not be saved there.
-func (in *instrumenter) markOverwritten(fn *callgraph.Function, loop ast.Stmt) string {
+// body, after code that says which arrays need not be saved there. path is the
+// resumable path.
+func (in *instrumenter) markOverwritten(fn *callgraph.Function, loop ast.Stmt, path map[*callgraph.Function]bool) string {
 	if in.explained.Devices == nil || in.Several() {
 		return rewrite.PointMark
 	}
@@ -83,10 +84,27 @@ func (in *instrumenter) markOverwritten(fn *callgraph.Function, loop ast.Stmt) s
 	if w == nil {
 		return rewrite.PointMark
 	}
+	// A dry run must not come to a point. And a division for other devices may
+	// launch in another order.
+	w = w.Without(func(r *divide.DryRun) bool {
+		return slices.ContainsFunc(r.Functions, func(fn *callgraph.Function) bool { return path[fn] }) || in.divides(loop, r.Type)
+	})
+	if in.leftOut == nil {
+		in.leftOut = map[ast.Stmt]*divide.Overwritten{}
+	}
+	in.leftOut[loop] = w
 	if code := w.Code(in.p.Source.Fset); code != "" {
 		return code + rewrite.BlockMark
 	}
 	return rewrite.PointMark
+}
+
+// divides reports whether the work of a loop is divided anew on other devices,
+// if it is of a type.
+func (in *instrumenter) divides(loop ast.Stmt, work *types.TypeName) bool {
+	return in.explained.Division != nil && slices.ContainsFunc(in.explained.Division.Plans, func(p *divide.Plan) bool {
+		return p.Loop.Pos() == loop.Pos() && (p.Variant == nil || work == nil || slices.ContainsFunc(p.Types, func(t *types.TypeName) bool { return t.Pos() == work.Pos() }))
+	})
 }
 
 // explainOverwritten adds to the explanation which arrays are left out.
@@ -96,7 +114,7 @@ func (in *instrumenter) explainOverwritten() {
 	}
 	in.explained.Devices.LeftOut = nil
 	for _, n := range in.Points {
-		w := in.overwritten[n]
+		w := in.leftOut[n]
 		if w == nil {
 			continue
 		}
@@ -110,6 +128,15 @@ func (in *instrumenter) explainOverwritten() {
 				x := explain.LeftOutInfo{File: at.File, Line: at.Line, Array: a.Name, Overwritten: in.p.At(a.At).String(), If: k.If}
 				if k.Type != nil {
 					x.Type = k.Type.Name()
+				}
+				in.explained.Devices.LeftOut = append(in.explained.Devices.LeftOut, x)
+			}
+		}
+		for _, r := range w.DryRuns {
+			for _, a := range r.Arrays {
+				x := explain.LeftOutInfo{File: at.File, Line: at.Line, Array: a.Name, DryRun: in.p.At(a.At).String()}
+				if r.Type != nil {
+					x.Type = r.Type.Name()
 				}
 				in.explained.Devices.LeftOut = append(in.explained.Devices.LeftOut, x)
 			}

@@ -116,6 +116,7 @@ type instrumenter struct {
 	explained   *explain.Explanation
 	rebuilders  []rebuilder
 	overwritten map[ast.Stmt]*divide.Overwritten // see markOverwritten
+	leftOut     map[ast.Stmt]*divide.Overwritten // with the dry runs that are possible
 	undivided   []ast.Stmt                       // loops without a point, because they divide work among devices
 	runtime     string                           // import path of the run time
 	stubs       map[*load.Package]*types.Package // see runtimeStub
@@ -244,7 +245,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 		if n == ast.Stmt(fn.Body) {
 			mark(fn.Pkg, place.FirstPos(body), rewrite.BlockMark)
 		} else {
-			mark(fn.Pkg, body.Lbrace+1, in.markOverwritten(fn, n))
+			mark(fn.Pkg, body.Lbrace+1, in.markOverwritten(fn, n, path))
 		}
 		at := in.p.At(n.Pos())
 		head := lineRange{in.p.At(body.Lbrace).Line, in.p.At(body.Rbrace).Line}
