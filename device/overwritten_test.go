@@ -1,9 +1,15 @@
 package device
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
 )
 
 // overwrites is a program's state, as CairnOverwritten gets it.
@@ -196,5 +202,45 @@ func TestDryRun(t *testing.T) {
 	must(t, d.Finish())
 	if ran == 0 {
 		t.Error("no kernel runs after a dry run")
+	}
+}
+
+// TestOverwritten_PartsOfBlocks shows that a checkpoint does not hold the bytes
+// that are left out if a block also has others.
+func TestOverwritten_PartsOfBlocks(t *testing.T) {
+	d := discrete(t, 0, 1<<20)
+	start(t, d)
+	due(t)
+	fill := NewKernel("", "fill", func(w *Work) {
+		x := Slice[uint32](w, 0)
+		for i := range x {
+			x[i] = 0x07060504
+		}
+	})
+	a := New[uint32](1000)
+	must(t, d.Launch(fill, Size{1}, Out(a)))
+	count := func() int {
+		t.Helper()
+		img, err := graph.Collect((&handles{Array: a, Roster: new(deviceCount)}).roots(), nil)
+		must(t, err)
+		s := newSaver(t)
+		set, err := s.Save(context.Background(), img, nil, ckpt.Note{})
+		must(t, err)
+		res := <-s.Done()
+		s.Collect(res)
+		must(t, res.Err)
+		f, err := s.dir.FS().Open(s.dir.File(set))
+		must(t, err)
+		defer f.Close()
+		text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+		must(t, err)
+		return bytes.Count(text, []byte{4, 5, 6, 7})
+	}
+	if n := count(); n != 1000 {
+		t.Errorf("the file has %d of 1000 elements", n)
+	}
+	CairnOverwritten(";;;0/a", &overwrites{a: a.Rows(100, 900)})
+	if n := count(); n != 200 {
+		t.Errorf("the file has %d elements, and 200 count", n)
 	}
 }

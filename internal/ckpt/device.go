@@ -98,6 +98,8 @@ func Resolve(d *Dataset, b *Memory) (host Memory, runs []Placement, err error) {
 					add(nil, n)
 				case p.Host != nil:
 					add(p.Host[off-start:][:n], n)
+				case p.Zero: // in the checkpoint: its memory may have bytes that need not be saved
+					add(make([]byte, n), n)
 				default:
 					fetched, err := r.Host(at+off-start, at+off-start+n)
 					if err != nil {
