@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -100,6 +101,27 @@ func TestTiers_HoldersLeft(t *testing.T) {
 			sameOutput(t, w.output(), want)
 		})
 	}
+}
+
+// TestTiers_HolderVanishes loses the only other host of a run, on which no rank
+// runs. The run says that it has no copies any more, and ends.
+func TestTiers_HolderVanishes(t *testing.T) {
+	t.Parallel()
+	const n = 2
+	want := undisturbed(t, n, program(t, "wander"), "-size", "2000")
+	w := wanderOn(t, 2, n, "-size", "2000")
+	w.lets(5)
+	w.begins("2 2", "--tiers", "local="+filepath.Join(w.local, "me")+",partner")
+	w.reachesStep(5)
+	w.saves()
+	w.awaits("checkpoint 1 is on partner=1")
+	if err := syscall.Kill(w.helperOf(w.net.Hosts[1]), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.awaits("partner=1 fails: lost host ")
+	w.lets(60)
+	w.finishes()
+	sameOutput(t, w.output(), want)
 }
 
 // TestTiers_NotMounted starts a run with a new run directory and a shared tier

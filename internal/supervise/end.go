@@ -76,7 +76,8 @@ func (s *Supervisor) keepEnd(ctx context.Context) error {
 			s.endUpload(t, u)
 			t.unended = errNotKept
 		}
-		return !t.ended && t.unended == nil && (t.state.Failing == nil || time.Since(began) < endTime)
+		fails := t.state.Failing != nil || t.Kind.OnHosts() && s.lacksHolder()
+		return !t.ended && t.unended == nil && (!fails || time.Since(began) < endTime)
 	}
 	s.keeping = true
 	defer func() { s.keeping = false }()

@@ -463,6 +463,7 @@ func (h *host) lost(err error) {
 	}
 	h.hangUp()
 	s := h.s
+	s.holderLost(h)
 	if s.a == nil || !s.a.begun() {
 		return
 	}

@@ -77,6 +77,26 @@ func (s *Supervisor) tellPeers() {
 	}
 }
 
+// holderLost lets other hosts keep copies in place of one that is lost and ran
+// no rank, so that the run continues without it.
+func (s *Supervisor) holderLost(h *host) {
+	if len(h.peer) == 0 || !s.keeping && (s.a == nil || !s.a.begun() || s.a.failure != nil || s.onHost(h) > 0) {
+		return
+	}
+	s.tellPeers()
+	for _, t := range s.tiers {
+		if t.Kind.OnHosts() && t.alone && !t.ended {
+			s.endUpload(t, t.upload)
+			s.tierFails(t, fmt.Errorf("lost %w; there is no other host", h.err))
+		}
+	}
+}
+
+// lacksHolder reports whether a host that keeps copies for others is lost.
+func (s *Supervisor) lacksHolder() bool {
+	return slices.ContainsFunc(s.hosts, func(h *host) bool { return len(h.peer) > 0 && h.state != hostUp })
+}
+
 // sharesDir reports whether the helpers of two hosts have one directory, or are
 // one: mpirun and srun start several on a host.
 func (h *host) sharesDir(x *host) bool {
