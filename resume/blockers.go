@@ -2,8 +2,10 @@ package resume
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/graph"
@@ -77,17 +79,58 @@ func noteBlocked(why string, lasting bool) {
 // more calls below these: fast paths, and functions that another function's
 // fast path calls and that call their own.
 func stackMismatch(d int) string {
-	pcs := make([]uintptr, 2*d+64)
+	var space [96]uintptr
+	pcs := space[:]
 	n := runtime.Callers(2, pcs)
 	for n == len(pcs) {
 		pcs = make([]uintptr, 4*n)
 		n = runtime.Callers(2, pcs)
 	}
-	frames := runtime.CallersFrames(pcs[:n])
+	key := stackKey{depth: d, calls: n}
+	small := n <= len(key.pcs)
+	if small {
+		copy(key.pcs[:], pcs[:n])
+		if known := goodStacks.Load(); known != nil && (*known)[key] {
+			return ""
+		}
+	}
+	why := mismatch(pcs[:n], d)
+	if why == "" && small {
+		noteGoodStack(key)
+	}
+	return why
+}
+
+// stackKey is all that mismatch depends on.
+type stackKey struct {
+	depth, calls int
+	pcs          [32]uintptr
+}
+
+// goodStacks are stacks without a mismatch: thousands of goroutines often have
+// the same. A map that was stored is not changed any more.
+var goodStacks atomic.Pointer[map[stackKey]bool]
+
+func noteGoodStack(key stackKey) {
+	const most = 256
+	old := goodStacks.Load()
+	stacks := map[stackKey]bool{key: true}
+	if old != nil {
+		if len(*old) == most {
+			return
+		}
+		maps.Copy(stacks, *old)
+	}
+	goodStacks.CompareAndSwap(old, &stacks) // if another goroutine was first, the next one tries again
+}
+
+// mismatch is stackMismatch for a stack.
+func mismatch(pcs []uintptr, d int) string {
+	frames := runtime.CallersFrames(pcs)
 	var calls []string
 	var within funcKind // the kind of the function that was called
 	between := false    // the last of calls has called its own fast path
-	for more := n > 0; more; {
+	for more := len(pcs) > 0; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
 		if several && f.Function == routineMain { // as runtime.main

@@ -3,6 +3,7 @@ package resume
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -45,8 +46,8 @@ type cutState struct {
 
 	// complete wakes the main goroutine, released all others. With a single
 	// condition, each goroutine that arrives would wake all that have arrived.
-	complete sync.Cond // arrived, all or ended has changed
-	released sync.Cond // ended has changed
+	complete sync.Cond     // arrived, all or ended has changed
+	released chan struct{} // closed when the cut that is wanted ends: unlike a condition, nobody locks to wake up
 	wanted   cutFlag
 
 	notBefore atomic.Int64 // points that are counted request no cut before, in nanoseconds
@@ -65,7 +66,7 @@ func (f *cutFlag) Store(on bool) {
 	atomic.StoreUint32(&f.now, v)
 }
 
-func init() { cuts.complete.L, cuts.released.L = &cuts.Mutex, &cuts.Mutex }
+func init() { cuts.complete.L = &cuts.Mutex }
 
 func (c *cutState) add(g *routine) {
 	c.Lock()
@@ -123,24 +124,28 @@ func (c *cutState) others() *routine {
 	return nil
 }
 
-// request makes all goroutines arrive at a cut.
+// request makes all goroutines arrive at a cut. It wakes them without the lock,
+// which they need next: thousands that wait for it pass it on one by one, and
+// that takes many times as long.
 func (c *cutState) request() {
 	c.Lock()
-	defer c.Unlock()
 	if c.asked = c.held; c.held || c.over || c.wanted.Load() || len(c.all) == 0 {
+		c.Unlock()
 		return
 	}
 	c.wanted.Store(true)
 	if c.paused = run != nil; c.paused {
 		run.Pause()
 	}
-	c.begun, c.stuck = time.Now(), false
+	c.begun, c.stuck, c.released = time.Now(), false, make(chan struct{})
 	setDue()
-	for g := range c.all {
+	all, number, waits := slices.Collect(maps.Keys(c.all)), c.ended, c.bareWaits()
+	c.Unlock()
+	for _, g := range all {
 		g.rouse()
 	}
-	c.interruptBareWaits()
-	go c.watch(c.ended)
+	waits.interrupt()
+	go c.watch(number)
 }
 
 // firstLook is the least time before watch looks at a cut that is not complete.
@@ -207,10 +212,12 @@ func (c *cutState) urge(number uint64, d time.Duration) {
 		d -= pause
 		<-time.After(pause)
 		c.Lock()
+		var waits bareWaits
 		if c.ended == number && !c.saving {
-			c.interruptBareWaits()
+			waits = c.bareWaits()
 		}
 		c.Unlock()
+		waits.interrupt()
 	}
 }
 
@@ -266,7 +273,7 @@ func (c *cutState) end() {
 		g.arrived = false
 	}
 	c.complete.Signal()
-	c.released.Broadcast()
+	close(c.released)
 }
 
 // since returns since when goroutines stand still for a checkpoint that the
@@ -323,7 +330,7 @@ func (g *routine) arrive(frames []any) {
 		c.Unlock()
 		return
 	}
-	number := c.ended
+	number, released := c.ended, c.released
 	g.Frames, g.arrived, g.begins = frames, true, frames == nil
 	if c.arrived++; c.arrived >= len(c.all) {
 		c.complete.Signal()
@@ -341,11 +348,9 @@ func (g *routine) arrive(frames []any) {
 			c.end()
 		}
 	}
-	for c.ended == number {
-		c.released.Wait()
-	}
-	g.Frames, g.begins = nil, false
 	c.Unlock()
+	<-released
+	g.Frames, g.begins = nil, false
 }
 
 // stopOthers makes all other goroutines arrive at a cut while the main one is

@@ -10,7 +10,7 @@ import (
 // newCuts returns the state of a program with one goroutine.
 func newCuts() *cutState {
 	c := new(cutState)
-	c.complete.L, c.released.L = &c.Mutex, &c.Mutex
+	c.complete.L = &c.Mutex
 	c.add(&routine{wake: make(chan struct{}, 1)})
 	return c
 }

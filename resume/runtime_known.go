@@ -544,23 +544,36 @@ func tryWakeCond() bool {
 	return !<-ended && !<-ended && l.head == nil && l.tail == nil && l.notify == 3
 }
 
-// interruptBareWaits ends the bare waits for channels and conditions.
-func (c *cutState) interruptBareWaits() {
+// bareWaits are what goroutines wait for in bare waits.
+type bareWaits struct{ channels, conds map[unsafe.Pointer]bool }
+
+// bareWaits returns the bare waits of now.
+func (c *cutState) bareWaits() bareWaits {
+	w := bareWaits{make(map[unsafe.Pointer]bool), make(map[unsafe.Pointer]bool)}
 	if !plainWaits {
-		return
+		return w
 	}
-	seen := make(map[unsafe.Pointer]bool)
 	for g := range c.all {
-		if list := getPointer(&g.cond); list != nil && !seen[list] {
-			seen[list] = true
-			wakeCond(list)
+		if list := getPointer(&g.cond); list != nil {
+			w.conds[list] = true
 		}
 		for _, p := range []*unsafe.Pointer{&g.channel, &g.selecting} {
-			if channel := getPointer(p); channel != nil && !seen[channel] {
-				seen[channel] = true
-				wakeChannel(channel)
+			if channel := getPointer(p); channel != nil {
+				w.channels[channel] = true
 			}
 		}
+	}
+	return w
+}
+
+// interrupt ends the bare waits. If the cut has ended meanwhile, they begin
+// again.
+func (w bareWaits) interrupt() {
+	for list := range w.conds {
+		wakeCond(list)
+	}
+	for channel := range w.channels {
+		wakeChannel(channel)
 	}
 }
 

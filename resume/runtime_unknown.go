@@ -29,7 +29,11 @@ func Signal(c *sync.Cond) { signalCond(c) }
 // Broadcast stands for c.Broadcast().
 func Broadcast(c *sync.Cond) { broadcastCond(c) }
 
-func (c *cutState) interruptBareWaits() {}
+type bareWaits struct{}
+
+func (c *cutState) bareWaits() bareWaits { return bareWaits{} }
+
+func (bareWaits) interrupt() {}
 
 func (g *routine) inBareSelect() bool { return false }
 
