@@ -576,18 +576,21 @@ func (g *network) phases() string {
 `, size, iterations, g.loop(), g.call("from[i]"), iterations%2)
 }
 
+// recovering has goroutines that panic. They send when they have recovered: a
+// deferred function that waits during a panic cannot be saved.
 func (g *network) recovering() string {
 	k := g.many(1, 4)
 	return fmt.Sprintf(`results := %s
 	for i := range %d {
 		go func() {
-			r := 0
-			defer func() {
-				if e := recover(); e != nil { r += len(fmt.Sprint(e)) }
-				results <- r
+			results <- func() (r int) {
+				defer func() {
+					if e := recover(); e != nil { r += len(fmt.Sprint(e)) }
+				}()
+				r = %s
+				if (n+i)%%2 == 0 { panic(fmt.Sprint("odd ", i)) }
+				return r
 			}()
-			r = %s
-			if (n+i)%%2 == 0 { panic(fmt.Sprint("odd ", i)) }
 		}()
 	}
 	sum := 0
